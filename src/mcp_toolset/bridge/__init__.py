@@ -1,0 +1,1 @@
+"""The only room on the wire: upstream connections, the server and its transports."""

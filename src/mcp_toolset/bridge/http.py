@@ -1,0 +1,177 @@
+"""Streamable HTTP at `/mcp` and SSE at `/sse`, with Host and Origin checked on both (F31)."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+from mcp.server.sse import SseServerTransport
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mcp_toolset.bridge.sdk import Server
+from mcp_toolset.errors import ToolsetError
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+
+MCP_PATH: Final = "/mcp"
+SSE_PATH: Final = "/sse"
+MESSAGES_PATH: Final = "/messages/"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_DRAIN: Final = 3
+"""Seconds that open streams are given to end when the server stops (F44)."""
+
+
+def http_app(
+    server: Server[Any],
+    *,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    json_response: bool = False,
+) -> Starlette:
+    """A Starlette application that serves both HTTP transports.
+
+    Requests are accepted for loopback names, any port, and for what is allowed besides; a page of
+    another origin cannot reach the server through a browser (F31).
+
+    Args:
+        server: The low-level server to serve.
+        allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
+        allowed_origins: Further `Origin` values, such as `https://app.example.com`.
+        json_response: Answer legacy calls with JSON instead of an event stream.
+    """
+    security = _security(allowed_hosts, allowed_origins)
+    messages = SseServerTransport(MESSAGES_PATH, security_settings=security)
+    app = server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        json_response=json_response,
+        transport_security=security,
+        custom_starlette_routes=[
+            Route(SSE_PATH, endpoint=_SseEndpoint(server, messages), methods=["GET"]),
+            Mount(MESSAGES_PATH, app=messages.handle_post_message),  # pyright: ignore[reportArgumentType]
+        ],
+    )
+    app.add_middleware(_OriginGuard, security=security)
+    return app
+
+
+class _SseEndpoint:
+    """The event stream of the SSE transport: one connection, one session."""
+
+    def __init__(self, server: Server[Any], messages: SseServerTransport) -> None:
+        self._server = server
+        self._messages = messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._messages.connect_sse(scope, receive, send) as (read, write):
+            await self._server.run(read, write, self._server.create_initialization_options())
+
+
+class _OriginGuard:
+    """Refuses a foreign Host (421) or Origin (403) before anything else of the request is read."""
+
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
+        self._app = app
+        self._hosts = security.allowed_hosts
+        self._origins = security.allowed_origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Request(scope).headers
+            if not _allowed(headers.get("host", ""), self._hosts):
+                return await Response("Invalid Host header", status_code=421)(scope, receive, send)
+            origin = headers.get("origin")
+            if origin and not _allowed(origin, self._origins):
+                return await Response("Invalid Origin header", status_code=403)(scope, receive, send)
+        await self._app(scope, receive, send)
+
+
+def _allowed(value: str, patterns: Sequence[str]) -> bool:
+    return any(
+        value == pattern or (pattern.endswith(":*") and _has_port(value, pattern[:-1]))
+        for pattern in patterns
+    )
+
+
+def _has_port(value: str, start: str) -> bool:
+    return value.startswith(start) and value[len(start) :].isdigit()
+
+
+def _security(hosts: Sequence[str], origins: Sequence[str]) -> TransportSecuritySettings:
+    local = [name for host in _LOOPBACK for name in (host, f"{host}:*")]
+    pages = [f"http://{name}" for name in local]
+    return TransportSecuritySettings(allowed_hosts=[*local, *hosts], allowed_origins=[*pages, *origins])
+
+
+async def serve_http(
+    server: ToolsetServer,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+) -> None:
+    """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end.
+
+    Raises:
+        ToolsetError: the address cannot be used, with the reason and the mend.
+    """
+    with bound_socket(host, port) as listening:
+        app = server.http_app(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        await run_app(app, listening)
+
+
+async def run_app(app: Starlette, listening: socket.socket) -> None:
+    """Run an application on a socket until cancelled."""
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_DRAIN, lifespan="on")
+    uvicorn_server = _QuietServer(config)
+    await uvicorn_server.serve(sockets=[listening])
+    if not uvicorn_server.started:
+        raise ToolsetError("the HTTP server did not start; the log on stderr has the reason")
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without its own signal handlers: whoever runs us decides when to stop."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+@contextmanager
+def bound_socket(host: str, port: int) -> Generator[socket.socket]:
+    """A listening socket; port 0 takes any free one.
+
+    Raises:
+        ToolsetError: the port is in use or may not be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as fault:
+            raise ToolsetError(_bind_message(host, port, fault)) from None
+        except OverflowError:
+            raise ToolsetError(
+                f"port {port} does not exist; choose one from 1 to 65535, or 0 for any"
+            ) from None
+        listening.listen(128)
+        yield listening
+
+
+def _bind_message(host: str, port: int, fault: OSError) -> str:
+    if fault.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use; stop what uses it or choose another with --port"
+    if fault.errno == errno.EACCES:
+        return f"port {port} on {host} needs more rights than this process has; choose one above 1023"
+    return f"cannot listen on {host}:{port}: {fault.strerror or fault}"

@@ -1,0 +1,110 @@
+"""`RemoteToolset`: a mounted MCP server as a toolset, with the same verbs, hooks and gate as local tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+
+from mcp_toolset.bridge.connection import UpstreamConnection
+from mcp_toolset.bridge.link import Target, link_to
+from mcp_toolset.catalog.source import ListedTool
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.names import public_name
+from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolBinding
+
+DEFAULT_TIMEOUT = 60.0
+DEFAULT_START_TIMEOUT = 30.0
+
+
+class RemoteToolset(Toolset):
+    """The tools of one MCP server, over one session that stays open while the toolset is open.
+
+    While the server is down its tools stay, and calls say why they fail (F7); it is tried again
+    until it is back (H24).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str,
+        transport: Literal["auto", "stdio", "http", "sse"] = "auto",
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        start_timeout: float = DEFAULT_START_TIMEOUT,
+    ) -> None:
+        """Describe a mount; nothing is opened before `async with`.
+
+        Args:
+            target: A URL, an argument list, `StdioServerParameters`, or a server of this process.
+            name: The name of the mount: in messages, in search, in `inspect`.
+            transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
+            headers: Sent with every HTTP request to this server.
+            env: Added to the environment of a command; only a safe part of ours is inherited.
+            cwd: The working directory of a command.
+            timeout: Seconds that one call may take.
+            start_timeout: Seconds that connecting and listing may take.
+
+        Raises:
+            DefinitionError: the target is of no known kind, the name is empty, or a time is not positive.
+        """
+        if not name:
+            raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
+        if timeout <= 0 or start_timeout <= 0:
+            raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        link = link_to(target, name=name, transport=transport, headers=headers, env=env, cwd=cwd)
+        self.connection = UpstreamConnection(link, timeout=timeout, start_timeout=start_timeout)
+        super().__init__(name=name)
+
+    @property
+    def source_name(self) -> str:
+        """The name of the mount."""
+        return self.connection.link.name
+
+    @property
+    def status(self) -> SourceStatus:
+        """How the server is doing (F6, F7)."""
+        return self.connection.status
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the tools or the status have changed."""
+        return self.connection.on_change(callback)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the connection until cancelled; see `ToolSource.run`."""
+        await self.connection.run(task_status=task_status)
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """A mount has no members of its own: its tools are the server's."""
+        return iter(())
+
+    def sources(self) -> list[ToolSource]:
+        """The mount itself."""
+        return [self]
+
+    def bindings(self) -> list[ToolBinding]:
+        """The tools as the server last listed them."""
+        connection = self.connection
+        return [self._binding(connection, tool) for tool in connection.snapshot.tools.values()]
+
+    def _binding(self, connection: UpstreamConnection, tool: ListedTool) -> ToolBinding:
+        definition = tool.definition
+        return ToolBinding(
+            name=public_name(definition.name),
+            definition=definition,
+            execute=partial(connection.call, definition),
+            arguments=tool.arguments,
+            output=tool.output,
+            source=self.source_name,
+            place=f"server {self.source_name!r}",
+        )

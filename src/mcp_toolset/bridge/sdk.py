@@ -1,0 +1,203 @@
+"""The one module that knows the SDK's inner seams.
+
+Used here and nowhere else: `ClientSession(dispatcher=…)`, `Server.middleware`, the dispatcher
+protocol (marked provisional by the SDK), and two private attributes: `ServerSession._connection`,
+because nothing public tells one legacy connection from another, and `MCPServer._lowlevel_server`.
+`tests/bridge/test_sdk.py` fails if any of them moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import anyio
+import anyio.abc
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.server.connection import Connection
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
+from mcp.server.runner import modern_on_request
+from mcp.server.session import ServerSession
+from mcp.shared.direct_dispatcher import create_direct_dispatcher_pair
+from mcp.shared.dispatcher import (
+    CallOptions,
+    DispatchContext,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+)
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+__all__ = [
+    "CallOptions",
+    "ClientSession",
+    "MCPError",
+    "ObservedDispatcher",
+    "Server",
+    "connection_of",
+    "header_map",
+    "in_process_dispatcher",
+    "lowlevel_of",
+    "negotiate",
+    "routing_headers",
+    "stream_dispatcher",
+]
+
+NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
+"""Sees a raw notification first; `True` says that it is dealt with."""
+
+PROBE_DEADLINE: Final = 10.0
+"""Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
+
+
+class ObservedDispatcher:
+    """A dispatcher around another that shows raw notifications and the end of the connection."""
+
+    def __init__(self, inner: Dispatcher[Any], on_notification: NotificationSink) -> None:
+        """Wrap `inner`."""
+        self._inner = inner
+        self._on_notification = on_notification
+        self.closed = anyio.Event()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its raw result; `MCPError` if it fails."""
+        return await self._inner.send_raw_request(method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification."""
+        await self._inner.notify(method, params, opts)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run the inner dispatcher to its end, then say that it has ended."""
+
+        async def note(
+            context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        ) -> None:
+            if not await self._on_notification(method, params):
+                await on_notify(context, method, params)
+
+        try:
+            await self._inner.run(on_request, note, on_notify_intercept, task_status=task_status)
+        finally:
+            self.closed.set()
+
+
+def stream_dispatcher(read: Any, write: Any) -> Dispatcher[Any]:
+    """The SDK's dispatcher over a transport's stream pair."""
+    return JSONRPCDispatcher(read, write)
+
+
+@asynccontextmanager
+async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[Dispatcher[Any]]:
+    """A dispatcher that calls a server of this process directly, without framing (modern era)."""
+
+    async def ignore(*_: object) -> None:
+        return None
+
+    async with server.lifespan(server) as state, anyio.create_task_group() as group:
+        ours, theirs = create_direct_dispatcher_pair(raise_handler_exceptions=False)
+        await group.start(theirs.run, modern_on_request(server, state), ignore)
+        try:
+            yield ours
+        finally:
+            theirs.close()
+
+
+def lowlevel_of(server: object) -> Server[Any] | None:
+    """The low-level server behind an in-process target, or `None` if it is no server."""
+    if isinstance(server, Server):
+        return cast("Server[Any]", server)
+    if isinstance(server, MCPServer):
+        return cast("Server[Any]", server._lowlevel_server)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+    own = getattr(server, "lowlevel", None)
+    return cast("Server[Any]", own) if isinstance(own, Server) else None
+
+
+async def negotiate(session: ClientSession, dispatcher: ObservedDispatcher, era: str | None) -> str:
+    """Settle the protocol version with an upstream; probes for the modern era unless `era` is known.
+
+    Returns:
+        `"modern"` or `"legacy"`, to be remembered for the next connection to the same server.
+
+    Raises:
+        MCPError: the server refused both, or the connection broke.
+    """
+    if era != "legacy":
+        discovered = await _probe(session, dispatcher)
+        if discovered is not None:
+            session.adopt(discovered)
+            return "modern"
+    await session.initialize()
+    return "legacy"
+
+
+async def _probe(session: ClientSession, dispatcher: ObservedDispatcher) -> types.DiscoverResult | None:
+    with anyio.move_on_after(PROBE_DEADLINE):
+        try:
+            raw = await session.send_discover(LATEST_MODERN_VERSION)
+            found = types.DiscoverResult.model_validate(raw)
+        except MCPError:
+            if dispatcher.closed.is_set():
+                raise
+            return None
+        except ValidationError:
+            return None
+        known = any(version in MODERN_PROTOCOL_VERSIONS for version in found.supported_versions)
+        return found if known else None
+    return None
+
+
+def header_map(schema: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
+    """The `x-mcp-header` annotations of an input schema, by the path of the argument."""
+    return x_mcp_header_map(dict(schema))
+
+
+def routing_headers(
+    version: str,
+    method: str,
+    name: str | None,
+    headers: Mapping[tuple[str, ...], str],
+    arguments: Mapping[str, Any],
+) -> dict[str, str]:
+    """The HTTP headers that must agree with a modern request's body (basic/transports)."""
+    made = {MCP_PROTOCOL_VERSION_HEADER: version}
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        return made
+    made[MCP_METHOD_HEADER] = method
+    if name is not None:
+        made[MCP_NAME_HEADER] = encode_header_value(name)
+    if headers:
+        made.update(mcp_param_headers(dict(headers), arguments))
+    return made
+
+
+def connection_of(session: ServerSession) -> Connection:
+    """The connection behind a request's session: one object for the life of a legacy connection."""
+    return session._connection  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,137 @@
+"""`serve`: from a toolset to a running server in one call."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from os import PathLike
+from typing import Any, Final, Literal
+
+import anyio
+
+from mcp_toolset.bridge.http import serve_http
+from mcp_toolset.bridge.hub import toolset_from_config
+from mcp_toolset.bridge.server import ToolsetServer
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.config import load_config
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.resources import ResourceProvider
+from mcp_toolset.tools.toolset import Toolset
+
+TransportName = Literal["stdio", "http", "sse"]
+Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
+
+capturing: Final[ContextVar[Callable[[ToolsetServer], None] | None]] = ContextVar(
+    "mcp_toolset_capturing", default=None
+)
+"""Set while a file is only being loaded: `serve` then hands its server over instead of running it."""
+
+
+def serve(
+    target: Served,
+    *,
+    transport: TransportName = "stdio",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    name: str | None = None,
+    instructions: str | None = None,
+    hooks: HookSet | None = None,
+    middleware: Sequence[ToolMiddleware] = (),
+    resources: ResourceProvider | None = None,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+) -> None:
+    """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
+
+    Args:
+        target: A tool, a function, a toolset, a server, or the path of an `mcpServers` file.
+        transport: `stdio`, `http` (at `/mcp`) or `sse` (at `/sse`); both HTTP transports are there.
+        host: The address to listen on; loopback unless told.
+        port: The port to listen on; 0 takes a free one.
+        name: The server's name, as clients see it.
+        instructions: Text for the model.
+        hooks: Execution and description hooks.
+        middleware: Around every call, outermost first.
+        resources: What clients can read besides.
+        allowed_hosts: Further `Host` values that are accepted over HTTP.
+        allowed_origins: Further `Origin` values that are accepted over HTTP.
+
+    Raises:
+        DefinitionError: the transport is unknown, or the target cannot be served.
+        ConfigError: the configuration file cannot be used.
+        ToolsetError: the port cannot be used.
+    """
+    if transport not in ("stdio", "http", "sse"):
+        raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
+    server = server_of(
+        target, name=name, instructions=instructions, hooks=hooks, middleware=middleware, resources=resources
+    )
+    capture = capturing.get()
+    if capture is not None:
+        capture(server)
+        return
+
+    async def run() -> None:
+        async with server:
+            if transport == "stdio":
+                await server.run_stdio()
+            else:
+                await serve_http(
+                    server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
+                )
+
+    anyio.run(run_until_signal, run)
+
+
+def server_of(
+    target: Served,
+    *,
+    name: str | None = None,
+    instructions: str | None = None,
+    hooks: HookSet | None = None,
+    middleware: Sequence[ToolMiddleware] = (),
+    resources: ResourceProvider | None = None,
+) -> ToolsetServer:
+    """The server that `serve` would run.
+
+    Raises:
+        DefinitionError: the target cannot be served, or is a finished server that takes no more options.
+        ConfigError: the configuration file cannot be used.
+    """
+    if isinstance(target, ToolsetServer):
+        if hooks or middleware or resources or name or instructions:
+            raise DefinitionError(
+                "a ToolsetServer is complete; give name, hooks and middleware to it, not to serve()"
+            )
+        return target
+    if isinstance(target, str | PathLike):
+        config = load_config(target)
+        toolset, name = toolset_from_config(config), name or config.name
+    else:
+        toolset = target if isinstance(target, Toolset) else Toolset(target)
+    return ToolsetServer(
+        toolset,
+        name=name or toolset.name or "mcp-toolset",
+        instructions=instructions,
+        hooks=hooks,
+        middleware=middleware,
+        resources=resources,
+    )
+
+
+async def run_until_signal(run: Callable[[], Awaitable[None]]) -> None:
+    """Run something until it ends by itself or a SIGINT or SIGTERM arrives; either way it is unwound."""
+    async with anyio.create_task_group() as group:
+
+        async def stop_on_signal() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for _ in signals:
+                    group.cancel_scope.cancel()
+                    return
+
+        group.start_soon(stop_on_signal)
+        await run()
+        group.cancel_scope.cancel()

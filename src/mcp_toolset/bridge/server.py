@@ -1,0 +1,303 @@
+"""`ToolsetServer`: one toolset behind one MCP server, for every transport and both protocol eras."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.from_thread
+
+from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.catalog.deferred import DeferredCatalog
+from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.search import SearchHit
+from mcp_toolset.errors import NameConflictError, StateError
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.names import qualified
+from mcp_toolset.tools.resources import ResourceProvider
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolBinding, conflict_message
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+_log = logging.getLogger("mcp_toolset.server")
+
+
+class ToolsetServer:
+    """Serves a toolset. `async with server:` opens what is mounted in it.
+
+    `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process.
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        *,
+        name: str = "mcp-toolset",
+        version: str = "0.1.0",
+        instructions: str | None = None,
+        hooks: HookSet | None = None,
+        middleware: Sequence[ToolMiddleware] = (),
+        tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
+        resources: ResourceProvider | None = None,
+    ) -> None:
+        """Describe a server; nothing is opened or listening yet.
+
+        Args:
+            toolset: What it serves.
+            name: The server's name, as clients see it.
+            version: The server's version, as clients see it.
+            instructions: Text for the model; a preview of deferred tools is added to it.
+            hooks: Execution and description hooks, for local and mounted tools alike (X8).
+            middleware: Around every call, outermost first.
+            tool_middleware: Around the calls of single tools, by public name.
+            resources: What clients can read besides.
+        """
+        self.toolset = toolset
+        self.name = name
+        self._instructions = instructions
+        self._hooks = hooks or HookSet()
+        self._middleware = tuple(middleware)
+        self._tool_middleware = dict(tool_middleware or {})
+        self._resources = resources
+        self._catalog = DeferredCatalog(GrantLedger(), self._status_of)
+        self._sources = {source.source_name: source for source in toolset.sources()}
+        self._resident: list[ToolBinding] = []
+        self._table: dict[str, ToolBinding] = {}
+        self._wire: list[dict[str, Any]] = []
+        self._dispatch = ToolDispatch(())
+        self._dirty = anyio.Event()
+        self._resources_dirty = anyio.Event()
+        self._thread = 0
+        self._stack: AsyncExitStack | None = None
+        self.lowlevel = LowlevelServer(
+            self, name=name, version=version, instructions=instructions, resources=resources
+        )
+
+    async def __aenter__(self) -> Self:
+        """Open every upstream concurrently and freeze the first view.
+
+        Raises:
+            StateError: it is open already.
+            NameConflictError: two local tools have one name.
+        """
+        if self._stack is not None:
+            raise StateError(f"server {self.name!r} is already open")
+        self._thread = threading.get_ident()
+        async with AsyncExitStack() as stack:
+            for source in self._sources.values():
+                stack.callback(source.on_change(self._changed))
+            await stack.enter_async_context(self.toolset)
+            await self._rebuild()
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            group.start_soon(self._keep_fresh)
+            if self._resources is not None:
+                stack.callback(self._resources.on_change(self._resources_changed))
+                group.start_soon(self._announce_resources)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every upstream, children included."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.__aexit__(kind, fault, trace)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Open for the length of a block, unless it is open already."""
+        if self._stack is not None:
+            yield
+            return
+        async with self:
+            yield
+
+    def tools(self) -> list[dict[str, Any]]:
+        """What a client without grants sees in `tools/list`, in wire form."""
+        return list(self._wire)
+
+    def bindings(self) -> list[ToolBinding]:
+        """Everything that can be called, resident and deferred, under its public name."""
+        return list(self._table.values())
+
+    def statuses(self) -> dict[str, SourceStatus]:
+        """How each mounted server is doing, by its name."""
+        return {name: source.status for name, source in self._sources.items()}
+
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
+        """Search the deferred tools, as `search_tools` does for a model."""
+        return self._catalog.index.search(query, server=server, limit=limit)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Call a tool without a wire, through the same gate, middleware and hooks.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            UpstreamProtocolError: a mounted server answered with a protocol error.
+        """
+        return await self.call(ToolCall(name, arguments or {}), context)
+
+    async def call_as_host(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResult:
+        """Call any tool, deferred ones too: the program that owns the server needs no grant.
+
+        Middleware, hooks and checks apply as to every call.
+
+        Raises:
+            UnknownToolError: no such tool.
+        """
+        binding = self._table.get(name)
+        if binding is not None and binding.deferred:
+            direct = self._composed([replace(binding, gate=None)])
+            return await direct.call(ToolCall(name, arguments or {}))
+        return await self.call_tool(name, arguments)
+
+    async def run_stdio(self) -> None:
+        """Serve one client on standard input and output, until it closes them."""
+        from mcp_toolset.bridge.stdio import serve_stdio
+
+        await serve_stdio(self.lowlevel)
+
+    def http_app(
+        self,
+        *,
+        allowed_hosts: Sequence[str] = (),
+        allowed_origins: Sequence[str] = (),
+        json_response: bool = False,
+    ) -> Starlette:
+        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `http.http_app`."""
+        from mcp_toolset.bridge.http import http_app
+
+        return http_app(
+            self.lowlevel,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            json_response=json_response,
+        )
+
+    async def run_http(self, *, host: str = "127.0.0.1", port: int = 8000) -> None:
+        """Serve `/mcp` and `/sse` until cancelled; see `http.serve_http`."""
+        from mcp_toolset.bridge.http import serve_http
+
+        await serve_http(self, host=host, port=port)
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call through the table as it stands now (F14: a change does not touch it)."""
+        return await self._dispatch.call(call, context)
+
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
+        if context.session is None or not self.toolset.defers:
+            return self._wire
+        granted = self._catalog.granted(context)
+        return [*self._wire, *(binding.to_wire() for binding in granted)] if granted else self._wire
+
+    def grants_held(self, context: ToolContext) -> int:
+        """How many deferred tools this caller's session may call by name."""
+        return len(self._catalog.granted(context)) if self.toolset.defers and context.session else 0
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool, for the SDK's header checks."""
+        binding = self._table.get(name)
+        return None if binding is None else binding.definition.input_schema
+
+    def _changed(self) -> None:
+        self._dirty.set()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty = anyio.Event()
+            before = self._wire
+            await self._rebuild()
+            if self._wire != before:
+                await self.lowlevel.announce_tools()
+
+    def _resources_changed(self) -> None:
+        """Note a change; providers may call this from a worker thread."""
+        if threading.get_ident() == self._thread:
+            self._resources_dirty.set()
+        else:
+            anyio.from_thread.run_sync(lambda: self._resources_dirty.set())
+
+    async def _announce_resources(self) -> None:
+        while True:
+            await self._resources_dirty.wait()
+            self._resources_dirty = anyio.Event()
+            await self.lowlevel.announce_resources()
+
+    async def _rebuild(self) -> None:
+        bindings = await self._hooks.describe(settle_names(self.toolset.bindings()))
+        deferred = [binding for binding in bindings if binding.on and binding.deferred]
+        self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
+        table = list(self._resident)
+        if self.toolset.defers:
+            self._catalog.update(deferred)
+            table = _without_conflicts([*self._resident, *self._catalog.bindings()])
+        self._table = {binding.name: binding for binding in table}
+        self._dispatch = self._composed(table)
+        self._wire = [binding.to_wire() for binding in table if not binding.deferred]
+        self.lowlevel.instructions = self._instructions_now()
+
+    def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
+        return ToolDispatch(
+            bindings, hooks=self._hooks, middleware=self._middleware, tool_middleware=self._tool_middleware
+        )
+
+    def _instructions_now(self) -> str | None:
+        parts = (self._instructions, self._catalog.preview() if self.toolset.defers else None)
+        return "\n\n".join(part for part in parts if part) or None
+
+    def _status_of(self, source: str) -> SourceStatus | None:
+        found = self._sources.get(source)
+        return None if found is None else found.status
+
+
+def settle_names(bindings: Sequence[ToolBinding]) -> list[ToolBinding]:
+    """Unique public names: a mounted tool whose name is taken is told apart by its server (F16).
+
+    The qualification depends on the server and the tool alone, so it is the same every time.
+
+    Raises:
+        NameConflictError: two local tools have one name.
+    """
+    taken: dict[str, list[ToolBinding]] = {}
+    for binding in bindings:
+        taken.setdefault(binding.name, []).append(binding)
+    return [_settled(binding, taken[binding.name]) for binding in bindings]
+
+
+def _settled(binding: ToolBinding, rivals: list[ToolBinding]) -> ToolBinding:
+    local = [rival for rival in rivals if not rival.source]
+    if len(local) > 1:
+        raise NameConflictError(conflict_message(local[0], local[1]))
+    if len(rivals) == 1 or not binding.source:
+        return binding
+    _log.warning("%s of %s is also the name of another tool; it is qualified", binding.name, binding.place)
+    identity = f"{binding.source}\n{binding.definition.name}"
+    return replace(binding, name=qualified(f"{binding.source}_{binding.name}", identity))
+
+
+def _without_conflicts(bindings: Sequence[ToolBinding]) -> list[ToolBinding]:
+    names: dict[str, ToolBinding] = {}
+    for binding in bindings:
+        other = names.setdefault(binding.name, binding)
+        if other is not binding:
+            raise NameConflictError(conflict_message(other, binding))
+    return list(names.values())

@@ -1,0 +1,69 @@
+"""`StderrTail`: what a child process writes to stderr is drained, and its last lines are kept (F12)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final, TextIO
+
+import anyio
+
+KEPT_LINES: Final = 50
+LINE_LENGTH: Final = 500
+_CHUNK: Final = 65536
+
+
+class StderrTail:
+    """The last lines of a child's stderr; memory stays constant whatever is written."""
+
+    def __init__(self, name: str) -> None:
+        """Log lines, at debug level, to `mcp_toolset.upstream.NAME`."""
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._partial = b""
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    @property
+    def last(self) -> str:
+        """The last line that is not blank, or an empty string."""
+        return next((line for line in reversed(self._lines) if line), "")
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[TextIO]:
+        """A file for the child to write to, drained until the block ends."""
+        self._lines.clear()
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        with os.fdopen(writer, "w") as child_end:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._drain, reader)
+                try:
+                    yield child_end
+                finally:
+                    group.cancel_scope.cancel()
+            self._read(reader)
+            os.close(reader)
+
+    async def _drain(self, reader: int) -> None:
+        while True:
+            await anyio.wait_readable(reader)
+            if not self._read(reader):
+                return
+
+    def _read(self, reader: int) -> bool:
+        try:
+            chunk = os.read(reader, _CHUNK)
+        except BlockingIOError:
+            return True
+        self._keep(chunk)
+        return bool(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        *lines, rest = (self._partial + chunk).split(b"\n")
+        self._partial = rest[-LINE_LENGTH:]
+        for line in lines:
+            text = line[:LINE_LENGTH].decode("utf-8", "replace").strip()
+            self._lines.append(text)
+            self._log.debug("%s", text)

@@ -1,0 +1,111 @@
+"""MCP's wire forms and ours: what the two protocol eras do differently, as plain dictionaries.
+
+*Legacy* means revisions up to 2025-11-25 (a handshake and sessions); *modern* means 2026-07-28 (every
+request carries its own envelope in `_meta`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        PROTOCOL_VERSION_META_KEY,
+        CLIENT_INFO_META_KEY,
+        CLIENT_CAPABILITIES_META_KEY,
+        LOG_LEVEL_META_KEY,
+        "progressToken",
+    }
+)
+"""Keys of `_meta` that belong to one connection and are never copied to the next."""
+
+_ROUND_TRIP: Final = ("inputResponses", "requestState")
+_MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+
+def is_modern(version: str | None) -> bool:
+    """Whether a protocol revision is of the modern era."""
+    return version in MODERN_PROTOCOL_VERSIONS
+
+
+def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a caller's `_meta` that goes on to an upstream: trace context and custom keys."""
+    return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP}
+
+
+def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The envelope of a modern request on behalf of a caller with this `_meta`.
+
+    The caller's own capabilities go on, so that an upstream never asks for what the caller cannot
+    do (basic/versioning, "Capabilities").
+    """
+    envelope: dict[str, Any] = {
+        PROTOCOL_VERSION_META_KEY: version,
+        CLIENT_INFO_META_KEY: dict(client),
+        CLIENT_CAPABILITIES_META_KEY: meta.get(CLIENT_CAPABILITIES_META_KEY, {}),
+    }
+    if LOG_LEVEL_META_KEY in meta:
+        envelope[LOG_LEVEL_META_KEY] = meta[LOG_LEVEL_META_KEY]
+    return envelope
+
+
+def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with which a modern client repeats a call that needed input; passed on verbatim."""
+    return {key: params[key] for key in _ROUND_TRIP if key in params}
+
+
+def result_for(result: Mapping[str, Any], *, modern: bool, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool result in the envelope of the caller's era.
+
+    Legacy clients fail a call whose structured content is not an object, so it is left out for them;
+    its text stays.
+    """
+    meta = _own_meta(result.get("_meta"))
+    if modern:
+        return {"resultType": "complete", **result, "_meta": {**meta, **stamp}}
+    lowered = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
+    if meta:
+        lowered["_meta"] = meta
+    else:
+        lowered.pop("_meta", None)
+    if "structuredContent" in lowered and not isinstance(lowered["structuredContent"], dict):
+        del lowered["structuredContent"]
+    return lowered
+
+
+def _own_meta(meta: object) -> dict[str, Any]:
+    """The `_meta` of a result without the upstream's stamp: the caller talks to this server."""
+    if not isinstance(meta, dict):
+        return {}
+    return {key: value for key, value in cast("dict[str, Any]", meta).items() if key != SERVER_INFO_META_KEY}
+
+
+def list_for(tools: Iterable[dict[str, Any]], *, modern: bool, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    """A `tools/list` answer in the envelope of the caller's era."""
+    if modern:
+        return {
+            "resultType": "complete",
+            "tools": list(tools),
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": dict(stamp),
+        }
+    return {"tools": [lowered_tool(tool) for tool in tools]}
+
+
+def lowered_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool as legacy clients can read it: an output schema that is no object schema is left out."""
+    output = tool.get("outputSchema")
+    if output is None or output.get("type") == "object":
+        return tool
+    return {key: value for key, value in tool.items() if key != "outputSchema"}

@@ -1,0 +1,1 @@
+"""What happens to a call: decisions, hooks, middleware, dispatch and rounds."""

@@ -1,0 +1,184 @@
+"""The only way from a call to its result (design, "The two ways through").
+
+Gate, argument check, middleware, execution hooks, handler or upstream, output check: composed once
+when a table is frozen, for local, mounted, deferred and round calls alike. Everything up to the
+first middleware happens before the first `await`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from mcp_toolset.calls.decision import Complete, Reject, RunNormally
+from mcp_toolset.calls.hooks import BoundHook, HookSet
+from mcp_toolset.calls.middleware import Next, Run, ToolMiddleware
+from mcp_toolset.calls.rejection import rejection
+from mcp_toolset.errors import (
+    CallError,
+    InvalidArgumentsError,
+    InvalidOutputError,
+    ToolsetError,
+    UnknownToolError,
+    UpstreamError,
+    UpstreamProtocolError,
+)
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.view import ToolBinding
+
+_log = logging.getLogger("mcp_toolset.calls")
+
+MAX_REDIRECTS: Final = 1
+"""A calling tool stands for one other call, never for another calling tool."""
+
+Check = Callable[[ToolCall], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A binding with its chain composed."""
+
+    binding: ToolBinding
+    run: Run
+
+    def check(self, call: ToolCall) -> None:
+        """Raise `InvalidArgumentsError` unless the arguments fit."""
+        if not self.binding.arguments.is_valid(call.arguments):
+            faults = "; ".join(self.binding.arguments.problems(call.arguments))
+            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+
+
+class ToolDispatch:
+    """A frozen table of routes by public name."""
+
+    def __init__(
+        self,
+        bindings: Iterable[ToolBinding],
+        *,
+        hooks: HookSet | None = None,
+        middleware: Sequence[ToolMiddleware] = (),
+        tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
+    ) -> None:
+        """Compose the chain of every tool.
+
+        Args:
+            bindings: What can be called, resident and deferred; names are unique.
+            hooks: Execution hooks, asked innermost (decision 1).
+            middleware: Around every tool, outermost first.
+            tool_middleware: Around single tools, inside the global ones (N3).
+        """
+        hooks = hooks or HookSet()
+        own = tool_middleware or {}
+        self._routes = {
+            binding.name: _route(
+                binding, hooks.execution_hooks(binding.name), [*middleware, *own.get(binding.name, ())]
+            )
+            for binding in bindings
+        }
+
+    def admit(self, call: ToolCall, context: ToolContext) -> tuple[Route, ToolCall]:
+        """Everything that happens before the first wait: look up, gate, argument check, redirect.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            CallError: the gate refused, or the arguments do not fit.
+        """
+        for _ in range(MAX_REDIRECTS + 1):
+            route = self._routes.get(call.name)
+            if route is None:
+                raise UnknownToolError(call.name)
+            binding = route.binding
+            if binding.gate is not None:
+                binding.gate(call, context)
+            route.check(call)
+            if binding.redirect is None:
+                return route, call
+            call = binding.redirect(call, context)
+        raise UnknownToolError(call.name)
+
+    async def call(self, call: ToolCall, context: ToolContext = LOCAL_CONTEXT) -> ToolResult:
+        """Run a call to its result; what a model can act on is an error result, not an exception.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            UpstreamProtocolError: a mounted server answered with a protocol error, to be passed on.
+        """
+        try:
+            route, call = self.admit(call, context)
+            return await route.run(call, context)
+        except (UnknownToolError, UpstreamProtocolError):
+            raise
+        except ToolsetError as fault:
+            return ToolResult.of_error(str(fault))
+        # Middleware is the application's code and may raise anything; the model learns only that.
+        except Exception:
+            _log.exception("a middleware of %s raised", call.name)
+            return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
+
+
+def _route(binding: ToolBinding, hooks: Sequence[BoundHook], middleware: Sequence[ToolMiddleware]) -> Route:
+    run = partial(_execute, binding)
+    route = Route(binding, run)
+    if hooks:
+        run = partial(_hooked, tuple(hooks), route.check, run)
+    for layer in reversed(middleware):
+        run = partial(_around, layer, route.check, run)
+    return Route(binding, run)
+
+
+async def _around(
+    layer: ToolMiddleware, check: Check, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    return await layer(call, context, Next(run, call, context, check))
+
+
+async def _hooked(
+    hooks: tuple[BoundHook, ...], check: Check, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    for hook in hooks:
+        decision = await hook.decide(call, context)
+        match decision:
+            case Complete():
+                return decision.result()
+            case Reject():
+                return rejection(decision)
+            case RunNormally(input=edited):
+                if edited is not call.arguments:
+                    call = call.with_arguments(edited)
+                    check(call)
+    return await run(call, context)
+
+
+async def _execute(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+    try:
+        result = await binding.execute(call, context)
+    except (CallError, UpstreamError):
+        raise
+    # A handler is the application's code and may raise anything; its message is for the model,
+    # its traceback for the log.
+    except Exception as fault:
+        _log.exception("tool %s raised", call.name)
+        return ToolResult.of_error(f"{call.name} failed: {fault or type(fault).__name__}")
+    if binding.output is not None:
+        _check_output(binding, result)
+    return result
+
+
+def _check_output(binding: ToolBinding, result: ToolResult) -> None:
+    assert binding.output is not None
+    wire = result.wire
+    if wire.get("isError") is True or wire.get("resultType", "complete") != "complete":
+        return
+    if "structuredContent" not in wire:
+        raise InvalidOutputError(f"{_owner(binding)} promised structured content and returned none")
+    if not binding.output.is_valid(wire["structuredContent"]):
+        faults = "; ".join(binding.output.problems(wire["structuredContent"]))
+        raise InvalidOutputError(f"{_owner(binding)} returned a result that breaks its own schema: {faults}")
+
+
+def _owner(binding: ToolBinding) -> str:
+    return f"{binding.source}: {binding.name}" if binding.source else binding.name

@@ -1,0 +1,188 @@
+"""`HookSet`: execution hooks decide about calls, description hooks about texts (L16, L17, L25, L26).
+
+Hooks are the same for local tools, mounted tools and owned loops (X8). They fail closed: a hook that
+raises or outstays its deadline means that the call does not run (F38, F39), and a description hook
+that raises hides its tool (F41).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar, cast, get_origin, get_type_hints, is_typeddict
+
+import anyio
+from pydantic import BaseModel, TypeAdapter
+
+from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.view import ToolBinding
+
+EVERY_TOOL: Final = "*"
+"""The selector of a hook that is asked about every tool."""
+
+HOOK_DEADLINE: Final = 30.0
+"""Seconds that a hook may take unless its set says otherwise (F39)."""
+
+ExecutionHook = Callable[..., Awaitable[Decision]]
+DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
+_Exec = TypeVar("_Exec", bound=ExecutionHook)
+_Desc = TypeVar("_Desc", bound=DescriptionHook)
+_log = logging.getLogger("mcp_toolset.hooks")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHook:
+    """An execution hook with what its signature asks for."""
+
+    function: ExecutionHook
+    adapter: TypeAdapter[Any] | None
+    takes_context: bool
+    deadline: float
+
+    async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
+        """Ask the hook about a call; whatever goes wrong in it is a rejection."""
+        try:
+            with anyio.fail_after(self.deadline):
+                decision = await self._ask(call, context)
+        except TimeoutError:
+            _log.exception("hook %s gave no answer about %s in time", self._name, call.name)
+            return Reject(f"the check of {call.name} gave no answer in {self.deadline:g} s; try again later")
+        # A hook is the application's code and may raise anything; the call must not run then (F38).
+        except Exception:
+            _log.exception("hook %s raised about %s", self._name, call.name)
+            return Reject(f"the check of {call.name} failed, so it was not run")
+        _log.info("%s (call %s): %s", call.name, call.id or "-", type(decision).__name__)
+        return decision
+
+    async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
+        given = call.arguments if self.adapter is None else self.adapter.validate_python(call.arguments)
+        arguments = (call, given, context) if self.takes_context else (call, given)
+        decision = cast("object", await self.function(*arguments))
+        if isinstance(decision, RunNormally):
+            return RunNormally(self._plain(decision.input))
+        if isinstance(decision, Complete | Reject):
+            return decision
+        raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
+
+    def _plain(self, edited: Any) -> dict[str, Any]:
+        if isinstance(edited, dict):
+            return cast("dict[str, Any]", edited)
+        if self.adapter is None:
+            raise TypeError(f"RunNormally takes the input as a dictionary here, not {edited!r}")
+        return self.adapter.dump_python(edited, mode="json", by_alias=True, exclude_unset=True)
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.function, "__qualname__", repr(self.function))
+
+
+class HookSet:
+    """Hooks by tool name, in the order of registration."""
+
+    def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
+        """Start empty. `deadline` is the seconds that one hook may take."""
+        self.deadline = deadline
+        self._execution: list[tuple[str, BoundHook]] = []
+        self._descriptions: dict[str, DescriptionHook] = {}
+
+    def execution(self, selector: object) -> Callable[[_Exec], _Exec]:
+        """Register `async def hook(call, input[, context]) -> RunNormally | Complete | Reject`.
+
+        `input` is parsed into the type of its annotation, if that is a model, dataclass or
+        TypedDict; else it is the dictionary of arguments.
+
+        Args:
+            selector: A tool, its public name, or `"*"` for every tool.
+        """
+        name = _selected(selector)
+
+        def register(hook: _Exec) -> _Exec:
+            self._execution.append((name, _bound(hook, self.deadline)))
+            return hook
+
+        return register
+
+    def description(self, selector: object) -> Callable[[_Desc], _Desc]:
+        """Register `async def hook(definition) -> str | None`; `None` keeps the text (L26).
+
+        There is one slot for each tool: the last registration wins.
+        """
+        name = _selected(selector)
+
+        def register(hook: _Desc) -> _Desc:
+            self._descriptions[name] = hook
+            return hook
+
+        return register
+
+    def merged(self, *others: HookSet) -> HookSet:
+        """A new set with these hooks and then those of `others`."""
+        both = HookSet(deadline=self.deadline)
+        for hooks in (self, *others):
+            both._execution.extend(hooks._execution)
+            both._descriptions.update(hooks._descriptions)
+        return both
+
+    def execution_hooks(self, name: str) -> tuple[BoundHook, ...]:
+        """The hooks to ask about a tool, in order."""
+        return tuple(hook for selector, hook in self._execution if selector in (name, EVERY_TOOL))
+
+    def description_hook(self, name: str) -> DescriptionHook | None:
+        """The hook that may re-describe a tool: its own before the one for every tool."""
+        return self._descriptions.get(name) or self._descriptions.get(EVERY_TOOL)
+
+    async def describe(self, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
+        """The bindings with their texts as the description hooks want them.
+
+        A tool whose hook raises or outstays its deadline is left out, the rest is served (F41).
+        """
+        bindings = list(bindings)
+        if not self._descriptions:
+            return bindings
+        return [done for binding in bindings if (done := await self._describe(binding)) is not None]
+
+    async def _describe(self, binding: ToolBinding) -> ToolBinding | None:
+        hook = self.description_hook(binding.name)
+        if hook is None:
+            return binding
+        try:
+            with anyio.fail_after(self.deadline):
+                text = await hook(binding.definition)
+        # The application's code may raise anything; only this tool is to suffer (F41).
+        except Exception:
+            _log.exception("the description hook of %s failed; the tool is hidden", binding.name)
+            return None
+        if text is None:
+            return binding
+        return replace(binding, definition=binding.definition.described(text))
+
+
+def _selected(selector: object) -> str:
+    name: object = selector if isinstance(selector, str) else getattr(selector, "name", None)
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"a hook is registered for a tool, a tool's name or '*', not {selector!r}")
+    return name
+
+
+def _bound(hook: ExecutionHook, deadline: float) -> BoundHook:
+    shown = getattr(hook, "__qualname__", repr(hook))
+    if not inspect.iscoroutinefunction(hook):
+        raise DefinitionError(f"hook {shown} must be an `async def`")
+    parameters = list(inspect.signature(hook).parameters)
+    if len(parameters) not in (2, 3):
+        raise DefinitionError(f"hook {shown} must take (call, input) or (call, input, context)")
+    annotation = get_type_hints(hook).get(parameters[1], dict)
+    adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
+    return BoundHook(hook, adapter, len(parameters) == 3, deadline)
+
+
+def _is_structure(annotation: Any) -> bool:
+    if annotation in (Any, dict, Mapping) or get_origin(annotation) is not None:
+        return False
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return is_model or is_typeddict(annotation) or hasattr(annotation, "__dataclass_fields__")

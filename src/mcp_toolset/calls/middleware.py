@@ -1,0 +1,59 @@
+"""`ToolMiddleware`: code around a call that may look, change, answer or refuse (N2, N3)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from mcp_toolset.errors import NextConsumedError
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+
+Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
+
+
+class Next:
+    """The remainder of the chain, the tool included. It can be used once."""
+
+    __slots__ = ("_call", "_check", "_context", "_run", "_used")
+
+    def __init__(
+        self, run: Run, call: ToolCall, context: ToolContext, check: Callable[[ToolCall], None]
+    ) -> None:
+        """Hold the rest of the chain for one call."""
+        self._run = run
+        self._call = call
+        self._context = context
+        self._check = check
+        self._used = False
+
+    async def __call__(self, call: ToolCall | None = None) -> ToolResult:
+        """Go on with the call, or with an edited one, whose arguments are checked again.
+
+        Raises:
+            NextConsumedError: it was used before.
+            InvalidArgumentsError: the edited arguments do not fit.
+        """
+        if self._used:
+            raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
+        self._used = True
+        going_on = self._call if call is None else call
+        if going_on.arguments is not self._call.arguments:
+            self._check(going_on)
+        return await self._run(going_on, self._context)
+
+
+class ToolMiddleware(Protocol):
+    """Anything that can be called so."""
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+        """Handle a call: answer it, or hand it on with `await next()`."""
+        ...
+
+
+_M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, Next], Awaitable[ToolResult]])
+
+
+def tool_middleware(function: _M) -> _M:
+    """Mark an async function as middleware; a type checker then holds it to the signature."""
+    return function

@@ -1,0 +1,1 @@
+"""Where tools come from and which are seen: search, grants and deferred catalogs."""

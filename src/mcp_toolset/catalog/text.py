@@ -1,0 +1,175 @@
+"""Text as search terms: folded words, split identifiers, light stems, stop words (H19, F36).
+
+Every pattern here is linear: its alternatives cannot match the same text in two ways. What is read is
+capped by the callers, so hostile text costs no more than a long description does.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+_MAX_WORD = 40
+_CACHED_WORDS = 65_536
+
+_DIACRITICS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
+_ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*")
+# The vowel signs of South and South-East Asian scripts are not `\w`, yet they belong to the word.
+_SIGNS = "\u0900-\u0963\u0966-\u109f\u1780-\u17d3"
+_LETTERS = rf"(?:(?!_)[\w{_SIGNS}])+"
+_RUN = re.compile(rf"{_LETTERS}(?:[_-]+{_LETTERS})*")
+_SOUTH_EAST_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
+_EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_UNSPACED = _SOUTH_EAST_ASIAN + _EAST_ASIAN
+_SCRIPT = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
+_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_JOINT = re.compile(r"[_-]+")
+_VOWEL = re.compile(r"[aeiouy]")
+_ENDINGS = (("ly", "", 4), ("ment", "", 5), ("tion", "t", 3), ("sion", "s", 3), ("ator", "at", 3))
+
+STOP_WORDS = frozenset(
+    """a about above after again all also am an and any are as at be because been before being below both but
+    by can could d did do does doing don down during each either etc few for from further had has have having
+    he hello her here hers hi him his how however i if in into is isn it its itself just ll m may me might
+    more most must my myself no nor not of off on once one only or other our ours out over own please re s
+    same shall she should so some such t than thank thanks that the their theirs them then there these they
+    this those through to too under until up us use used uses using ve very via was we were what when where
+    whether which while who whom whose why will with within would you your yours yourself
+    able anything currently different easily ensure especially given help helps interested know let like
+    looking make makes many me much need needed needs particular perhaps really recommend something specific
+    suggest tell want wanted wants wondering""".split()
+)
+
+
+def plain(text: str) -> str:
+    """The text without compatibility forms, accents and vowel points; its case is kept."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFC", _DIACRITICS.sub("", unicodedata.normalize("NFKD", text)))
+
+
+def folded(name: str) -> str:
+    """What two spellings of one name have in common: letters and digits alone, without case."""
+    return "".join(_JOINT.sub("", run) for run in runs(name)).casefold()
+
+
+def runs(text: str) -> list[str]:
+    """The words and identifiers of a text as they are written, a `snake_case` or `kebab-case` name whole."""
+    return _ASCII_RUN.findall(text) if text.isascii() else _RUN.findall(plain(text))
+
+
+def is_one_word(text: str) -> bool:
+    """Whether a text is a single word that no identifier rule would split."""
+    found = runs(text[: 2 * _MAX_WORD])
+    return len(found) == 1 and len(list(words(found[0]))) == 1
+
+
+def words(run: str) -> Iterator[str]:
+    """The case-folded words of one run: its parts, and the whole where that says more.
+
+    `getHTMLPage` gives `get`, `html`, `page` and `gethtmlpage`; `ec2` gives `ec2` and `ec`; scripts that
+    are written without spaces give pairs of characters.
+    """
+    if run.isascii():
+        yield from _ascii_words(run)
+        return
+    for piece in _JOINT.split(run):
+        for stretch in _SCRIPT.findall(piece):
+            yield from _script_words(stretch)
+
+
+def stem(word: str) -> str:
+    """A light English stem: plurals, `-ing`, `-ed`, `-ion`, `-or`, `-ly`, `-ment` and a final `e` go.
+
+    Lighter than Porter's, since tool names live on distinctions that it removes (`general`, `generate`).
+    Words with digits or of other scripts stay as they are.
+    """
+    if len(word) < 4 or not word.isalpha() or not word.isascii():
+        return word[:_MAX_WORD]
+    return _without_e(_without_ending(_without_inflection(_singular(word[:_MAX_WORD]))))
+
+
+class Tokenizer:
+    """Turns text into terms and remembers the terms of words it has met in documents."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def terms(self, text: str) -> list[str]:
+        """The terms of a document's text, stop words left out, in reading order."""
+        found: list[str] = []
+        known = self._known
+        for run in runs(text):
+            terms = known.get(run)
+            if terms is None:
+                terms = self._remember(run)
+            found += terms
+        return found
+
+    def _remember(self, run: str) -> tuple[str, ...]:
+        if len(self._known) >= _CACHED_WORDS:
+            self._known.clear()
+        terms = self._known[run] = tuple(stem(word) for word in words(run) if word not in STOP_WORDS)
+        return terms
+
+
+def _ascii_words(run: str) -> Iterator[str]:
+    if run.islower() and run.isalpha():
+        yield run
+        return
+    pieces = _JOINT.split(run)
+    for piece in pieces:
+        yield from _identifier_words(piece)
+    if len(pieces) > 1 and len(run) <= _MAX_WORD:
+        yield "".join(pieces).lower()
+
+
+def _identifier_words(piece: str) -> Iterator[str]:
+    parts = _PART.findall(piece)
+    if len(parts) == 1 or len(piece) <= _MAX_WORD:
+        yield piece.lower()
+    if len(parts) > 1:
+        yield from (part.lower() for part in parts if len(part) > 1 and part.isalpha())
+
+
+def _script_words(stretch: str) -> Iterator[str]:
+    if stretch.isascii():
+        yield from _identifier_words(stretch)
+    elif len(stretch) > 1 and _UNSPACED_CHARACTER.match(stretch):
+        yield from (stretch[i : i + 2] for i in range(len(stretch) - 1))
+    else:
+        yield stretch.casefold()
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-3] + ("y" if len(word) > 4 else "ie")
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def _without_inflection(word: str) -> str:
+    for ending in ("ing", "ed"):
+        root = word[: -len(ending)]
+        if word.endswith(ending) and len(root) > 2 and _VOWEL.search(root):
+            doubled = root[-1] == root[-2] and root[-1] not in "lsz"
+            return root[:-1] if doubled else root
+    return word
+
+
+def _without_ending(word: str) -> str:
+    for ending, kept, shortest in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= shortest:
+            return word[: -len(ending)] + kept
+    return word
+
+
+def _without_e(word: str) -> str:
+    if word.endswith("e") and len(word) > 4:
+        return word[:-1]
+    return word[:-1] + "i" if word.endswith("y") and len(word) > 3 and word[-2] not in "aeiou" else word

@@ -1,0 +1,87 @@
+"""The words an index knows, and the nearest of them to one that it does not (H19).
+
+The cost is bounded: one edit is tried by making every such word, two edits only among words that share
+the first letters, and not at all where those are too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from string import ascii_lowercase
+
+_HEAD = 3
+_SHORTEST = 5
+_SHORTEST_FOR_TWO_EDITS = 8
+_LONGEST_ENDING = 5
+_CROWD = 2_000
+_NEAREST = 3
+
+
+class Vocabulary:
+    """Known terms by their first letters."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._by_head: dict[str, set[str]] = {}
+
+    def add(self, term: str) -> None:
+        """Learn a term."""
+        self._known.add(term)
+        self._by_head.setdefault(term[:_HEAD], set()).add(term)
+
+    def discard(self, term: str) -> None:
+        """Forget a term."""
+        self._known.discard(term)
+        crowd = self._by_head.get(term[:_HEAD], set())
+        crowd.discard(term)
+        if not crowd:
+            self._by_head.pop(term[:_HEAD], None)
+
+    def nearest(self, term: str) -> list[str]:
+        """The known terms that an unknown one most likely stands for; none for short words and codes.
+
+        One edit away, else longer words that it begins, else two edits away; the first that gives any.
+        """
+        if len(term) < _SHORTEST or not term.isalpha():
+            return []
+        crowd = self._by_head.get(term[:_HEAD], frozenset[str]())
+        found = self._known.intersection(_edits(term)) or _longer(term, crowd) or _two_edits(term, crowd)
+        return sorted(found, key=lambda known: (abs(len(known) - len(term)), known))[:_NEAREST]
+
+
+def _edits(term: str) -> Iterator[str]:
+    """Every word that one insertion, deletion, replacement or swap of neighbours makes of a term."""
+    for place in range(len(term) + 1):
+        before, after = term[:place], term[place:]
+        yield from [before + letter + after for letter in ascii_lowercase]
+        yield from [before + letter + after[1:] for letter in ascii_lowercase]
+        yield before + after[1:]
+        yield before + after[1:2] + after[:1] + after[2:]
+
+
+def _longer(term: str, crowd: Iterable[str]) -> list[str]:
+    longest = len(term) + _LONGEST_ENDING
+    return [known for known in crowd if len(known) <= longest and known.startswith(term)]
+
+
+def _two_edits(term: str, crowd: set[str] | frozenset[str]) -> list[str]:
+    if len(term) < _SHORTEST_FOR_TWO_EDITS or len(crowd) > _CROWD:
+        return []
+    letters = set(term)
+    close = (known for known in crowd if abs(len(known) - len(term)) <= 2 and len(letters ^ set(known)) <= 4)
+    return [known for known in close if distance(term, known) <= 2]
+
+
+def distance(one: str, other: str) -> int:
+    """Insertions, deletions, replacements and swaps of neighbours between two words."""
+    older: list[int] = []
+    old = list(range(len(other) + 1))
+    for i, letter in enumerate(one):
+        row = [i + 1]
+        for j, facing in enumerate(other):
+            cost = min(old[j] + (letter != facing), old[j + 1] + 1, row[j] + 1)
+            if i and j and letter == other[j - 1] and facing == one[i - 1]:
+                cost = min(cost, older[j - 1] + 1)
+            row.append(cost)
+        older, old = old, row
+    return old[-1]

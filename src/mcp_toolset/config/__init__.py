@@ -1,0 +1,10 @@
+"""`mcpServers` files as desktop clients and editors write them, and our own settings beside them (P3).
+
+Nothing here starts a process or opens a connection: a file becomes frozen models, or one `ConfigError`
+whose single line says where, what and how to mend it.
+"""
+
+from mcp_toolset.config.hub import load_config, parse_config
+from mcp_toolset.config.models import HubConfig, ServerConfig, Transport
+
+__all__ = ["HubConfig", "ServerConfig", "Transport", "load_config", "parse_config"]

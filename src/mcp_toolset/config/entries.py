@@ -1,0 +1,145 @@
+"""The edge: what a file may say, as pydantic models, and their complaints turned into one line each.
+
+Keys of other clients pass unseen. The descriptions of the fields are the mends in the errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from mcp_toolset.config.place import Place
+
+__all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "did_you_mean", "known_keys", "validated"]
+
+_MILLISECONDS_FROM = 10_000
+"""A `timeout` this large is in milliseconds: some clients count so, others in seconds, under one key."""
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, int | float) and value >= _MILLISECONDS_FROM:
+        return value / 1000
+    return value
+
+
+def _no_prefix(value: object) -> object:
+    return "" if value is False else value
+
+
+_Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+_Texts = list[str]
+_TEXT = "a string"
+_TEXTS = "a list of strings"
+_SECONDS = "a positive number of seconds"
+_SWITCH = "true or false"
+_TABLE = "an object with string values"
+
+
+class _Entry(BaseModel):
+    # Pydantic would quote the offending input, which may be a secret (F42).
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", coerce_numbers_to_str=True, hide_input_in_errors=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        table = cast("dict[str, Any]", data)
+        return {key: value for key, value in table.items() if value is not None}
+
+
+class ServerEntry(_Entry):
+    """One server as a client's file has it, with our own options beside."""
+
+    type: str | None = Field(None, description=_TEXT)
+    transport: str | None = Field(None, description=_TEXT)
+    command: str | None = Field(None, description=_TEXT)
+    args: _Texts = Field([], description=_TEXTS)
+    env: dict[str, str | None] = Field({}, description=_TABLE)
+    env_file: str | None = Field(None, alias="envFile", description="the path of a file, as a string")
+    cwd: str | None = Field(None, description=_TEXT)
+    url: str | None = Field(None, description=_TEXT)
+    server_url: str | None = Field(None, alias="serverUrl", description=_TEXT)
+    http_url: str | None = Field(None, alias="httpUrl", description=_TEXT)
+    headers: dict[str, str] = Field({}, description=_TABLE)
+    disabled: bool = Field(False, description=_SWITCH)
+    enabled: bool = Field(True, description=_SWITCH)
+    include_tools: _Texts = Field([], alias="includeTools", description=_TEXTS)
+    exclude_tools: _Texts = Field([], alias="excludeTools", description=_TEXTS)
+    disabled_tools: _Texts = Field([], alias="disabledTools", description=_TEXTS)
+    deferred: bool | None = Field(None, description=_SWITCH)
+    prefix: Annotated[str | None, BeforeValidator(_no_prefix)] = Field(
+        None, description="a string, null for the default, or false for none"
+    )
+    include: _Texts = Field([], description="a list of patterns such as `read_*`")
+    exclude: _Texts = Field([], description="a list of patterns such as `delete_*`")
+    timeout: _Seconds | None = Field(None, description=_SECONDS)
+    start_timeout: _Seconds | None = Field(None, description=_SECONDS)
+
+
+class ToolsetSection(_Entry):
+    """The `toolset` section: ours alone, so that an unknown key is a mistake."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field("mcp-toolset", min_length=1, description="a string that is not empty")
+    deferred: bool = Field(False, description=_SWITCH)
+    timeout: _Seconds | None = Field(None, description=_SECONDS)
+    start_timeout: _Seconds | None = Field(None, description=_SECONDS)
+
+
+class InputEntry(_Entry):
+    """One of VS Code's `inputs`: only its id and default mean something without a person to ask."""
+
+    id: str = Field(description=_TEXT)
+    default: str | None = Field(None, description=_TEXT)
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validated(model: type[_Model], data: object, place: Place) -> _Model:
+    """The model of `data`.
+
+    Raises:
+        ConfigError: One line for the first problem, with the number of the others; no values in it.
+    """
+    if not isinstance(data, dict):
+        raise place.error("must be an object", "write it as { … }")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    first = problems[0]
+    key = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        cause, mend = "unknown option", did_you_mean(key, known_keys(model)) or _one_of(known_keys(model))
+    else:
+        cause = first["msg"].removeprefix("Input ").lower()
+        mend = f"write `{key}` as {_descriptions(model)[key]}"
+    raise place.at(*first["loc"]).error(cause + more, mend)
+
+
+def known_keys(model: type[BaseModel]) -> list[str]:
+    """The keys of the model as they are written in a file."""
+    return list(_descriptions(model))
+
+
+def did_you_mean(key: str, known: Sequence[str]) -> str:
+    """A question with the nearest known key, or an empty string."""
+    close = get_close_matches(key, known, n=1, cutoff=0.7)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+def _one_of(keys: Sequence[str]) -> str:
+    return "use one of " + ", ".join(f"`{key}`" for key in keys)
+
+
+def _descriptions(model: type[BaseModel]) -> dict[str, str]:
+    return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}

@@ -1,0 +1,73 @@
+"""JSON with comments and trailing commas, as editors keep it.
+
+Both are blanked out rather than cut out: the text keeps its length and its lines, so that positions in
+the plain JSON are positions in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from mcp_toolset.config.place import Place
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["blank_comments", "decode", "plain_json", "read_text"]
+
+# An unclosed string ends with its line, so that one forgotten quote cannot hide the rest of the file.
+_STRING = r'"(?:[^"\\\r\n]+|\\[^\r\n])*"?'
+_COMMENT = re.compile(rf"{_STRING}|(?P<drop>//[^\r\n]*|/\*.*?\*/)", re.DOTALL)
+# The middle branch holds commas that follow no value: those stay, and stay an error.
+_TRAILING_COMMA = re.compile(rf"{_STRING}|[\[{{,:][ \t\r\n]*,|(?P<drop>,)(?=[ \t\r\n]*[}}\]])")
+_NOT_A_BREAK = re.compile(r"[^\r\n]")
+
+
+def blank_comments(text: str) -> str:
+    """The text with every `//` and `/* */` comment outside strings replaced by spaces."""
+    return _COMMENT.sub(_blanked, text)
+
+
+def plain_json(text: str) -> str:
+    """Strict JSON of the same length: comments and trailing commas are spaces."""
+    return _TRAILING_COMMA.sub(_blanked, blank_comments(text))
+
+
+def _blanked(match: re.Match[str]) -> str:
+    return match[0] if match["drop"] is None else _NOT_A_BREAK.sub(" ", match[0])
+
+
+def decode(text: str, source: str) -> object:
+    """Decode JSON or JSONC.
+
+    Raises:
+        ConfigError: It is neither; names line and column.
+    """
+    try:
+        return json.loads(plain_json(text))
+    except json.JSONDecodeError as error:
+        where, cause = f"line {error.lineno} column {error.colno}: ", error.msg
+    except RecursionError:
+        where, cause = "", "nested too deeply"
+    except ValueError:
+        where, cause = "", "a number has too many digits"
+    raise ConfigError(f"{source}: {where}not valid JSON: {cause}; correct the file there")
+
+
+def read_text(path: Path, source: str) -> str:
+    """The file's text, exactly as it stands, with a byte order mark if it has one.
+
+    Raises:
+        FileNotFoundError: There is no such file; what that means is the caller's to say.
+        ConfigError: It cannot be read, or is not UTF-8.
+    """
+    place = Place(source)
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        problem = place.error(f"cannot be read ({error.strerror})", "check the path and its permissions")
+    except UnicodeDecodeError as error:
+        problem = place.error(f"not UTF-8 text (byte {error.start})", "save the file as UTF-8")
+    raise problem

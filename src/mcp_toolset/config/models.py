@@ -1,0 +1,68 @@
+"""What a configuration means once it is read: frozen, expanded, free of any client's spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+__all__ = ["HubConfig", "ServerConfig", "Transport"]
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+"""How a server is reached; `http` is streamable HTTP."""
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server. Arguments, environment, address and headers may hold secrets: `repr` omits them (F42).
+
+    A server that is not disabled has every reference expanded; a disabled one stands as it is written.
+
+    Attributes:
+        name: Its key in the file.
+        transport: How it is reached.
+        command: The program to start, for stdio; looked up on PATH when it has no folder.
+        args: Its arguments.
+        env: What is set for it on top of the inherited environment: the environment file, then `env`.
+        cwd: Where it starts, absolute; None means the folder of this process.
+        url: Its address, for http and sse.
+        headers: Sent with every request to it, and to nobody else (F43).
+        disabled: The file keeps it but asks not to start it.
+        deferred: Its tools are searched for instead of listed.
+        prefix: Before its tools' names; None leaves it to the hub, False means none.
+        include: Patterns (`fnmatch`) of the tools to take; empty means all.
+        exclude: Patterns of the tools to leave out; stronger than `include`.
+        timeout: Seconds for one call; None means the default.
+        start_timeout: Seconds to start and list tools; None means the default (H24).
+    """
+
+    name: str
+    transport: Transport
+    command: str | None = None
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
+    cwd: str | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
+    disabled: bool = False
+    deferred: bool = False
+    prefix: str | Literal[False] | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    timeout: float | None = None
+    start_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HubConfig:
+    """A whole file: where it is (absolute), what the hub calls itself, and its servers in file order."""
+
+    path: Path
+    name: str
+    servers: tuple[ServerConfig, ...]

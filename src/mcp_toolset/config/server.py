@@ -1,0 +1,177 @@
+"""One server's entry → `ServerConfig`: which transport, which address, what its references stand for."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+from urllib.parse import urlsplit
+
+from mcp_toolset.config.entries import ServerEntry, ToolsetSection, did_you_mean
+from mcp_toolset.config.jsonc import read_text
+from mcp_toolset.config.models import ServerConfig, Transport
+from mcp_toolset.config.place import Place
+from mcp_toolset.config.variables import Variables, parse_env_file
+
+__all__ = ["Surroundings", "server_config"]
+
+_TRANSPORTS: Mapping[str, Transport] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+}
+_SSE_ADDRESS = re.compile(r"/sse/?(?:[?#]|$)")
+_FORBIDDEN = {"env": re.compile(r"\0"), "headers": re.compile(r"[\r\n\0]")}
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the whole file gives to each of its servers; `start_in` is for those that name no folder."""
+
+    defaults: ToolsetSection
+    variables: Variables
+    start_in: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the fields of one entry. Without variables everything stands as it is written."""
+
+    place: Place
+    variables: Variables | None
+
+    def text(self, value: str, *steps: str | int) -> str:
+        return self.variables.expand(value, self.place.at(*steps)) if self.variables else value
+
+    def path(self, value: str | None, key: str) -> str | None:
+        if value is None or self.variables is None:
+            return value
+        return self.variables.path(value, self.place.at(key))
+
+    def table(self, values: Mapping[str, str | None], key: Literal["env", "headers"]) -> dict[str, str]:
+        read = {name: self.text(value, key, name) for name, value in values.items() if value is not None}
+        for name, value in read.items():
+            if _FORBIDDEN[key].search(name + value):
+                raise self.place.at(key, name).error("holds a line break or a null", "remove it")
+        return read
+
+
+def server_config(
+    name: str, entry: ServerEntry, keys: Sequence[str], place: Place, surroundings: Surroundings
+) -> ServerConfig:
+    """The model of one entry; `keys` are those it was written with, for guessing at misspelt ones.
+
+    Raises:
+        ConfigError: It names no way to reach the server, or two, or a variable that is not set.
+    """
+    defaults = surroundings.defaults
+    disabled = entry.disabled or not entry.enabled
+    common = ServerConfig(
+        name=name,
+        transport=_transport(entry, keys, place),
+        disabled=disabled,
+        deferred=defaults.deferred if entry.deferred is None else entry.deferred,
+        prefix=False if entry.prefix == "" else entry.prefix,
+        include=(*entry.include, *map(glob.escape, entry.include_tools)),
+        exclude=(*entry.exclude, *map(glob.escape, [*entry.exclude_tools, *entry.disabled_tools])),
+        timeout=entry.timeout or defaults.timeout,
+        start_timeout=entry.start_timeout or defaults.start_timeout,
+    )
+    reader = _Reader(place, None if disabled else surroundings.variables)
+    if common.transport == "stdio":
+        return _local(common, entry, reader, surroundings.start_in)
+    return _remote(common, entry, reader)
+
+
+def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: str | None) -> ServerConfig:
+    return replace(
+        common,
+        command=reader.text(entry.command or "", "command"),
+        args=tuple(reader.text(arg, "args", index) for index, arg in enumerate(entry.args)),
+        env=MappingProxyType(_environment(reader, entry)),
+        cwd=reader.path(entry.cwd, "cwd") or start_in,
+    )
+
+
+def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> ServerConfig:
+    key, written = next(_addresses(entry))
+    url = reader.text(written, key)
+    if not common.disabled and not _is_web_address(url):
+        raise reader.place.at(key).error("not a web address", "write it as https://host/path")
+    return replace(
+        common,
+        transport=common.transport if entry.type or entry.transport else _transport_of(url),
+        url=url,
+        headers=MappingProxyType(reader.table(entry.headers, "headers")),
+    )
+
+
+def _addresses(entry: ServerEntry) -> Iterator[tuple[str, str]]:
+    written = {"url": entry.url, "httpUrl": entry.http_url, "serverUrl": entry.server_url}
+    return ((key, url) for key, url in written.items() if url)
+
+
+def _transport(entry: ServerEntry, keys: Sequence[str], place: Place) -> Transport:
+    said = entry.type or entry.transport
+    key, _ = next(_addresses(entry), ("", ""))
+    if said is None:
+        return _transport_unsaid(entry, key, keys, place)
+    transport = _TRANSPORTS.get(said.lower())
+    if transport is None:
+        raise place.at("type" if entry.type else "transport").error(
+            "no transport of that name", did_you_mean(said, list(_TRANSPORTS)) or "use stdio, http or sse"
+        )
+    if transport == "stdio" and not entry.command:
+        raise place.error("a stdio server needs `command`", _misspelt(keys) or "add the program to start")
+    if transport != "stdio" and not key:
+        raise place.error(f"an {transport} server needs `url`", _misspelt(keys) or "add its address")
+    return transport
+
+
+def _transport_unsaid(entry: ServerEntry, address: str, keys: Sequence[str], place: Place) -> Transport:
+    if entry.command and address:
+        raise place.error(f"has both `command` and `{address}`", "remove one of them, or add `type`")
+    if not entry.command and not address:
+        raise place.error("has neither `command` nor `url`", _misspelt(keys) or "add one of them")
+    return "stdio" if entry.command else "http"
+
+
+def _misspelt(keys: Sequence[str]) -> str:
+    guesses = (did_you_mean(key, ("command", "url")) for key in keys if key not in ("command", "url"))
+    return next(filter(None, guesses), "")
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+def _transport_of(url: str) -> Transport:
+    # Files written before streamable HTTP give no type; the path was the convention.
+    return "sse" if _SSE_ADDRESS.search(url) else "http"
+
+
+def _environment(reader: _Reader, entry: ServerEntry) -> dict[str, str]:
+    file = reader.path(entry.env_file, "envFile")
+    if file is None or reader.variables is None:
+        return reader.table(entry.env, "env")
+    place = reader.place.at("envFile")
+    try:
+        text = read_text(Path(file), file)
+    except FileNotFoundError:
+        text = None
+    if text is None:
+        raise place.error("no such environment file", f"create {file} or correct the path")
+    loaded = {name: value for name, value in parse_env_file(text).items() if name not in entry.env}
+    return loaded | reader.table(entry.env, "env")

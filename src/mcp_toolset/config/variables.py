@@ -1,0 +1,117 @@
+"""`${…}` in a configuration, and environment files.
+
+| written | means |
+|---|---|
+| `${NAME}`, `${NAME:-default}`, `${env:NAME}` | an environment variable |
+| `${workspaceFolder}`, `${workspaceFolderBasename}` | the folder that the file configures |
+| `${userHome}`, `${pathSeparator}`, `${/}` | as editors define them |
+| `${input:ID}` | the variable `MCP_INPUT_ID`, or the default of that entry in `inputs` |
+
+An input never falls back to a variable of its own name: `${input:path}` must not become `PATH`. Anything
+else in braces, such as `${file%.*}`, belongs to somebody's shell and is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mcp_toolset.config.place import Place
+
+__all__ = ["Variables", "parse_env_file"]
+
+_REFERENCE = re.compile(
+    r"\$\{(?:(?P<kind>[A-Za-z]\w*):(?=[\w./]))?(?P<name>/|[\w][\w. -]*)(?::-(?P<default>[^}]*))?\}"
+)
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+_ENV_LINE = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*=[ \t]*
+        (?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<bare>(?:(?![ \t]\#)[^\r\n])*))""",
+    re.MULTILINE | re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What references may mean in one file; a missing one is an error, never an empty string."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    folder: Path
+    inputs: Mapping[str, str | None] = field(repr=False)
+
+    @property
+    def home(self) -> str:
+        """The user's home, by the environment first."""
+        return self.environ.get("HOME") or self.environ.get("USERPROFILE") or str(Path.home())
+
+    def expand(self, text: str, place: Place) -> str:
+        """Replace every reference; what a variable holds is not expanded again.
+
+        Raises:
+            ConfigError: A variable is not set and has no default; names it, never a value (F42).
+        """
+        return _REFERENCE.sub(lambda found: self._value(found, place), text)
+
+    def path(self, text: str, place: Place) -> str:
+        """Expand references and `~`, then resolve against the configured folder."""
+        expanded = self.expand(text, place)
+        if expanded == "~" or expanded.startswith(("~/", "~\\")):
+            expanded = self.home + expanded[1:]
+        return os.path.normpath(self.folder / expanded)
+
+    def _value(self, found: re.Match[str], place: Place) -> str:
+        kind, name, default = found["kind"], found["name"], found["default"]
+        if kind == "input":
+            return self._input(name, place)
+        if kind not in (None, "env"):
+            cause = f"${{{kind}:{name}}} means something only in its own client"
+            raise place.error(cause, "write the value, or an environment variable as ${NAME}")
+        predefined = None if kind else self._predefined(name)
+        if predefined is not None:
+            return predefined
+        return self._variable(name, default, place) if _VARIABLE.fullmatch(name) else found[0]
+
+    def _variable(self, name: str, default: str | None, place: Place) -> str:
+        value = self.environ.get(name)
+        if value is None or (not value and default is not None):
+            value = default
+        if value is None:
+            mend = f"set {name}, or give a default as ${{{name}:-…}}"
+            raise place.error(f"environment variable {name} is not set", mend)
+        return value
+
+    def _input(self, name: str, place: Place) -> str:
+        variable = "MCP_INPUT_" + re.sub(r"\W", "_", name).upper()
+        value = self.environ.get(variable, self.inputs.get(name))
+        if value is None:
+            cause = f"${{input:{name}}} has no value, and nobody can be asked for it here"
+            raise place.error(cause, f"set the environment variable {variable}")
+        return value
+
+    def _predefined(self, name: str) -> str | None:
+        match name:
+            case "workspaceFolder":
+                return str(self.folder)
+            case "workspaceFolderBasename":
+                return self.folder.name
+            case "userHome":
+                return self.home
+            case "pathSeparator" | "/":
+                return os.sep
+            case _:
+                return None
+
+
+def parse_env_file(text: str) -> dict[str, str]:
+    """`NAME=value` lines as shells and dotenv write them; other lines are passed over, as clients do."""
+    return {line["name"]: _env_value(line) for line in _ENV_LINE.finditer(text)}
+
+
+def _env_value(line: re.Match[str]) -> str:
+    if line["double"] is not None:
+        return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), line["double"], flags=re.DOTALL)
+    return line["single"] if line["single"] is not None else line["bare"].strip()

@@ -1,0 +1,148 @@
+"""Every error this package raises, in one small tree.
+
+```
+ToolsetError                     catch this to catch all
+├── DefinitionError              a tool or toolset is declared wrongly (the host's mistake)
+│   └── NameConflictError        two tools answer to one name (L28, F16)
+├── ConfigError                  a configuration file cannot be read or used
+├── TargetError                  a command-line target names nothing that can be served
+├── CallError                    one call cannot go on; becomes a result the model can act on (N7)
+│   ├── UnknownToolError         no such tool, or none that this caller may know of (F34)
+│   ├── InvalidArgumentsError    the arguments do not fit the tool's schema
+│   ├── InvalidOutputError       the tool's result does not fit its own output schema (F22)
+│   ├── PermissionDeniedError    a policy refused the call
+│   ├── GrantError               a deferred tool was called without a live grant (X1, F35)
+│   └── ToolExecutionError       the tool itself failed
+├── UpstreamError                a mounted server failed; names it
+│   ├── UpstreamUnavailableError it cannot be reached now
+│   ├── UpstreamTimeoutError     it did not answer in time
+│   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
+├── NextConsumedError            a middleware called `next` twice (N2)
+├── RoundError                   a round was committed or advanced wrongly; nothing has changed (L14)
+└── StateError                   an object is used before it is opened, or after it is closed
+```
+
+A message says what happened, where, and how to mend it. `CallError` and `UpstreamError` may reach a
+model, so they never carry secrets, tracebacks or another caller's data (F42).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CallError",
+    "ConfigError",
+    "DefinitionError",
+    "GrantError",
+    "InvalidArgumentsError",
+    "InvalidOutputError",
+    "NameConflictError",
+    "NextConsumedError",
+    "PermissionDeniedError",
+    "RoundError",
+    "StateError",
+    "TargetError",
+    "ToolExecutionError",
+    "ToolsetError",
+    "UnknownToolError",
+    "UpstreamError",
+    "UpstreamProtocolError",
+    "UpstreamTimeoutError",
+    "UpstreamUnavailableError",
+]
+
+
+class ToolsetError(Exception):
+    """Root of every error that this package raises by itself."""
+
+
+class DefinitionError(ToolsetError):
+    """A tool or toolset is declared wrongly; raised where it is defined."""
+
+
+class NameConflictError(DefinitionError):
+    """Two tools answer to one public name (L28); the message names both places and the mend."""
+
+
+class ConfigError(ToolsetError):
+    """A configuration file is missing, malformed, or asks for something impossible."""
+
+
+class TargetError(ToolsetError):
+    """A command-line target names nothing that can be served or inspected."""
+
+
+class CallError(ToolsetError):
+    """One call cannot go on; served as an `isError` result so that the model can act on it."""
+
+
+class UnknownToolError(CallError):
+    """No tool of that name for this caller.
+
+    Raised alike for names that do not exist and names that this caller may not use, so that the
+    error tells nothing about hidden tools (F34).
+    """
+
+    def __init__(self, name: str) -> None:
+        """Name the tool that was asked for, as the caller wrote it."""
+        super().__init__(f"Unknown tool: {name}")
+        self.name = name
+
+
+class InvalidArgumentsError(CallError):
+    """The arguments do not fit the tool's input schema; nothing ran."""
+
+
+class InvalidOutputError(CallError):
+    """The tool ran, but its result does not fit its own output schema (F22)."""
+
+
+class PermissionDeniedError(CallError):
+    """A policy refused the call; nothing ran."""
+
+
+class GrantError(CallError):
+    """A deferred tool was called without a live grant for this caller (X1, F35); nothing ran."""
+
+
+class ToolExecutionError(CallError):
+    """The tool ran and failed; the message is the tool's own."""
+
+
+class UpstreamError(ToolsetError):
+    """A mounted server failed. `upstream` is the name it is mounted under."""
+
+    def __init__(self, upstream: str, reason: str) -> None:
+        """Prefix the reason with the server's name, as every such message must carry it."""
+        super().__init__(f"{upstream}: {reason}")
+        self.upstream = upstream
+        self.reason = reason
+
+
+class UpstreamUnavailableError(UpstreamError):
+    """The mounted server is down, starting or broken; the call was not sent, or was not answered (F1, F6)."""
+
+
+class UpstreamTimeoutError(UpstreamError):
+    """The mounted server did not answer within the deadline; it was told to cancel (F4)."""
+
+
+class UpstreamProtocolError(UpstreamError):
+    """The mounted server answered with a JSON-RPC error; its code and data are kept for the caller."""
+
+    def __init__(self, upstream: str, code: int, message: str, data: object = None) -> None:
+        """Keep the server's own code, message and data."""
+        super().__init__(upstream, message)
+        self.code = code
+        self.data = data
+
+
+class NextConsumedError(ToolsetError):
+    """A middleware used its `next` a second time (N2); a call runs at most once."""
+
+
+class RoundError(ToolsetError):
+    """A round was committed or advanced wrongly; the round is exactly as before (L14)."""
+
+
+class StateError(ToolsetError):
+    """An object is used outside its `async with` block, or in a state that forbids it."""

@@ -1,0 +1,1 @@
+"""What a tool is: definitions, toolsets, names and the flat view. No I/O in this room."""

@@ -1,0 +1,35 @@
+"""`ResourceProvider`: what a server offers to read, beside its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
+
+ResourceContents = TextResourceContents | BlobResourceContents
+
+
+@runtime_checkable
+class ResourceProvider(Protocol):
+    """Readable resources of a server (specification, server/resources)."""
+
+    async def list_resources(self) -> Sequence[Resource]:
+        """The resources to list, in a stable order."""
+        ...
+
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
+        """URI templates of resources that are too many to list."""
+        ...
+
+    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
+        """The contents at `uri`.
+
+        Raises:
+            LookupError: there is no such resource; the message goes to the client.
+        """
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` whenever the list has changed; returns a function that ends this."""
+        ...

@@ -1,0 +1,57 @@
+"""`ToolSource`: something with a life of its own that tools come from, such as a mounted server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import anyio
+import anyio.abc
+
+SourceState = Literal["closed", "starting", "ready", "offline"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """How a source is doing; a source that is down is a status, not an absence (decision 6, F6, F7).
+
+    Attributes:
+        state: `ready` when calls go through; `offline` when they fail at once, with the reason.
+        reason: Why it is not ready, for people and models; never a secret (F42).
+        retry_in: Seconds until the next attempt, where one is planned.
+        tools: How many tools it contributes now.
+        set_aside: Tools that could not be used, with the reason for each (F17).
+    """
+
+    state: SourceState = "closed"
+    reason: str = ""
+    retry_in: float | None = None
+    tools: int = 0
+    set_aside: tuple[tuple[str, str], ...] = ()
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """What a toolset opens and closes."""
+
+    @property
+    def source_name(self) -> str:
+        """The name it is mounted under."""
+        ...
+
+    @property
+    def status(self) -> SourceStatus:
+        """How it is doing."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when its tools or its status have changed; returns a function that ends this."""
+        ...
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Live until cancelled. Reports started once the first attempt has succeeded or failed.
+
+        Never raises because of the outside world: that is what `status` is for.
+        """
+        ...

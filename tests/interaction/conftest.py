@@ -1,0 +1,72 @@
+"""One body, every transport, both protocol eras."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+
+from mcp_toolset.bridge.http import bound_socket, run_app
+from tests.interaction.bridge import make
+
+TRANSPORTS = ("memory", "stdio", "sse", "http")
+ERAS = ("legacy", "modern")
+BRIDGE = Path(__file__).with_name("bridge.py")
+ROOT = Path(__file__).parents[2]
+
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+async def connect(transport: str, era: str) -> AsyncIterator[Connect]:
+    """Connects clients to one bridge that lives as long as the test."""
+    mode = "legacy" if era == "legacy" else "auto"
+    async with AsyncExitStack() as stack:
+        target = await stack.enter_async_context(_served(transport))
+
+        @asynccontextmanager
+        async def client(**options: Any) -> AsyncGenerator[Client]:
+            with anyio.fail_after(30):
+                async with Client(target(), mode=mode, cache=None, **options) as connected:
+                    yield connected
+
+        yield client
+
+
+@asynccontextmanager
+async def _served(transport: str) -> AsyncGenerator[Callable[[], Any]]:
+    if transport == "stdio":
+        parameters = StdioServerParameters(
+            command=sys.executable, args=[str(BRIDGE)], env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+        )
+        yield lambda: parameters
+        return
+    server = make()
+    async with server:
+        if transport == "memory":
+            yield lambda: server.lowlevel
+            return
+        with bound_socket("127.0.0.1", 0) as listening:
+            port = listening.getsockname()[1]
+            async with anyio.create_task_group() as group:
+                group.start_soon(run_app, server.http_app(), listening)
+                url = f"http://127.0.0.1:{port}"
+                yield lambda: sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
+                group.cancel_scope.cancel()

@@ -1,0 +1,106 @@
+"""A server made with the SDK alone, mounted over stdio as the upstream of the interaction tests.
+
+What it saw is read back with its tool `seen`, so that a test can tell what reached it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+ANYTHING: dict[str, Any] = {"type": "object"}
+TOOLS: dict[str, types.Tool] = {
+    "double": types.Tool(
+        name="double",
+        description="Double a number.",
+        input_schema=NUMBER,
+        output_schema={"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+        annotations=types.ToolAnnotations(read_only_hint=True),
+    ),
+    "guarded": types.Tool(name="guarded", description="Refused by a hook of the bridge.", input_schema=ANYTHING),
+    "steps": types.Tool(name="steps", description="Report three steps of progress.", input_schema=ANYTHING),
+    "wait": types.Tool(name="wait", description="Wait until cancelled.", input_schema=ANYTHING),
+    "fail": types.Tool(name="fail", description="Fail as a tool does.", input_schema=ANYTHING),
+    "refuse": types.Tool(name="refuse", description="Fail as a protocol does.", input_schema=ANYTHING),
+    "lie": types.Tool(
+        name="lie", description="Break its own output schema.", input_schema=ANYTHING, output_schema=NUMBER
+    ),
+    "meta": types.Tool(name="meta", description="Return the request's _meta.", input_schema=ANYTHING),
+    "grow": types.Tool(name="grow", description="Add a tool to this server.", input_schema=ANYTHING),
+    "seen": types.Tool(name="seen", description="Count what reached this server.", input_schema=ANYTHING),
+}
+
+
+def text(value: str, *, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=value)], is_error=is_error)
+
+
+def make() -> Server[Any]:
+    seen: Counter[str] = Counter()
+    tools = dict(TOOLS)
+    bus = InMemorySubscriptionBus()
+
+    async def on_list(ctx: Any, params: Any) -> types.ListToolsResult:
+        seen["tools/list"] += 1
+        return types.ListToolsResult(tools=list(tools.values()))
+
+    async def on_call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        arguments = params.arguments or {}
+        seen[params.name] += 1
+        match params.name:
+            case "double":
+                value = arguments["n"] * 2
+                return types.CallToolResult(
+                    content=[types.TextContent(type="text", text=str(value))], structured_content={"result": value}
+                )
+            case "steps":
+                for step in range(3):
+                    await ctx.session.report_progress(step + 1, 3, arguments.get("tag", ""))
+                return text("done")
+            case "wait":
+                try:
+                    await anyio.sleep_forever()
+                except anyio.get_cancelled_exc_class():
+                    seen["cancelled"] += 1
+                    raise
+            case "fail":
+                return text("it broke", is_error=True)
+            case "refuse":
+                raise MCPError(code=-31999, message="refused by the upstream", data={"why": "test"})
+            case "lie":
+                return types.CallToolResult(content=[], structured_content={"n": "not a number"})
+            case "meta":
+                return text(json.dumps(dict(ctx.meta or {}), default=str))
+            case "grow":
+                tools["grown"] = types.Tool(name="grown", description="New.", input_schema=ANYTHING)
+                await ctx.session.send_tool_list_changed()
+                await bus.publish(ToolsListChanged())
+                return text("grown")
+            case "seen":
+                return text(json.dumps(seen))
+            case _:
+                return text(f"{params.name} ran")
+        raise AssertionError("unreachable")
+
+    return Server(
+        "upstream", version="1", on_list_tools=on_list, on_call_tool=on_call, on_subscriptions_listen=ListenHandler(bus)
+    )
+
+
+async def main() -> None:
+    server = make()
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options(NotificationOptions(tools_changed=True)))
+
+
+if __name__ == "__main__":
+    anyio.run(main)

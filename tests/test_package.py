@@ -1,0 +1,95 @@
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import mcp_toolset
+
+ROOT = Path(__file__).resolve().parent.parent
+REGISTRY_HOSTS = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("files", "pythonhosted", "org"),
+        ("registry", "npmjs", "org"),
+        ("registry", "yarnpkg", "com"),
+        ("index", "crates", "io"),
+        ("proxy", "golang", "org"),
+    )
+]
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def repository_files() -> list[Path]:
+    listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def pins(name: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / name).read_text()
+    return dict(re.findall(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", text, re.MULTILINE))
+
+
+def test_import_of_the_package_loads_neither_the_wire_nor_the_bridge():
+    script = "import json, sys, mcp_toolset; print(json.dumps(sorted(sys.modules)))"
+    loaded = set(json.loads(run(sys.executable, "-c", script)))
+    assert "mcp_toolset" in loaded
+    assert not loaded & {"mcp", "starlette", "uvicorn", "mcp_toolset.bridge"}
+
+
+def test_public_names_are_sorted_and_unique():
+    assert list(mcp_toolset.__all__) == sorted(set(mcp_toolset.__all__))
+
+
+@pytest.mark.parametrize("name", mcp_toolset.__all__)
+def test_public_name_resolves_and_is_listed(name: str):
+    assert getattr(mcp_toolset, name) is not None
+    assert name in dir(mcp_toolset)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = mcp_toolset.no_such_name  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_version_is_that_of_the_installed_distribution():
+    assert importlib.metadata.version("mcp-toolset") == mcp_toolset.__version__
+
+
+def test_wheel_carries_the_type_marker_and_the_command(tmp_path: Path):
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        entry_points = archive.read(next(n for n in names if n.endswith("entry_points.txt"))).decode()
+    assert "mcp_toolset/py.typed" in names
+    assert "mcp-toolset = mcp_toolset.cli.main:main" in entry_points
+
+
+@pytest.mark.parametrize("larger", ["dev.txt", "bench.txt"])
+def test_larger_requirement_sets_pin_what_the_smaller_pins(larger: str):
+    smaller = pins("run.txt" if larger == "dev.txt" else "dev.txt")
+    assert smaller
+    assert smaller.items() <= pins(larger).items()
+
+
+def test_no_file_carries_the_address_of_a_package_registry():
+    files = repository_files()
+    assert Path(__file__).resolve() in files
+    found = [
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in files
+        for host in REGISTRY_HOSTS
+        if host.encode() in path.read_bytes()
+    ]
+    assert found == []
