@@ -6,7 +6,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from os import PathLike
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import anyio
 
@@ -83,7 +83,20 @@ def serve(
                     server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
                 )
 
-    anyio.run(run_until_signal, run)
+    try:
+        anyio.run(run_until_signal, run)
+    except BaseExceptionGroup as group:
+        raise _only(group) from None
+
+
+def _only(fault: BaseException) -> BaseException:
+    """The one error inside nested groups, so that a caller can catch it; a group of several as it is."""
+    while isinstance(fault, BaseExceptionGroup):
+        inside = cast("BaseExceptionGroup[BaseException]", fault).exceptions
+        if len(inside) > 1:
+            break
+        fault = inside[0]
+    return fault
 
 
 def server_of(

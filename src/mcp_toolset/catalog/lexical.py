@@ -25,7 +25,7 @@ _QUERY_CHARACTERS = 2_000
 _QUERY_WORDS = 64
 _CORRECTIONS = 8
 _LONG_POSTING = 100
-_SHORT = 0.5
+_SHORT = 0.25
 # Sums in another order differ in the last digits; a bound must not cut a tie because of that.
 _ROUNDING = 1 - 1e-9
 

@@ -1,7 +1,7 @@
 """Text as search terms: folded words, split identifiers, light stems, stop words (H19, F36).
 
-Every pattern here is linear: its alternatives cannot match the same text in two ways. What is read is
-capped by the callers, so hostile text costs no more than a long description does.
+Every pattern here takes time linear in the text. What is read is capped by the callers, so hostile text
+costs no more than a long description does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 _MAX_WORD = 40
 _CACHED_WORDS = 65_536
+# Normalisation sorts the marks of one letter in quadratic time, so it is never given many at once.
+_PIECE = 128
 
 _DIACRITICS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*")
@@ -47,6 +49,10 @@ def plain(text: str) -> str:
     """The text without compatibility forms, accents and vowel points; its case is kept."""
     if text.isascii():
         return text
+    return "".join(_plain_piece(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
+
+
+def _plain_piece(text: str) -> str:
     return unicodedata.normalize("NFC", _DIACRITICS.sub("", unicodedata.normalize("NFKD", text)))
 
 

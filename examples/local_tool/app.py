@@ -1,0 +1,10 @@
+from mcp_toolset import serve, tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+serve(add)  # stdio; transport="http" or "sse" with port=

@@ -1,0 +1,16 @@
+from mcp_toolset import RemoteToolset, Toolset, serve, tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+serve(
+    Toolset(
+        add,
+        RemoteToolset("https://host/mcp", name="github").prefixed("gh"),
+        RemoteToolset(["mcp-server-git", "-r", "."], name="git").deferred(),
+    )
+)

@@ -1,0 +1,141 @@
+"""The five shortest programs, run as they stand (design: the public promise)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp_types import TextContent
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def program(name: str, cwd: Path | None = None) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=[str(EXAMPLES / name / "app.py")],
+        env={"PATH": PATH, "PYTHONWARNINGS": "error"},
+        cwd=cwd or ROOT,
+    )
+
+
+def text_of(result: Any) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_l4_a_function_is_a_server(mode: str) -> None:
+    with anyio.fail_after(30):
+        async with Client(program("local_tool"), mode=mode) as client:
+            (tool,) = (await client.list_tools()).tools
+            assert (tool.name, tool.description) == ("add", "Add two numbers.")
+            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+
+
+async def test_f6_a_mount_that_is_down_is_no_obstacle_and_a_deferred_one_is_found() -> None:
+    with anyio.fail_after(60):
+        async with Client(program("mounted")) as client:
+            names = [tool.name for tool in (await client.list_tools()).tools]
+            assert names == ["add", "search_tools", "resolve_tools", "call_tool", "call_read_only_tool"]
+            assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
+            found = await client.call_tool("search_tools", {"query": "commit history", "resolve": 1})
+            assert found.structured_content is not None
+            (resolved,) = found.structured_content["resolved"]
+            assert resolved["id"] == "git_log"
+            log = {"grant": resolved["grant"], "arguments": {"repo_path": str(ROOT), "max_count": 1}}
+            assert "Commit" in text_of(await client.call_tool("call_tool", log))
+            with pytest.raises(MCPError, match="Unknown tool: git_status"):
+                await client.call_tool("git_status", {"repo_path": str(ROOT)})
+
+
+async def test_l17_l26_hooks_reject_and_describe() -> None:
+    with anyio.fail_after(30):
+        async with Client(program("hooks")) as client:
+            (tool,) = (await client.list_tools()).tools
+            assert tool.description == "Tell the weather. Use metric units."
+            assert text_of(await client.call_tool("weather", {"city": "Bern"})) == "It is sunny in Bern."
+            blank = await client.call_tool("weather", {"city": "  "})
+            assert blank.is_error and text_of(blank) == "Rejected: city must not be blank"
+
+
+async def test_p3_an_mcp_servers_file_runs_as_it_is() -> None:
+    with anyio.fail_after(60):
+        async with Client(program("config", cwd=EXAMPLES / "config")) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"time_get_current_time", "search_tools"} <= names
+            now = await client.call_tool("time_get_current_time", {"timezone": "Europe/Zurich"})
+            assert not now.is_error
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A chat completions endpoint on loopback: the first answer asks for two tools, the second is text.
+
+    A model cannot be had here; the client library, the wire and everything of ours is real.
+    """
+    asked: list[dict[str, Any]] = []
+
+    class Scripted(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            body = json.dumps(completion(first=len(asked) == 1)).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Scripted) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", asked
+        server.shutdown()
+        thread.join(5)
+
+
+def completion(*, first: bool) -> dict[str, Any]:
+    calls = [("c1", "add", {"a": 20, "b": 22}), ("c2", "get_current_time", {"timezone": "Europe/Zurich"})]
+    asking = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for id, name, arguments in calls
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": asking}
+    answer = {"role": "assistant", "content": "42, and it is late."}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "scripted",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message if first else answer}],
+    }
+
+
+def test_l1_a_loop_that_the_application_owns(endpoint: tuple[str, list[dict[str, Any]]]) -> None:
+    url, asked = endpoint
+    environment = {"PATH": PATH, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none", "PYTHONWARNINGS": "error"}
+    app = [sys.executable, str(EXAMPLES / "owned_loop" / "app.py")]
+    done = subprocess.run(app, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "42, and it is late.\n"), done.stderr
+    first, second = asked
+    assert {tool["function"]["name"] for tool in first["tools"]} == {"add", "get_current_time", "convert_time"}
+    assistant, added, time = second["messages"][1:]
+    assert assistant["tool_calls"][0]["id"] == "c1"
+    assert (added["role"], added["tool_call_id"], added["content"]) == ("tool", "c1", "42")
+    assert time["tool_call_id"] == "c2" and "Europe/Zurich" in time["content"]
