@@ -134,7 +134,11 @@ def test_l1_a_loop_that_the_application_owns(endpoint: tuple[str, list[dict[str,
     done = subprocess.run(app, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "42, and it is late.\n"), done.stderr
     first, second = asked
-    assert {tool["function"]["name"] for tool in first["tools"]} == {"add", "get_current_time", "convert_time"}
+    assert {tool["function"]["name"] for tool in first["tools"]} == {
+        "add",
+        "get_current_time",
+        "convert_time",
+    }
     assistant, added, time = second["messages"][1:]
     assert assistant["tool_calls"][0]["id"] == "c1"
     assert (added["role"], added["tool_call_id"], added["content"]) == ("tool", "c1", "42")

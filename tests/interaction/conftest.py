@@ -12,9 +12,9 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
+from tests.interaction.bridge import make
 
 from mcp_toolset.bridge.http import bound_socket, run_app
-from tests.interaction.bridge import make
 
 TRANSPORTS = ("memory", "stdio", "sse", "http")
 ERAS = ("legacy", "modern")
@@ -54,7 +54,9 @@ async def connect(transport: str, era: str) -> AsyncIterator[Connect]:
 async def _served(transport: str) -> AsyncGenerator[Callable[[], Any]]:
     if transport == "stdio":
         parameters = StdioServerParameters(
-            command=sys.executable, args=[str(BRIDGE)], env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+            command=sys.executable,
+            args=[str(BRIDGE)],
+            env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
         )
         yield lambda: parameters
         return

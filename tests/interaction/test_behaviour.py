@@ -9,7 +9,6 @@ import anyio
 import pytest
 from mcp import MCPError
 from mcp_types import TextContent
-
 from tests.interaction.conftest import Connect
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +88,9 @@ async def test_n6_bad_arguments_are_a_result_that_names_them_and_run_nothing(con
         assert "double" not in await seen(client)
 
 
-async def test_f22_a_result_that_breaks_its_schema_is_an_error_that_names_the_server(connect: Connect) -> None:
+async def test_f22_a_result_that_breaks_its_schema_is_an_error_that_names_the_server(
+    connect: Connect,
+) -> None:
     async with connect() as client:
         lie = await client.call_tool("up_lie", {})
     assert lie.is_error and "upstream: up_lie" in text_of(lie)
@@ -196,7 +197,9 @@ async def test_x1_search_resolve_call_and_no_other_way(connect: Connect, era: st
 
         result = await client.call_tool("call_tool", {"grant": granted["grant"], "arguments": {"n": 4}})
         assert result.structured_content == {"result": 8}
-        read = await client.call_tool("call_read_only_tool", {"grant": granted["grant"], "arguments": {"n": 5}})
+        read = await client.call_tool(
+            "call_read_only_tool", {"grant": granted["grant"], "arguments": {"n": 5}}
+        )
         assert read.structured_content == {"result": 10}
         wrong = await client.call_tool("call_tool", {"grant": granted["grant"], "arguments": {"n": "x"}})
         assert wrong.is_error and "n:" in text_of(wrong)
@@ -217,7 +220,9 @@ async def test_x3_the_read_only_call_tool_refuses_what_may_change_things(connect
         assert not (await client.call_tool("call_tool", {"grant": grant})).is_error
 
 
-async def test_f35_a_session_cannot_use_the_grant_of_another(connect: Connect, transport: str, era: str) -> None:
+async def test_f35_a_session_cannot_use_the_grant_of_another(
+    connect: Connect, transport: str, era: str
+) -> None:
     if transport == "stdio":
         pytest.skip("a stdio server has one client")
     async with connect() as first, connect() as second:
@@ -229,5 +234,7 @@ async def test_f35_a_session_cannot_use_the_grant_of_another(connect: Connect, t
             assert used.is_error and "no live grant" in text_of(used)
         else:
             assert used.structured_content == {"result": 2}
-        guessed = await second.call_tool("call_tool", {"grant": "deep_double.AAAAAAAAAAAAAAAA", "arguments": {"n": 1}})
+        guessed = await second.call_tool(
+            "call_tool", {"grant": "deep_double.AAAAAAAAAAAAAAAA", "arguments": {"n": 1}}
+        )
         assert guessed.is_error and "no live grant" in text_of(guessed)

@@ -23,10 +23,16 @@ TOOLS: dict[str, types.Tool] = {
         name="double",
         description="Double a number.",
         input_schema=NUMBER,
-        output_schema={"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+        output_schema={
+            "type": "object",
+            "properties": {"result": {"type": "integer"}},
+            "required": ["result"],
+        },
         annotations=types.ToolAnnotations(read_only_hint=True),
     ),
-    "guarded": types.Tool(name="guarded", description="Refused by a hook of the bridge.", input_schema=ANYTHING),
+    "guarded": types.Tool(
+        name="guarded", description="Refused by a hook of the bridge.", input_schema=ANYTHING
+    ),
     "steps": types.Tool(name="steps", description="Report three steps of progress.", input_schema=ANYTHING),
     "wait": types.Tool(name="wait", description="Wait until cancelled.", input_schema=ANYTHING),
     "fail": types.Tool(name="fail", description="Fail as a tool does.", input_schema=ANYTHING),
@@ -60,7 +66,8 @@ def make() -> Server[Any]:
             case "double":
                 value = arguments["n"] * 2
                 return types.CallToolResult(
-                    content=[types.TextContent(type="text", text=str(value))], structured_content={"result": value}
+                    content=[types.TextContent(type="text", text=str(value))],
+                    structured_content={"result": value},
                 )
             case "steps":
                 for step in range(3):
@@ -92,14 +99,20 @@ def make() -> Server[Any]:
         raise AssertionError("unreachable")
 
     return Server(
-        "upstream", version="1", on_list_tools=on_list, on_call_tool=on_call, on_subscriptions_listen=ListenHandler(bus)
+        "upstream",
+        version="1",
+        on_list_tools=on_list,
+        on_call_tool=on_call,
+        on_subscriptions_listen=ListenHandler(bus),
     )
 
 
 async def main() -> None:
     server = make()
     async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options(NotificationOptions(tools_changed=True)))
+        await server.run(
+            read, write, server.create_initialization_options(NotificationOptions(tools_changed=True))
+        )
 
 
 if __name__ == "__main__":

@@ -193,9 +193,7 @@ class UpstreamConnection:
         backoff = FIRST_BACKOFF
         while True:
             try:
-                await self._request(
-                    "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
-                )
+                await self._request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
             except UpstreamProtocolError as fault:
                 self._log.debug("no change notifications: %s", fault)
                 return

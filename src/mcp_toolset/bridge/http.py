@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import uvicorn
@@ -16,9 +16,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcp_toolset.bridge.sdk import Server
+from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _DRAIN: Final = 2
 
 
 def http_app(
-    server: Server[Any],
+    server: LowlevelServer,
     *,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
@@ -51,30 +51,88 @@ def http_app(
         json_response: Answer legacy calls with JSON instead of an event stream.
     """
     security = _security(allowed_hosts, allowed_origins)
+    draining = Draining(server)
     messages = SseServerTransport(MESSAGES_PATH, security_settings=security)
     app = server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         json_response=json_response,
         transport_security=security,
         custom_starlette_routes=[
-            Route(SSE_PATH, endpoint=_SseEndpoint(server, messages), methods=["GET"]),
+            Route(SSE_PATH, endpoint=_SseEndpoint(server, messages, draining), methods=["GET"]),
             Mount(MESSAGES_PATH, app=messages.handle_post_message),  # pyright: ignore[reportArgumentType]
         ],
     )
     app.add_middleware(_OriginGuard, security=security)
+    app.add_middleware(_Drained, draining=draining)
+    app.state.draining = draining
     return app
+
+
+class Draining:
+    """The requests under way, so that a stop can end them in order instead of having them cut off (F44)."""
+
+    def __init__(self, server: LowlevelServer) -> None:
+        """Watch over the requests to `server`."""
+        self._server = server
+        self.requests: set[anyio.CancelScope] = set()
+        self.sessions: set[anyio.CancelScope] = set()
+
+    def stop(self) -> None:
+        """End standing streams now; what else is under way is given `_DRAIN` seconds."""
+        self._server.end_streams()
+        for session in self.sessions:
+            session.cancel()
+        for request in self.requests:
+            request.deadline = anyio.current_time() + _DRAIN
+
+
+@contextmanager
+def _within(scopes: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
+    with anyio.CancelScope() as scope:
+        scopes.add(scope)
+        try:
+            yield scope
+        finally:
+            scopes.discard(scope)
 
 
 class _SseEndpoint:
     """The event stream of the SSE transport: one connection, one session."""
 
-    def __init__(self, server: Server[Any], messages: SseServerTransport) -> None:
+    def __init__(self, server: LowlevelServer, messages: SseServerTransport, draining: Draining) -> None:
         self._server = server
         self._messages = messages
+        self._draining = draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._messages.connect_sse(scope, receive, send) as (read, write):
-            await self._server.run(read, write, self._server.create_initialization_options())
+            # Ending the session ends its stream, which then completes its response by itself.
+            with _within(self._draining.sessions):
+                await self._server.run(read, write, self._server.create_initialization_options())
+
+
+class _Drained:
+    """Runs each request where `Draining` can end it, and completes a response that was ended."""
+
+    def __init__(self, app: ASGIApp, draining: Draining) -> None:
+        self._app = app
+        self._draining = draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        unfinished = False
+
+        async def noting(message: Message) -> None:
+            nonlocal unfinished
+            unfinished = message["type"] != "http.response.body" or message.get("more_body", False)
+            await send(message)
+
+        with _within(self._draining.requests) as ending:
+            await self._app(scope, receive, noting)
+        if ending.cancelled_caught and unfinished:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class _OriginGuard:
@@ -137,7 +195,7 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
     Raises:
         ToolsetError: the application could not be started.
     """
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=_DRAIN, lifespan="on")
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=_DRAIN + 1, lifespan="on")
     server, ended = _QuietServer(config), anyio.Event()
 
     async def serve() -> None:
@@ -150,6 +208,7 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
         try:
             await ended.wait()
         finally:
+            app.state.draining.stop()
             server.should_exit = True
     if not server.started:
         raise ToolsetError("the HTTP server did not start; the log on stderr has the reason")

@@ -77,6 +77,7 @@ class LowlevelServer(Server[Any]):
         self._surface = surface
         self._resources = resources
         self._bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(self._bus)
         self._sessions: dict[int, Connection] = {}
         super().__init__(
             name,
@@ -89,7 +90,7 @@ class LowlevelServer(Server[Any]):
             on_list_resources=self._list_resources if resources else None,
             on_list_resource_templates=self._list_templates if resources else None,
             on_read_resource=self._read_resource if resources else None,
-            on_subscriptions_listen=ListenHandler(self._bus),
+            on_subscriptions_listen=self._listening,
         )
         self.middleware.append(self._fast)
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -106,6 +107,10 @@ class LowlevelServer(Server[Any]):
             tools_changed=True, resources_changed=self._resources is not None
         )
         return super().create_initialization_options(options, experimental_capabilities, extensions)
+
+    def end_streams(self) -> None:
+        """End every `subscriptions/listen` stream gracefully."""
+        self._listening.close()
 
     async def announce_tools(self) -> None:
         """Tell every client, of both eras, that the list of tools has changed (P6)."""

@@ -67,6 +67,7 @@ class ToolsetServer:
         """
         self.toolset = toolset
         self.name = name
+        self._version = version
         self._instructions = instructions
         self._hooks = hooks or HookSet()
         self._middleware = tuple(middleware)
@@ -84,6 +85,19 @@ class ToolsetServer:
         self._stack: AsyncExitStack | None = None
         self.lowlevel = LowlevelServer(
             self, name=name, version=version, instructions=instructions, resources=resources
+        )
+
+    def derived(self, *, toolset: Toolset | None = None, name: str | None = None) -> ToolsetServer:
+        """A server like this one, hooks and all, with another toolset or name."""
+        return ToolsetServer(
+            toolset or self.toolset,
+            name=name or self.name,
+            version=self._version,
+            instructions=self._instructions,
+            hooks=self._hooks,
+            middleware=self._middleware,
+            tool_middleware=self._tool_middleware,
+            resources=self._resources,
         )
 
     async def __aenter__(self) -> Self:
@@ -154,7 +168,9 @@ class ToolsetServer:
         """
         return await self.call(ToolCall(name, arguments or {}), context)
 
-    async def call_as_host(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResult:
+    async def call_as_host(
+        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
         """Call any tool, deferred ones too: the program that owns the server needs no grant.
 
         Middleware, hooks and checks apply as to every call.
@@ -165,8 +181,8 @@ class ToolsetServer:
         binding = self._table.get(name)
         if binding is not None and binding.deferred:
             direct = self._composed([replace(binding, gate=None)])
-            return await direct.call(ToolCall(name, arguments or {}))
-        return await self.call_tool(name, arguments)
+            return await direct.call(ToolCall(name, arguments or {}), context)
+        return await self.call_tool(name, arguments, context=context)
 
     async def run_stdio(self) -> None:
         """Serve one client on standard input and output, until it closes them."""

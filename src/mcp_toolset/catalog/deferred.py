@@ -22,6 +22,9 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
 
+FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
+"""The tools that stand in front of a deferred catalog, in the order they are listed."""
+
 PREVIEW_LENGTH: Final = 1200
 """Characters that the preview of a catalog may take, about 300 tokens (H22)."""
 
@@ -82,7 +85,8 @@ class DeferredCatalog:
         tools = {binding.name: binding for binding in bindings}
         self._index.remove(self._tools.keys() - tools.keys())
         self._index.add(
-            CatalogEntry(binding.definition, binding.name, binding.source or None) for binding in tools.values()
+            CatalogEntry(binding.definition, binding.name, binding.source or None)
+            for binding in tools.values()
         )
         self._tools = tools
 

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from pydantic_core import to_json
+
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
 
 
@@ -75,6 +78,10 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     wire = cast("dict[str, Any]", entry)
     if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
         raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep (F20)")
+    try:
+        to_json(wire)
+    except ValueError as fault:
+        raise DefinitionError(f"the definition cannot be passed on: {fault}") from None
     definition = ToolDefinition.from_wire(wire)
     known = previous.tools.get(definition.name)
     if known is not None and known.definition.digest == definition.digest:
@@ -84,4 +91,4 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
 
 def _shown_name(entry: Any) -> str:
     name: Any = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else None
-    return name if isinstance(name, str) and name else "(no name)"
+    return encodable(name) if isinstance(name, str) and name else "(no name)"

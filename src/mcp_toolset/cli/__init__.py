@@ -1,0 +1,1 @@
+"""The command line: serve, list, search, call, inspect, install."""

@@ -1,0 +1,140 @@
+"""`mcp-toolset call`: one call of one tool, deferred ones too: who owns the command line is the host."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    json_option,
+    target_and_words,
+    timeout_option,
+    verbose_option,
+)
+from mcp_toolset.cli.target import parse_target
+from mcp_toolset.errors import CallError, InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.cli.arguments import TypedArguments
+    from mcp_toolset.cli.output import Output
+    from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.view import ToolBinding
+
+__all__ = ["call_command"]
+
+
+@click.command("call", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.argument("words", nargs=-1, metavar="TARGET TOOL [ARGUMENTS…] | TOOL [ARGUMENTS…] -- COMMAND…")
+@json_option
+@timeout_option
+@verbose_option
+@click.pass_context
+def call_command(
+    ctx: click.Context, words: Sequence[str], as_json: bool, timeout: float | None, verbose: int
+) -> int:
+    """Call TOOL of TARGET and print its result.
+
+    ARGUMENTS are key=value words, one JSON object, or - for JSON on stdin. A list is given by repeating
+    its key. Ends with 1 when the tool reports an error.
+    """
+    target, command, (tool, *typed) = target_and_words(ctx, words, "TOOL", more=True)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.arguments import typed_arguments
+
+    arguments = typed_arguments(typed, sys.stdin)
+
+    from mcp_toolset.cli.mount import MountOptions, opened
+    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.running import run
+
+    log_to_stderr(verbose, quiet=True)
+
+    async def call() -> ToolResult:
+        async with opened(place, MountOptions(timeout=timeout)) as server:
+            binding = _tool(server, tool, target or "-- " + " ".join(command))
+            return await _call(server, binding, _fitting(binding, arguments), timeout)
+
+    with answering() as output:
+        result = run(call)
+        _show(result, tool, output, as_json)
+    return 1 if result.is_error else 0
+
+
+def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
+    tools = {binding.name: binding for binding in server.bindings()}
+    if name in tools:
+        return tools[name]
+    close = difflib.get_close_matches(name, tools, n=1)
+    mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list {target}"
+    raise CallError(f"{name}: no such tool in {target}; {mend}")
+
+
+def _fitting(binding: ToolBinding, typed: TypedArguments) -> dict[str, Any]:
+    from mcp_toolset.catalog.entry import CatalogEntry
+
+    arguments = typed.read(binding.definition.input_schema)
+    problems = binding.arguments.problems(arguments)
+    if problems:
+        signature = CatalogEntry(binding.definition, binding.name).signature
+        raise InvalidArgumentsError(f"{binding.name}: {'; '.join(problems)}; it takes {signature}")
+    return arguments
+
+
+async def _call(
+    server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any], seconds: float | None
+) -> ToolResult:
+    import anyio
+
+    from mcp_toolset.cli.output import working
+
+    try:
+        with anyio.fail_after(seconds), working(f"calling {binding.name} …"):
+            return await _sent(server, binding, arguments)
+    except TimeoutError:
+        raise CallError(
+            f"{binding.name}: no result within {seconds:g} s; allow more with --timeout"
+        ) from None
+
+
+async def _sent(server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any]) -> ToolResult:
+    from mcp_toolset.cli.terminal import TerminalContext
+
+    return await server.call_as_host(binding.name, arguments, context=TerminalContext())
+
+
+def _show(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
+    from mcp_toolset.cli.output import complain
+
+    if as_json:
+        output.json(dict(result.wire))
+    elif result.is_error:
+        text = _text(result) or "it failed and said nothing more"
+        complain(text if tool in text else f"{tool}: {text}")
+    else:
+        output.text(_text(result))
+
+
+def _text(result: ToolResult) -> str:
+    if not result.content:
+        return result.text
+    return "\n".join(map(_block, result.content))
+
+
+def _block(block: Mapping[str, Any]) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "resource_link":
+            return f"[{block.get('name', 'resource')}: {block.get('uri', '')}]"
+        case "resource":
+            resource: Mapping[str, Any] = block.get("resource") or {}
+            return str(resource.get("text") or f"[resource {resource.get('uri', '')}; see --json]")
+        case kind:
+            return f"[{kind} {block.get('mimeType', '')}; see --json]"

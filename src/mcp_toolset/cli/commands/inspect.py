@@ -1,0 +1,152 @@
+"""`mcp-toolset inspect`: what is mounted, how it is reached, how it is doing and what it costs a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    deferred_option,
+    json_option,
+    target_and_words,
+    timeout_option,
+    verbose_option,
+)
+from mcp_toolset.cli.target import parse_target
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.cli.output import Output
+    from mcp_toolset.tools.source import ToolSource
+    from mcp_toolset.tools.view import ToolBinding
+
+__all__ = ["inspect_command"]
+
+BYTES_PER_TOKEN: Final = 4
+"""A rule of thumb for JSON in English; every model counts differently."""
+
+
+@click.command("inspect", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
+@json_option
+@deferred_option
+@timeout_option
+@verbose_option
+@click.pass_context
+def inspect_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    as_json: bool,
+    deferred: bool | None,
+    timeout: float | None,
+    verbose: int,
+) -> None:
+    """Show servers, eras, transports, status, tools set aside and why, and sizes in bytes and tokens."""
+    target, command, _ = target_and_words(ctx, words)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.mount import MountOptions, mount, require_something
+    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.running import run
+
+    log_to_stderr(verbose, quiet=True)
+
+    async def look(output: Output) -> None:
+        server = mount(place, MountOptions(deferred, timeout))
+        async with server:
+            report = _report(server)
+            if as_json:
+                output.json(report)
+            else:
+                _show(report, output)
+            require_something(server)
+
+    with answering() as output:
+        run(lambda: look(output))
+
+
+def _report(server: ToolsetServer) -> dict[str, Any]:
+    tools = [_tool(binding) for binding in server.bindings()]
+    listed = [tool for tool in tools if not tool["deferred"]]
+    return {
+        "name": server.name,
+        "listed": {"tools": len(listed), **_size(server.tools())},
+        "deferred": {"tools": len(tools) - len(listed)},
+        "servers": [_server(source) for source in server.toolset.sources()],
+        "tools": tools,
+    }
+
+
+def _tool(binding: ToolBinding) -> dict[str, Any]:
+    return {
+        "name": binding.name,
+        "server": binding.source or None,
+        "deferred": binding.deferred,
+        "read_only": binding.definition.read_only,
+        **_size(binding.to_wire()),
+    }
+
+
+def _size(value: Any) -> dict[str, int]:
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    return {"bytes": size, "tokens_estimate": -(-size // BYTES_PER_TOKEN)}
+
+
+def _server(source: ToolSource) -> dict[str, Any]:
+    status = source.status
+    return {
+        "name": source.source_name,
+        **_connection(source),
+        "state": status.state,
+        "reason": status.reason or None,
+        "retry_in": status.retry_in,
+        "tools": status.tools,
+        "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
+    }
+
+
+def _connection(source: ToolSource) -> dict[str, Any]:
+    from mcp_toolset.bridge.remote import RemoteToolset
+    from mcp_toolset.bridge.wire import is_modern
+
+    if not isinstance(source, RemoteToolset):
+        return {}
+    connection = source.connection
+    version, about = connection.protocol_version, connection.server_info
+    return {
+        "transport": connection.link.transport,
+        "address": connection.link.shown,
+        "protocol_version": version,
+        "era": None if version is None else "modern" if is_modern(version) else "legacy",
+        "server": None if about is None else {"name": about.name, "version": about.version},
+    }
+
+
+def _show(report: Mapping[str, Any], output: Output) -> None:
+    listed, deferred = report["listed"], report["deferred"]["tools"]
+    cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
+    output.text(f"{report['name']}: {listed['tools']} tools listed ({cost}), {deferred} behind search\n")
+    if report["servers"]:
+        keys = ("name", "state", "transport", "era", "protocol_version", "tools", "address", "reason")
+        output.table([key.replace("_", " ") for key in keys], _cells(report["servers"], keys))
+        output.text("")
+    if report["tools"]:
+        keys = ("name", "server", "deferred", "bytes", "tokens_estimate")
+        output.table(
+            ("tool", "server", "found by", "bytes", "tokens"), _cells(map(_found_by, report["tools"]), keys)
+        )
+    for server in report["servers"]:
+        for tool in server["set_aside"]:
+            output.text(f"set aside: {server['name']}/{tool['name']}: {tool['reason']}")
+
+
+def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:
+    return {**tool, "deferred": "search" if tool["deferred"] else "list"}
+
+
+def _cells(rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[list[str]]:
+    return [["" if row.get(key) is None else str(row[key]) for key in keys] for row in rows]

@@ -1,0 +1,140 @@
+"""`mcp-toolset install` and `uninstall`: a target in a client's own configuration (P7)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Scope
+from mcp_toolset.cli.options import TargetCommand, json_option, target_and_words
+from mcp_toolset.cli.target import default_name, parse_target
+
+if TYPE_CHECKING:
+    from mcp_toolset.cli.install import InstallPlan
+
+__all__ = ["install_command", "uninstall_command"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _common(function: _Function) -> _Function:
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Show the difference and change nothing."),
+        click.option("--force", is_flag=True, help="Replace or remove another server of that name."),
+        click.option(
+            "--scope",
+            type=click.Choice(["project", "user"]),
+            help="Whose file; the client's default if not given.",
+        ),
+        click.option("--name", help="The server's name in the client; made from the target if not given."),
+        json_option,
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("install", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
+@click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable for the server.")
+@_common
+@click.pass_context
+def install_command(
+    ctx: click.Context,
+    client: ClientName,
+    words: Sequence[str],
+    variables: Sequence[str],
+    name: str | None,
+    scope: Scope | None,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Have CLIENT start `mcp-toolset serve TARGET`. Keeps a backup of the file that it changes."""
+    target, command, _ = target_and_words(ctx, words)
+    env = dict(_variable(ctx, variable) for variable in variables)
+    parse_target(target, command)
+
+    from mcp_toolset.cli.install import plan_install
+
+    plan = plan_install(
+        client,
+        name or default_name(target, command),
+        ["--", *command] if command else [target or ""],
+        home=Path.home(),
+        platform=sys.platform,
+        environ=os.environ,
+        project=Path.cwd(),
+        scope=scope,
+        env=env,
+        force=force,
+    )
+    _carry_out(plan, client, dry_run, as_json)
+
+
+@click.command("uninstall", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]")
+@_common
+@click.pass_context
+def uninstall_command(
+    ctx: click.Context,
+    client: ClientName,
+    words: Sequence[str],
+    name: str | None,
+    scope: Scope | None,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Take a server out of CLIENT's configuration again, by its name or by the target it was made from."""
+    target, command, _ = target_and_words(ctx, words or ([name] if name else words))
+
+    from mcp_toolset.cli.install import plan_uninstall
+
+    plan = plan_uninstall(
+        client,
+        name or default_name(target, command),
+        home=Path.home(),
+        platform=sys.platform,
+        environ=os.environ,
+        project=Path.cwd(),
+        scope=scope,
+        force=force,
+    )
+    _carry_out(plan, client, dry_run, as_json)
+
+
+def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise click.UsageError(f"--env {key or text!r}: no value; write --env KEY=VALUE", ctx)
+    return key, value
+
+
+def _carry_out(plan: InstallPlan, client: ClientName, dry_run: bool, as_json: bool) -> None:
+    from mcp_toolset.cli.install import apply
+    from mcp_toolset.cli.output import answering
+
+    backup = None if dry_run else apply(plan)
+    with answering() as output:
+        if as_json:
+            output.json(
+                {
+                    "path": str(plan.path),
+                    "changed": plan.changed,
+                    "applied": plan.changed and not dry_run,
+                    "backup": None if backup is None else str(backup),
+                    "diff": plan.diff,
+                }
+            )
+        elif dry_run or not plan.changed:
+            output.text(plan.diff.rstrip("\n") if plan.changed else f"{plan.path}: nothing to change")
+        else:
+            kept = f" (before: {backup})" if backup is not None else ""
+            output.text(f"{plan.path}: written{kept}; restart {CLIENTS[client].title} to use it")

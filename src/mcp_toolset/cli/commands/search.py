@@ -1,0 +1,103 @@
+"""`mcp-toolset search`: find tools of a target by what they do, listed and deferred ones alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    json_option,
+    target_and_words,
+    timeout_option,
+    verbose_option,
+)
+from mcp_toolset.cli.target import parse_target
+from mcp_toolset.errors import TargetError
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.catalog.search import SearchHit
+    from mcp_toolset.cli.output import Output
+    from mcp_toolset.tools.source import SourceStatus
+
+__all__ = ["search_command"]
+
+
+@click.command("search", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.argument("words", nargs=-1, metavar="TARGET QUERY | QUERY -- COMMAND…")
+@click.option(
+    "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many hits."
+)
+@click.option("--server", metavar="NAME", help="Only tools of this server.")
+@json_option
+@timeout_option
+@verbose_option
+@click.pass_context
+def search_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    limit: int,
+    server: str | None,
+    as_json: bool,
+    timeout: float | None,
+    verbose: int,
+) -> None:
+    """Search the tools of TARGET for what QUERY says they should do."""
+    target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
+    place = parse_target(target, command)
+    query = " ".join(rest)
+
+    from mcp_toolset.cli.mount import MountOptions, opened
+    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.running import run
+
+    log_to_stderr(verbose, quiet=True)
+
+    async def find(output: Output) -> None:
+        async with opened(place, MountOptions(timeout=timeout)) as mounted:
+            hits = _search(mounted, query, server, limit)
+            rows = [_hit(hit, mounted.statuses()) for hit in hits]
+            if as_json:
+                output.json({"query": query, "hits": rows})
+            else:
+                _show(rows, query, output)
+
+    with answering() as output:
+        run(lambda: find(output))
+
+
+def _search(mounted: ToolsetServer, query: str, server: str | None, limit: int) -> list[SearchHit]:
+    from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
+    from mcp_toolset.cli.mount import own_bindings
+
+    if server is not None and server not in mounted.statuses():
+        known = ", ".join(mounted.statuses()) or "none is mounted"
+        raise TargetError(f"--server {server}: no server of that name; there are: {known}")
+    entries = [
+        CatalogEntry(tool.definition, tool.name, tool.source or None) for tool in own_bindings(mounted)
+    ]
+    return SearchIndex(entries).search(query, server=server, limit=limit)
+
+
+def _hit(hit: SearchHit, statuses: Mapping[str, SourceStatus]) -> dict[str, Any]:
+    status = statuses.get(hit.server or "")
+    return {
+        "name": hit.name,
+        "id": hit.id,
+        "server": hit.server,
+        "state": "available" if status is None or status.state == "ready" else status.state,
+        "score": round(hit.score, 3),
+        "signature": hit.signature,
+        "description": hit.description,
+    }
+
+
+def _show(rows: Sequence[Mapping[str, Any]], query: str, output: Output) -> None:
+    if not rows:
+        output.text(f"no tool fits {query!r}; try other words")
+        return
+    keys = ("name", "server", "state", "score", "signature", "description")
+    output.table(keys, [[str(row[key] if row[key] is not None else "") for key in keys] for row in rows])

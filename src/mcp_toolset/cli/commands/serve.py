@@ -1,0 +1,121 @@
+"""`mcp-toolset serve`: a target as an MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    deferred_option,
+    target_and_words,
+    timeout_option,
+    verbose_option,
+)
+from mcp_toolset.cli.target import parse_target
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.cli.target import Target
+
+__all__ = ["serve_command"]
+
+
+@click.command("serve", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
+@click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), default="stdio", show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
+@click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
+@click.option("--name", help="The server's name, as clients see it.")
+@deferred_option
+@timeout_option
+@verbose_option
+@click.pass_context
+def serve_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    transport: str,
+    host: str,
+    port: int,
+    allow_host: Sequence[str],
+    allow_origin: Sequence[str],
+    name: str | None,
+    deferred: bool | None,
+    timeout: float | None,
+    verbose: int,
+) -> None:
+    """Serve TARGET until the client leaves (stdio) or a signal ends it.
+
+    Over HTTP both transports are there: streamable HTTP at /mcp, SSE at /sse. When a Python file calls
+    serve() itself, that call says what is served, and these options say how.
+    """
+    target, command, _ = target_and_words(ctx, words)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.cli.output import log_to_stderr
+
+    log_to_stderr(verbose, quiet=False)
+    options = MountOptions(deferred=deferred, timeout=timeout, name=name)
+    server = _mounted(place, options)
+    _serve(
+        server, bool(command) or "://" in (target or ""), transport, (host, port), (allow_host, allow_origin)
+    )
+
+
+def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
+    from mcp_toolset.cli.mount import mount
+    from mcp_toolset.cli.output import answering
+
+    # Code that prints while it is loaded must not be the first thing that a client reads (F45).
+    with answering():
+        return mount(target, options)
+
+
+def _serve(
+    server: ToolsetServer,
+    single: bool,
+    transport: str,
+    address: tuple[str, int],
+    allowed: tuple[Sequence[str], Sequence[str]],
+) -> None:
+    import anyio
+
+    from mcp_toolset.bridge.http import bound_socket, run_app
+    from mcp_toolset.bridge.serve import run_until_signal
+    from mcp_toolset.cli.mount import report_down, require_something
+    from mcp_toolset.cli.output import note
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            # First the port: that it is taken should be known before anything is started.
+            listening = None if transport == "stdio" else stack.enter_context(bound_socket(*address))
+            await stack.enter_async_context(server)
+            # A server named by itself has to be there; one of several may come later (F6, H24).
+            (require_something if single else report_down)(server)
+            if listening is None:
+                await server.run_stdio()
+                return
+            app = server.http_app(allowed_hosts=allowed[0], allowed_origins=allowed[1])
+            path = "/sse" if transport == "sse" else "/mcp"
+            where = _shown_address(address[0], listening.getsockname()[1])
+            note(f"serving {server.name} at http://{where}{path}")
+            await run_app(app, listening)
+
+    anyio.run(run_until_signal, serve)
+
+
+def _shown_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

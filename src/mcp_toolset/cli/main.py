@@ -1,0 +1,133 @@
+"""The entry point of `mcp-toolset`, and the one place where errors become lines and exit codes.
+
+0 is done, 1 failed, 2 a mistake in the command line, 130 interrupted. Loading this module loads no
+wire and no search: each command loads what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final, cast
+
+import click
+
+from mcp_toolset import __version__
+from mcp_toolset.cli.commands.call import call_command
+from mcp_toolset.cli.commands.inspect import inspect_command
+from mcp_toolset.cli.commands.install import install_command, uninstall_command
+from mcp_toolset.cli.commands.list import list_command
+from mcp_toolset.cli.commands.search import search_command
+from mcp_toolset.cli.commands.serve import serve_command
+from mcp_toolset.cli.output import complain, debugging
+from mcp_toolset.errors import ToolsetError
+
+__all__ = ["cli", "main"]
+
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+GRACE: Final = 0.5
+"""Seconds that threads are given to end by themselves."""
+
+
+class _InOrder(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one meets them."""
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "--version", prog_name="mcp-toolset")
+def cli() -> None:
+    """Serve typed tools and other MCP servers as one MCP server, and look into what they offer.
+
+    TARGET is a configuration file (.json), a Python file (file.py or file.py:attribute), an importable
+    module:attribute, a URL, or a command after --.
+    """
+
+
+for _command in (
+    serve_command,
+    list_command,
+    search_command,
+    call_command,
+    inspect_command,
+    install_command,
+    uninstall_command,
+):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code. An error is one line on stderr, see `debugging`."""
+    code = _run(arguments)
+    _leave_no_thread(code)
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        code = cli.main(arguments, prog_name="mcp-toolset", standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    # The last line of defence: whatever was not foreseen is still one line, never a traceback.
+    except Exception as fault:
+        if debugging() and not isinstance(fault, click.ClickException):
+            raise
+        return _failed(_innermost(fault))
+    return code if isinstance(code, int) else 0
+
+
+def _failed(fault: BaseException) -> int:
+    match fault:
+        case click.ClickException():
+            return _mistaken(fault)
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            # Whoever read the answer has seen enough. Nothing is left to flush at the end of the process.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        case ToolsetError():
+            complain(str(fault))
+        case _:
+            complain(f"unexpected {type(fault).__name__}: {fault}; set MCP_TOOLSET_DEBUG=1 to see where")
+    return FAILED
+
+
+def _mistaken(fault: click.ClickException) -> int:
+    context = fault.ctx if isinstance(fault, click.UsageError) else None
+    command = context.command_path if context is not None else "mcp-toolset"
+    if isinstance(fault, click.exceptions.NoArgsIsHelpError):
+        sys.stderr.write(fault.format_message() + "\n")
+    else:
+        complain(f"{fault.format_message().rstrip('.')} (see {command} --help)", command=command)
+    return USAGE
+
+
+def _leave_no_thread(code: int) -> None:
+    """End the process though a tool's function is still at work in its thread: nobody waits for it (F44)."""
+    deadline = time.monotonic() + GRACE
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                sys.stderr.flush()
+                os._exit(code)
+
+
+def _innermost(fault: BaseException) -> BaseException:
+    """The error to speak of when a task group has wrapped it: ours before any other."""
+    if not isinstance(fault, BaseExceptionGroup):
+        return fault
+    group = cast("BaseExceptionGroup[BaseException]", fault)
+    leaves = [_innermost(inner) for inner in group.exceptions]
+    return next((leaf for leaf in leaves if isinstance(leaf, ToolsetError | click.ClickException)), leaves[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""From a target to a `ToolsetServer`: the one way by which every command reaches tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
+
+from mcp_toolset.bridge.hub import toolset_from_config
+from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+from mcp_toolset.bridge.sdk import lowlevel_of
+from mcp_toolset.bridge.server import ToolsetServer
+from mcp_toolset.catalog.deferred import FIXED_TOOLS
+from mcp_toolset.cli.output import complain, working
+from mcp_toolset.cli.program import load
+from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
+from mcp_toolset.config import HubConfig, ServerConfig, load_config
+from mcp_toolset.errors import TargetError
+from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.toolset import Toolset, Transformed
+from mcp_toolset.tools.view import ToolBinding
+
+__all__ = ["MountOptions", "mount", "opened", "own_bindings", "report_down", "require_something"]
+
+# What a child gets anyway, and what a shell keeps for itself: neither is a secret to be hidden in messages.
+_NOT_PASSED_ON: Final = frozenset({*DEFAULT_INHERITED_ENV_VARS, "PWD", "OLDPWD", "SHLVL", "_"})
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """What the command line says beside the target.
+
+    Attributes:
+        deferred: Put what is mounted behind search, or list it; None leaves it as it is.
+        timeout: Seconds for connecting and for each call; None leaves the defaults.
+        name: The server's name; None leaves it as it is.
+    """
+
+    deferred: bool | None = None
+    timeout: float | None = None
+    name: str | None = None
+
+
+def mount(target: Target, options: MountOptions) -> ToolsetServer:
+    """A server for the target; nothing is opened yet.
+
+    Raises:
+        ToolsetError: The target cannot be loaded, or is nothing that can be served.
+    """
+    match target:
+        case ConfigFile():
+            config = _with_timeout(load_config(target.path), options.timeout)
+            return _server(toolset_from_config(config), config.name, options)
+        case Module() | Program():
+            return _served(load(target, is_mountable), target, options)
+        case Url():
+            name = default_name(target.url)
+            return _server(RemoteToolset(target.url, name=name, **_times(options.timeout)), name, options)
+        case Command():
+            name = default_name(None, target.argv)
+            mounted = RemoteToolset(target.argv, name=name, env=_environment(), **_times(options.timeout))
+            return _server(mounted, name, options)
+
+
+@asynccontextmanager
+async def opened(target: Target, options: MountOptions) -> AsyncGenerator[ToolsetServer]:
+    """The target's server with everything mounted in it opened; a line on stderr for each that is down.
+
+    Raises:
+        TargetError: Nothing at all can be reached.
+        ToolsetError: See `mount`.
+    """
+    server = mount(target, options)
+    async with AsyncExitStack() as stack:
+        with working(f"opening {server.name} …"):
+            await stack.enter_async_context(server)
+        require_something(server)
+        yield server
+
+
+def require_something(server: ToolsetServer) -> None:
+    """Say on stderr which servers are down.
+
+    Raises:
+        TargetError: All are, and there is no tool besides; the last one is in it.
+    """
+    lines = _down(server)
+    nothing = len(lines) == len(server.statuses()) and all(tool.source for tool in server.toolset.bindings())
+    if lines and nothing:
+        last = lines.pop()
+        _complain_of(lines)
+        raise TargetError(last)
+    _complain_of(lines)
+
+
+def report_down(server: ToolsetServer) -> None:
+    """Say on stderr which servers are down; they are tried again while the rest serves (F6)."""
+    _complain_of(_down(server))
+
+
+def _complain_of(lines: Iterable[str]) -> None:
+    for line in lines:
+        complain(line)
+
+
+def _down(server: ToolsetServer) -> list[str]:
+    """A line with place, cause and mend for each mounted server that is not ready."""
+    statuses = server.statuses().items()
+    return [
+        f"{_shown(server, name)}: {_reason(status)}" for name, status in statuses if status.state != "ready"
+    ]
+
+
+def is_mountable(value: object) -> bool:
+    """Whether a Python value can be served as it stands."""
+    if isinstance(value, list | tuple):
+        items = cast("list[object] | tuple[object, ...]", value)
+        return bool(items) and all(isinstance(item, Tool | Toolset) for item in items)
+    return isinstance(value, Tool | Toolset | ToolsetServer) or lowlevel_of(value) is not None
+
+
+def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
+    if isinstance(value, ToolsetServer):
+        return _adapted(value, options)
+    name = default_name(str(target))
+    if isinstance(value, Toolset):
+        return _server(value, value.name or name, options)
+    if lowlevel_of(value) is not None:
+        return _server(RemoteToolset(value, name=name, **_times(options.timeout)), name, options)
+    if isinstance(value, list | tuple):
+        return _server(Toolset(*cast("list[Any]", value), name=name), name, options)
+    if callable(value) and not isinstance(value, type):
+        return _server(Toolset(value, name=name), name, options)
+    raise TargetError(
+        f"{target}: a {type(value).__name__} cannot be served; name a tool, function, toolset or server"
+    )
+
+
+def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
+    if options.name is None and options.deferred is None:
+        return server
+    return server.derived(toolset=_settled(server.toolset, options.deferred), name=options.name)
+
+
+def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer:
+    return ToolsetServer(_settled(toolset, options.deferred), name=options.name or name)
+
+
+def _settled(toolset: Toolset, deferred: bool | None) -> Toolset:
+    return toolset if deferred is None or not toolset.sources() else _Deferral(toolset, deferred)
+
+
+class _Deferral(Transformed):
+    """A toolset with all that is mounted in it behind search, or all of it listed."""
+
+    def __init__(self, inner: Toolset, deferred: bool) -> None:
+        def settle(binding: ToolBinding) -> ToolBinding:
+            return replace(binding, deferred=deferred) if binding.source else binding
+
+        super().__init__(inner, settle, defers=deferred)
+
+    @property
+    def defers(self) -> bool:
+        """As it was asked for, whatever is inside."""
+        return self._defers
+
+
+def _times(timeout: float | None) -> dict[str, Any]:
+    return {"timeout": timeout or DEFAULT_TIMEOUT, "start_timeout": timeout or DEFAULT_START_TIMEOUT}
+
+
+def _with_timeout(config: HubConfig, timeout: float | None) -> HubConfig:
+    if timeout is None:
+        return config
+
+    def timed(server: ServerConfig) -> ServerConfig:
+        return replace(server, timeout=timeout, start_timeout=timeout)
+
+    return replace(config, servers=tuple(map(timed, config.servers)))
+
+
+def _environment() -> dict[str, str]:
+    """What the person at this command line has set: they name the command, so it may have their variables."""
+    return {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+
+
+def _shown(server: ToolsetServer, name: str) -> str:
+    sources = server.toolset.sources()
+    source = next(source for source in sources if source.source_name == name)
+    if not isinstance(source, RemoteToolset):
+        return name
+    address = source.connection.link.shown
+    return address if len(sources) == 1 else f"{name} ({address})"
+
+
+def _reason(status: SourceStatus) -> str:
+    reason = status.reason or f"it is {status.state}"
+    return reason if ";" in reason else f"{reason}; check that it runs and answers there"
+
+
+def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
+    """Everything that can be called, without the tools that only search and grant."""
+    names = FIXED_TOOLS if server.toolset.defers else ()
+    return [binding for binding in server.bindings() if binding.name not in names]

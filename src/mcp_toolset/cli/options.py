@@ -1,0 +1,110 @@
+"""The options that commands share, and how TARGET and what follows it are told apart.
+
+`mcp-toolset call TARGET TOOL a=1` and `mcp-toolset call TOOL a=1 -- program argument` say the same of
+two targets: a command after `--` takes the place of TARGET, which then is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from mcp_toolset.cli.target import FORMS
+
+__all__ = [
+    "TargetCommand",
+    "deferred_option",
+    "json_option",
+    "target_and_words",
+    "timeout_option",
+    "verbose_option",
+]
+
+_COMMAND: Final = "mcp_toolset.command"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class TargetCommand(click.Command):
+    """A command of the line whose target may be another command, after `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set aside what stands after `--`; the rest is ours."""
+        own, separator, command = _split(args)
+        if separator and not command:
+            raise click.UsageError("nothing stands after --; write the command to start there", ctx)
+        ctx.meta[_COMMAND] = command
+        return super().parse_args(ctx, own)
+
+
+def target_and_words(
+    ctx: click.Context, words: Sequence[str], *names: str, more: bool = False
+) -> tuple[str | None, tuple[str, ...], list[str]]:
+    """The target as it was written, the command after `--`, and the words that follow the target.
+
+    Args:
+        ctx: The context of a `TargetCommand`.
+        words: All its words.
+        names: What the words after the target are called; each has to be there.
+        more: Whether further words may follow those.
+
+    Raises:
+        click.UsageError: A word is missing, or one is too many.
+    """
+    command: tuple[str, ...] = ctx.meta[_COMMAND]
+    own = list(words)
+    if not command and not own:
+        raise click.UsageError(f"TARGET is missing; give {FORMS}", ctx)
+    target = None if command else own.pop(0)
+    if len(own) < len(names):
+        raise click.UsageError(
+            f"{names[len(own)]} is missing; write it after {target or 'the options, before --'}", ctx
+        )
+    if len(own) > len(names) and not more:
+        extra = own[len(names)]
+        mend = (
+            "the command after -- is the target; remove it"
+            if command
+            else "remove it, or quote what belongs together"
+        )
+        raise click.UsageError(f"{extra!r} is one word too many; {mend}", ctx)
+    return target, command, own
+
+
+def _split(args: Sequence[str]) -> tuple[list[str], bool, tuple[str, ...]]:
+    if "--" not in args:
+        return list(args), False, ()
+    at = args.index("--")
+    return list(args[:at]), True, tuple(args[at + 1 :])
+
+
+def json_option(function: _Function) -> _Function:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(
+        function
+    )
+
+
+def timeout_option(function: _Function) -> _Function:
+    """`--timeout`."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="For connecting, and for each call.",
+    )(function)
+
+
+def deferred_option(function: _Function) -> _Function:
+    """`--deferred` and `--no-deferred`."""
+    return click.option(
+        "--deferred/--no-deferred",
+        default=None,
+        help="Put everything mounted behind search, or list it all.",
+    )(function)
+
+
+def verbose_option(function: _Function) -> _Function:
+    """`-v`."""
+    return click.option("-v", "--verbose", count=True, help="Log to stderr; twice for everything.")(function)

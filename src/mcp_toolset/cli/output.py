@@ -1,0 +1,163 @@
+"""Where the command line's words go: the answer to stdout, everything else to stderr.
+
+A tool, a module that is loaded or a child process may write to stdout as well; while a command works,
+all of that goes to stderr, so that an answer in JSON stays JSON (decision 10, F45).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+__all__ = [
+    "Output",
+    "answering",
+    "complain",
+    "debugging",
+    "log_to_stderr",
+    "note",
+    "one_line",
+    "printable",
+    "working",
+]
+
+_STDOUT: Final = 1
+_STDERR: Final = 2
+
+# What is shown comes from strangers: escape sequences, bidirectional and invisible marks are dropped (F23).
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+def printable(text: str) -> str:
+    """The text without characters that a terminal would obey or hide."""
+    return _HIDDEN.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """The text, printable and on one line."""
+    return " ".join(printable(text.replace("\r", "\n")).split())
+
+
+def complain(message: str, *, command: str = "mcp-toolset") -> None:
+    """One line on stderr."""
+    note(f"{command}: {message}")
+
+
+def note(message: str) -> None:
+    """A line of progress on stderr."""
+    sys.stderr.write(one_line(message) + "\n")
+    sys.stderr.flush()
+
+
+def debugging() -> bool:
+    """Whether `MCP_TOOLSET_DEBUG` asks for tracebacks."""
+    return os.environ.get("MCP_TOOLSET_DEBUG", "") not in ("", "0")
+
+
+class _OneLine(logging.Formatter):
+    """A record without its traceback, on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Name, level and message; the type and text of an exception instead of its frames."""
+        fault = record.exc_info[1] if record.exc_info else None
+        cause = f" ({type(fault).__name__}: {fault})" if fault is not None else ""
+        return one_line(f"{record.levelname.lower()}: {record.name}: {record.getMessage()}{cause}")
+
+
+def log_to_stderr(verbosity: int, *, quiet: bool) -> None:
+    """Send log records to stderr.
+
+    Args:
+        verbosity: How often `-v` was given: 1 for information, 2 for everything.
+        quiet: Leave out warnings too when there was no `-v`: the command's own line says what is wrong.
+    """
+    least = logging.CRITICAL if quiet else logging.WARNING
+    handler = logging.StreamHandler(sys.stderr)
+    if not debugging():
+        handler.setFormatter(_OneLine())
+    logging.basicConfig(level=(least, logging.INFO, logging.DEBUG)[min(verbosity, 2)], handlers=[handler])
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The answer of one command: pure JSON, or text and tables for people."""
+
+    stream: TextIO
+    as_json: bool = False
+
+    def json(self, value: Any) -> None:
+        """The whole answer as one JSON value."""
+        self._write(json.dumps(value, indent=2, ensure_ascii=False))
+
+    def text(self, text: str) -> None:
+        """Text; as it is into a file or pipe, printable on a terminal."""
+        self._write(printable(text) if self.stream.isatty() else text)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table that fits the terminal, or aligned plain text elsewhere."""
+        cells = [[one_line(cell) for cell in row] for row in rows]
+        if self.stream.isatty():
+            _draw(self.stream, columns, cells)
+        else:
+            self._write(_aligned([[column.upper() for column in columns], *cells]))
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _draw(stream: TextIO, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(file=stream).print(table)
+
+
+@contextmanager
+def answering(*, as_json: bool = False) -> Generator[Output]:
+    """The way to the real stdout, while everything else that is written there goes to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        with open(kept, "w", encoding="utf-8", errors="backslashreplace", closefd=False) as stream:
+            yield Output(stream, as_json)
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+
+
+@contextmanager
+def working(message: str) -> Generator[None]:
+    """Show on a terminal that something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(one_line(message)):
+        yield

@@ -1,0 +1,143 @@
+"""From Python code on disk to something that can be served; the code's own `serve(…)` is held back.
+
+The shortest program ends in a bare `serve(add)`. Loading it must hand back what it would serve: while
+code is loaded, `serve` leaves its server here and returns at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+from mcp_toolset.bridge.serve import capturing
+from mcp_toolset.bridge.server import ToolsetServer
+from mcp_toolset.cli.target import Module, Program
+from mcp_toolset.errors import TargetError, ToolsetError
+from mcp_toolset.tools.function import Tool
+
+__all__ = ["load"]
+
+_USUAL: Final = ("tools", "toolset", "server", "app")
+
+
+def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> Any:
+    """Run the code and find what it offers: the attribute, what it serves, or what it defines.
+
+    Args:
+        target: The code, and perhaps an attribute of it.
+        is_mountable: Whether a value that has one of the usual names can be served.
+
+    Raises:
+        TargetError: It cannot be loaded, or offers nothing of that name.
+        ToolsetError: A tool in it is declared wrongly; the message names its place.
+    """
+    with _held_back() as held:
+        module = _import(target)
+    if target.attribute is not None:
+        return _attribute(module, target.attribute, str(target))
+    if len(held) > 1:
+        raise TargetError(
+            f"{target}: calls serve() {len(held)} times; name one toolset as {target}:attribute"
+        )
+    return held[0] if held else _offered(module, str(target), is_mountable)
+
+
+@contextmanager
+def _held_back() -> Generator[list[ToolsetServer]]:
+    held: list[ToolsetServer] = []
+    token = capturing.set(held.append)
+    try:
+        yield held
+    finally:
+        capturing.reset(token)
+
+
+def _import(target: Module | Program) -> ModuleType:
+    if isinstance(target, Program):
+        return _guarded(lambda: _run_file(Path(target.path)), target.path, Path(target.path))
+    _search_first(Path.cwd())
+    return _guarded(lambda: importlib.import_module(target.module), target.module, None)
+
+
+def _run_file(path: Path) -> ModuleType:
+    # Not under the file's own name: a `calendar.py` would take the place of the standard module.
+    name = f"mcp_toolset_target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
+    if spec is None or spec.loader is None:
+        raise TargetError(f"{path}: not a Python file; name one that ends in .py")
+    _search_first(path.absolute().parent)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _guarded(run: Callable[[], ModuleType], place: str, file: Path | None) -> ModuleType:
+    try:
+        return run()
+    except ToolsetError:
+        raise
+    except SystemExit as stop:
+        fault = TargetError(
+            f"{place}: ends with exit code {stop.code} while it is loaded; guard that with __main__"
+        )
+    # The code is the user's and may raise anything; its place and message are what helps.
+    except Exception as raised:
+        fault = TargetError(_complaint(raised, place, file))
+        fault.__cause__ = raised
+    raise fault
+
+
+def _complaint(raised: Exception, place: str, file: Path | None) -> str:
+    kind = type(raised).__name__
+    if isinstance(raised, SyntaxError):
+        return (
+            f"{raised.filename or place}: line {raised.lineno}: {kind}: {raised.msg}; correct the file there"
+        )
+    if isinstance(raised, ModuleNotFoundError) and raised.name and place.startswith(raised.name):
+        return f"{place}: no such module; check the name, and that it is importable from {Path.cwd()}"
+    frames = traceback.extract_tb(raised.__traceback__)
+    lines = [frame.lineno for frame in frames if file is not None and frame.filename == str(file.absolute())]
+    where = f"{place}: line {lines[-1]}" if lines else place
+    mend = f"install {raised.name}" if isinstance(raised, ModuleNotFoundError) else "correct it there"
+    return f"{where}: {kind}: {' '.join(str(raised).split())}; {mend}"
+
+
+def _attribute(module: ModuleType, dotted: str, place: str) -> Any:
+    value: Any = module
+    for name in dotted.split("."):
+        if not hasattr(value, name):
+            close = difflib.get_close_matches(
+                name, [key for key in vars(module) if not key.startswith("_")], n=1
+            )
+            mend = f"did you mean {close[0]}?" if close else "check its spelling"
+            raise TargetError(f"{place}: there is no {name!r} in it; {mend}")
+        value = getattr(value, name)
+    return value
+
+
+def _offered(module: ModuleType, place: str, is_mountable: Callable[[object], bool]) -> Any:
+    for name in _USUAL:
+        value = getattr(module, name, None)
+        if value is not None and is_mountable(value):
+            return value
+    found = (cast("Tool[..., Any]", value) for value in vars(module).values() if isinstance(value, Tool))
+    tools = {id(tool): tool for tool in found}
+    if not tools:
+        raise TargetError(
+            f"{place}: has no tools; decorate a function with @tool, or name one as {place}:function"
+        )
+    return list(tools.values())

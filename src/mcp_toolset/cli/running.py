@@ -1,0 +1,31 @@
+"""From a command's function to an event loop and back, ended by a signal or by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from mcp_toolset.bridge.serve import run_until_signal
+
+__all__ = ["run"]
+
+_Result = TypeVar("_Result")
+
+
+def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
+    """The result of `work`.
+
+    Raises:
+        KeyboardInterrupt: A SIGINT or SIGTERM came first; what was open has been closed (F44).
+    """
+    results: list[_Result] = []
+
+    async def keep() -> None:
+        results.append(await work())
+
+    anyio.run(run_until_signal, keep)
+    if not results:
+        raise KeyboardInterrupt
+    return results[0]

@@ -1,0 +1,174 @@
+"""What a TARGET on the command line names: read from its spelling alone, nothing is loaded or opened.
+
+| written | names |
+|---|---|
+| `mcp.json` | a configuration file |
+| `module:attribute` | a toolset, tool, function or server in an importable module |
+| `file.py`, `file.py:attribute` | the same in a file |
+| `https://host/mcp` | a server that runs elsewhere |
+| `-- program argument …` | a server to be started |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from mcp_toolset.errors import TargetError
+
+__all__ = [
+    "FORMS",
+    "Command",
+    "ConfigFile",
+    "Module",
+    "Program",
+    "Target",
+    "Url",
+    "default_name",
+    "parse_target",
+]
+
+FORMS: Final = "a configuration file (.json), file.py, module:attribute, a URL, or a command after --"
+
+_PROGRAM: Final = re.compile(r"(?P<file>.+\.pyw?)(?::(?P<attribute>[A-Za-z_][\w.]*))?")
+_MODULE: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<attribute>[A-Za-z_][\w.]*)")
+_ADDRESS: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_RUNNERS: Final = re.compile(
+    r"(?:npx|bunx|uvx|pipx|uv|npm|pnpm|yarn|bun|deno|node|python[\d.]*|docker)(?:\.exe)?"
+)
+_RUNNERS_VERBS: Final = ("run", "exec", "x", "dlx", "tool", "start")
+_LONGEST_NAME: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file of any client, with servers in it."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An attribute of an importable module."""
+
+    module: str
+    attribute: str
+
+    def __str__(self) -> str:
+        """As it is written on the command line."""
+        return f"{self.module}:{self.attribute}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Python file; without an attribute, whatever it serves or defines."""
+
+    path: str
+    attribute: str | None = None
+
+    def __str__(self) -> str:
+        """As it is written on the command line."""
+        return self.path if self.attribute is None else f"{self.path}:{self.attribute}"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """The address of a server that runs already."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to start, with its arguments."""
+
+    argv: tuple[str, ...]
+
+
+Target: TypeAlias = ConfigFile | Module | Program | Url | Command
+
+
+def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
+    """The target that was written, or the command that stood after `--`.
+
+    Raises:
+        TargetError: It has none of the forms, or names a file that is not there.
+    """
+    if command:
+        return Command(tuple(command))
+    text = text or ""
+    if address := _ADDRESS.match(text):
+        return _url(text, address["scheme"])
+    if program := _PROGRAM.fullmatch(text):
+        return Program(_file(program["file"]), program["attribute"])
+    if text.endswith((".json", ".jsonc")) or Path(text).is_file():
+        return ConfigFile(_file(text))
+    if module := _MODULE.fullmatch(text):
+        return Module(module["module"], module["attribute"])
+    if Path(text).is_dir():
+        raise TargetError(f"{text}: a folder; name a file in it")
+    raise TargetError(f"{text!r} names nothing to serve; give {FORMS}")
+
+
+def _url(text: str, scheme: str) -> Url:
+    if scheme.lower() not in ("http", "https"):
+        raise TargetError(
+            f"{text}: a server cannot be reached by {scheme}; write its address as https://host/path"
+        )
+    try:
+        host = urlsplit(text).hostname
+    except ValueError:
+        host = None
+    if not host:
+        raise TargetError(f"{text}: not a web address; write it as https://host/path")
+    return Url(text)
+
+
+def _file(path: str) -> str:
+    if Path(path).is_dir():
+        raise TargetError(f"{path}: a folder; name a file in it")
+    if not Path(path).is_file():
+        raise TargetError(f"{path}: no such file; check the path")
+    return path
+
+
+def default_name(text: str | None, command: Sequence[str] = ()) -> str:
+    """A short name of letters, digits, `_` and `-` for a target, from what it is called already."""
+    raw = _command_name(command) if command else _text_name(text or "")
+    return _NOT_IN_A_NAME.sub("-", raw).strip("-")[:_LONGEST_NAME].strip("-") or "tools"
+
+
+def _text_name(text: str) -> str:
+    if _ADDRESS.match(text):
+        return _host_of(text)
+    if program := _PROGRAM.fullmatch(text):
+        return Path(program["file"]).stem
+    if module := _MODULE.fullmatch(text):
+        return module["module"].rpartition(".")[2]
+    path = Path(text).absolute()
+    # `.mcp.json` and `.cursor/mcp.json` are called alike everywhere; their project's folder tells them apart.
+    if path.name in (".mcp.json", "mcp.json"):
+        folder = path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent
+        return folder.name
+    return path.stem
+
+
+def _host_of(url: str) -> str:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+    labels = [label for label in host.split(".") if label not in ("www", "mcp", "api")]
+    return host if host.replace(".", "").isdigit() or len(labels) < 2 else labels[-2]
+
+
+def _command_name(command: Sequence[str]) -> str:
+    words = [re.split(r"[/\\]", word)[-1] for word in command if not word.startswith("-")]
+    while len(words) > 1 and (_RUNNERS.fullmatch(words[0]) or words[0] in _RUNNERS_VERBS):
+        words = words[1:]
+    return re.sub(r"(?<=.)@.*|\.(?:py|js|mjs|exe)$", "", words[0]) if words else ""

@@ -1,0 +1,346 @@
+"""The command line as a person meets it: the real command, in a process of its own."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.commandline import PATIENCE, CommandLine, answer, command, environment, line
+
+__all__ = ["line"]
+
+WIRE_AND_SEARCH = (
+    "mcp",
+    "starlette",
+    "uvicorn",
+    "mcp_toolset.catalog",
+    "mcp_toolset.bridge",
+    "rich",
+    "pydantic",
+)
+
+
+def names(line: CommandLine, *arguments: str) -> list[str]:
+    return [tool["name"] for tool in answer(line, "list", *arguments)["tools"]]
+
+
+@contextmanager
+def served(line: CommandLine, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server over HTTP and its address, from the line that says so."""
+    process = line.start("serve", *arguments, "--port", "0")
+    assert process.stderr is not None
+    try:
+        said = next((said for said in iter(process.stderr.readline, "") if said.startswith("serving")), "")
+        address = re.search(r"http://\S+", said)
+        assert address is not None, said
+        yield process, address[0]
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+def test_help_loads_neither_wire_nor_search(line: CommandLine):
+    program = (
+        "import sys\nfrom mcp_toolset.cli.main import main\n"
+        "code = main(sys.argv[1:])\nprint(*sys.modules, sep='\\n', file=sys.stderr)\nsys.exit(code)"
+    )
+    for arguments in (["--help"], ["serve", "--help"], ["list", "nowhere.json"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            capture_output=True,
+            text=True,
+            env=environment(line.folder),
+            cwd=line.folder,
+            timeout=PATIENCE,
+        )
+        loaded = done.stderr.splitlines()
+        assert "mcp_toolset.cli.main" in loaded
+        heavy = [name for name in loaded for part in WIRE_AND_SEARCH if f"{name}.".startswith(f"{part}.")]
+        assert heavy == []
+
+
+def test_help_names_every_command(line: CommandLine):
+    done = line.run("--help")
+    assert done.returncode == 0
+    listed = re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE)
+    assert listed == ["serve", "list", "search", "call", "inspect", "install", "uninstall"]
+
+
+def test_the_shortest_program_is_a_target(line: CommandLine):
+    assert names(line, "calc.py") == ["add"]
+    assert answer(line, "call", "calc.py", "add", "a=1", "b=2")["structuredContent"] == {"result": 3}
+
+
+def test_what_target_code_prints_goes_to_stderr(line: CommandLine):
+    done = line.run("call", "calc.py", "add", "a=1", "b=2")
+    assert done.stdout == "3\n"
+    assert "a line that the module prints" in done.stderr
+    assert "a line that the tool prints" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["kit.py:echo", "kit:echo"])
+def test_an_attribute_of_a_file_or_module_is_a_target(line: CommandLine, target: str):
+    assert names(line, target) == ["echo"]
+    assert line.run("call", target, "echo", "text=hello").stdout == "hello\n"
+
+
+def test_a_command_after_the_dashes_is_a_target(line: CommandLine):
+    target = ("--", *command("serve", "kit.py:echo"))
+    assert "echo  " in line.run("list", *target).stdout
+    assert line.run("call", "echo", "text=hello", *target).stdout == "hello\n"
+
+
+def test_a_configuration_is_a_target_and_its_servers_are_told_apart(line: CommandLine):
+    write_configuration(line)
+    listed = answer(line, "list", "mcp.json")
+    assert [tool["name"] for tool in listed["tools"] if tool["name"].startswith("calc")] == ["calc_add"]
+    assert listed["servers"]["calc"]["state"] == "ready"
+    assert listed["servers"]["gone"]["state"] == "offline"
+    assert "command not found" in listed["servers"]["gone"]["reason"]
+    assert listed["deferred"] == {"total": 5, "servers": {"kit": 5}}
+
+
+def write_configuration(line: CommandLine) -> None:
+    def entry(file: str, **options: object) -> dict[str, object]:
+        env = {"PYTHONPATH": environment(line.folder)["PYTHONPATH"]}
+        return {
+            "command": sys.executable,
+            "args": command("serve", str(line.folder / file))[1:],
+            "env": env,
+            **options,
+        }
+
+    servers = {
+        "calc": entry("calc.py"),
+        "kit": entry("kit.py", deferred=True),
+        "gone": {"command": "no-such-program"},
+    }
+    line.write("mcp.json", json.dumps({"mcpServers": servers}))
+
+
+def test_f6_a_server_that_is_down_is_named_and_the_others_serve(line: CommandLine):
+    write_configuration(line)
+    done = line.run("call", "mcp.json", "calc_add", "a=1", "b=2")
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "gone (command no-such-program): command not found" in done.stderr
+
+
+def test_a_deferred_tool_is_found_and_called_by_the_owner_of_the_command_line(line: CommandLine):
+    write_configuration(line)
+    found = answer(line, "search", "mcp.json", "sort", "names", "alphabetically")["hits"]
+    assert found[0]["name"] == "kit_sort_names"
+    assert (found[0]["server"], found[0]["state"]) == ("kit", "available")
+    called = answer(line, "call", "mcp.json", "kit_sort_names", "names=b", "names=a")
+    assert called["structuredContent"] == {"result": ["a", "b"]}
+
+
+def test_search_by_server_and_limit(line: CommandLine):
+    write_configuration(line)
+    hits = answer(line, "search", "mcp.json", "add two numbers", "--limit", "1")["hits"]
+    assert [hit["name"] for hit in hits] == ["calc_add"]
+    elsewhere = answer(line, "search", "mcp.json", "add two numbers", "--server", "kit")["hits"]
+    assert "calc_add" not in [hit["name"] for hit in elsewhere]
+
+
+def test_deferred_and_no_deferred_turn_everything_mounted(line: CommandLine):
+    write_configuration(line)
+    behind = answer(line, "list", "mcp.json", "--deferred")
+    assert behind["deferred"]["total"] == 6
+    assert [tool["name"] for tool in behind["tools"]] == [
+        "search_tools",
+        "resolve_tools",
+        "call_tool",
+        "call_read_only_tool",
+    ]
+    shown = answer(line, "list", "mcp.json", "--no-deferred")
+    assert shown["deferred"]["total"] == 0
+    assert len(shown["tools"]) == 6
+
+
+def test_inspect_says_how_servers_are_reached_and_what_tools_cost(line: CommandLine):
+    write_configuration(line)
+    report = answer(line, "inspect", "mcp.json")
+    calc, kit, gone = report["servers"]
+    assert (calc["transport"], calc["era"], calc["state"], calc["tools"]) == ("stdio", "modern", "ready", 1)
+    assert (kit["name"], kit["tools"]) == ("kit", 5)
+    assert (gone["state"], gone["era"]) == ("offline", None)
+    sizes = {tool["name"]: tool for tool in report["tools"]}
+    assert sizes["kit_sort_names"]["deferred"] and sizes["kit_sort_names"]["read_only"]
+    listed = answer(line, "list", "mcp.json")["tools"]
+    compact = json.dumps(listed, separators=(",", ":"), ensure_ascii=False).encode()
+    assert report["listed"]["bytes"] == len(compact)
+    assert report["listed"]["tokens_estimate"] == -(-len(compact) // 4)
+
+
+BROKEN = """
+import json, sys
+tools = [
+    {"name": "good", "inputSchema": {"type": "object"}},
+    {"name": "bad", "inputSchema": {"type": "object", "properties": 5}},
+    {"name": "shy", "description": "clear\\u001b[2Jscreen", "inputSchema": {"type": "object"}},
+]
+for line in sys.stdin:
+    request = json.loads(line)
+    match request.get("method"):
+        case "initialize":
+            about = {"name": "b", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
+        case "tools/list":
+            result = {"tools": tools}
+        case _:
+            result = None
+    if "id" in request:
+        error = {"error": {"code": -32601, "message": "no such method"}}
+        body = error if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **body}), flush=True)
+"""
+
+
+def test_f17_a_tool_that_was_set_aside_is_shown_with_its_reason(line: CommandLine):
+    line.write("broken.py", BROKEN)
+    target = ("--", sys.executable, "broken.py")
+    done = line.run("inspect", "--json", *target)
+    (server,) = json.loads(done.stdout)["servers"]
+    assert (server["era"], server["protocol_version"]) == ("legacy", "2025-06-18")
+    assert [aside["name"] for aside in server["set_aside"]] == ["bad"]
+    assert "inputSchema" in server["set_aside"][0]["reason"]
+    assert "set aside: python" in line.run("inspect", *target).stdout.replace(server["name"], "python")
+
+
+def test_f23_a_terminal_is_not_given_escape_sequences_of_strangers(line: CommandLine):
+    line.write("broken.py", BROKEN)
+    done = line.run("list", "--", sys.executable, "broken.py")
+    assert "clear [2Jscreen" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_reader_that_leaves_is_no_error_to_speak_of(line: CommandLine):
+    process = line.start("list", "kit.py", "--json")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(PATIENCE) == 1
+    process.stderr.close()
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+def request(number: int, method: str, **params: object) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+def test_f45_nothing_but_the_protocol_reaches_stdout_on_stdio(line: CommandLine):
+    process = line.start("serve", "calc.py")
+    assert process.stdin is not None and process.stdout is not None
+    about = {"name": "test", "version": "1"}
+    for number, said in enumerate(
+        [
+            request(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=about),
+            request(1, "tools/list"),
+            request(2, "tools/call", name="add", arguments={"a": 1, "b": 2}),
+        ]
+    ):
+        process.stdin.write(said + "\n")
+        process.stdin.flush()
+        heard = json.loads(process.stdout.readline())
+        assert heard["id"] == number
+        if number == 0:
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}) + "\n")
+    assert heard["result"]["structuredContent"] == {"result": 3}
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "")
+    assert "a line that the module prints" in err
+    assert "a line that the tool prints" in err
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_a_url_is_a_target_and_a_signal_ends_its_server(line: CommandLine, transport: str):
+    with served(line, "kit.py:echo", "--transport", transport) as (process, address):
+        assert names(line, address) == ["echo"]
+        (server,) = answer(line, "inspect", address)["servers"]
+        assert (server["transport"], server["address"]) == (transport, address)
+        done = line.run("call", address, "echo", "text=hello")
+        assert done.stdout == "hello\n", done.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+
+
+def test_h24_a_configured_server_that_is_down_does_not_stop_the_start(line: CommandLine):
+    line.write("down.json", json.dumps({"mcpServers": {"gone": {"command": "no-such-program"}}}))
+    with served(line, "down.json", "--transport", "http", "--name", "hub") as (_, address):
+        listed = answer(line, "inspect", address)
+        assert listed["listed"]["tools"] == 0
+        assert listed["servers"][0]["server"]["name"] == "hub"
+
+
+def test_an_sdk_server_of_a_module_is_a_target(line: CommandLine):
+    text = (
+        "from mcp.server import MCPServer\napp = MCPServer('demo')\n@app.tool()\ndef hi(name: str) -> str:\n"
+    )
+    line.write("demo.py", text + "    return 'hi ' + name\n")
+    assert line.run("call", "demo.py", "hi", "name=you").stdout == "hi you\n"
+
+
+def test_a_served_program_with_options_of_its_own_says_where_they_belong(line: CommandLine):
+    done = line.run("serve", "calc.py", "--name", "other")
+    assert done.returncode == 1
+    assert "makes its server itself" in done.stderr
+
+
+def test_tables_are_drawn_on_a_terminal(line: CommandLine):
+    screen = on_terminal(line, "list", "kit.py")
+    assert "sort_names" in screen and "─" in screen
+    assert "─" not in line.run("list", "kit.py").stdout
+
+
+def on_terminal(line: CommandLine, *arguments: str) -> str:
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as screen:
+        process = subprocess.Popen(
+            command(*arguments),
+            cwd=line.folder,
+            env=environment(line.folder),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        shown = b""
+        while select.select([screen], [], [], PATIENCE)[0]:
+            try:
+                part = screen.read(65536)
+            except OSError:
+                break
+            if not part:
+                break
+            shown += part
+        assert process.wait(PATIENCE) == 0
+    return shown.decode()
+
+
+def test_p7_what_is_installed_serves_and_can_be_taken_out_again(line: CommandLine):
+    file = line.folder / ".cursor" / "mcp.json"
+    planned = answer(line, "install", "cursor", "kit.py", "--dry-run")
+    assert (planned["changed"], planned["applied"], file.exists()) == (True, False, False)
+    assert str(file) in line.run("install", "cursor", "kit.py", "--env", "KEY=value").stdout
+    entry = json.loads(file.read_text())["mcpServers"]["kit"]
+    assert entry["env"] == {"KEY": "value"}
+    done = line.run("call", "echo", "text=installed", "--", entry["command"], *entry["args"])
+    assert done.stdout == "installed\n", done.stderr
+    removed = answer(line, "uninstall", "cursor", "kit.py")
+    assert removed["applied"] and Path(removed["backup"]).exists()
+    assert json.loads(file.read_text())["mcpServers"] == {}
+
+
+def test_p7_a_command_is_installed_under_its_own_name(line: CommandLine):
+    done = line.run("install", "claude-code", "--dry-run", "--", "npx", "-y", "@scope/server-git@1.2")
+    assert done.returncode == 0, done.stderr
+    assert '"server-git"' in done.stdout

@@ -1,0 +1,100 @@
+"""What the spelling of a target says."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_toolset.cli.install import plan_install
+from mcp_toolset.cli.target import (
+    Command,
+    ConfigFile,
+    Module,
+    Program,
+    Target,
+    Url,
+    default_name,
+    parse_target,
+)
+from mcp_toolset.errors import TargetError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("mcp.json", "tools.py", "settings"):
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("mcp.json", ConfigFile("mcp.json")),
+        ("settings", ConfigFile("settings")),
+        ("tools.py", Program("tools.py")),
+        ("tools.py:app.tools", Program("tools.py", "app.tools")),
+        ("package.module:app.tools", Module("package.module", "app.tools")),
+        ("https://host/mcp.json", Url("https://host/mcp.json")),
+        ("HTTP://host:80/mcp", Url("HTTP://host:80/mcp")),
+    ],
+)
+def test_each_form_is_recognised_and_written_back(folder: Path, text: str, target: Target):
+    assert parse_target(text) == target
+    if isinstance(target, Module | Program):
+        assert str(target) == text
+
+
+def test_a_command_takes_the_place_of_the_target():
+    assert parse_target(None, ["tools.py", "-x"]) == Command(("tools.py", "-x"))
+
+
+@given(st.text(max_size=40))
+def test_whatever_is_written_is_a_target_or_a_target_error(text: str):
+    try:
+        parse_target(text)
+    except TargetError as fault:
+        assert ";" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "name"),
+    [
+        ("tools/notes.py:app", (), "notes"),
+        ("package.notes:app", (), "notes"),
+        ("servers/hub.json", (), "hub"),
+        ("/home/me/project/.mcp.json", (), "project"),
+        ("/home/me/project/.cursor/mcp.json", (), "project"),
+        ("https://mcp.github.com/mcp", (), "github"),
+        ("http://localhost:8000/mcp", (), "localhost"),
+        ("http://127.0.0.1:8000/mcp", (), "127-0-0-1"),
+        ("notes", (), "notes"),
+        (None, ("npx", "-y", "@scope/server-git@1.2"), "server-git"),
+        (None, ("uvx", "mcp-server-time==2.1"), "mcp-server-time-2-1"),
+        (None, ("python", "-m", "my.server"), "my-server"),
+        (None, ("/opt/bin/thing.exe",), "thing"),
+        (None, ("docker", "run", "-i", "mcp/fetch"), "fetch"),
+    ],
+)
+def test_a_target_has_a_name_of_its_own(text: str | None, command: tuple[str, ...], name: str):
+    assert default_name(text, command) == name
+
+
+@given(st.text(max_size=80), st.lists(st.text(max_size=20), max_size=3))
+def test_a_default_name_can_be_installed(
+    tmp_path_factory: pytest.TempPathFactory, text: str, command: list[str]
+):
+    name = default_name(text, command)
+    home = tmp_path_factory.getbasetemp()
+    plan = plan_install(
+        "cursor",
+        name,
+        ["https://host/mcp"],
+        home=home,
+        platform="linux",
+        environ={},
+        project=home,
+        command=["x"],
+    )
+    assert plan.changed
