@@ -1,4 +1,4 @@
-"""The whole bridge in one run: real servers, one bridge over HTTP, an ordinary client, and what it may not do.
+"""The whole bridge in one run: real servers, one bridge over HTTP, an ordinary client, and its limits.
 
 Exit code 0 means that every step held.
 """
@@ -28,7 +28,9 @@ DEADLINE = 120.0
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="scripts/demo", description="Show the bridge at work, on real servers.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo", description="Show the bridge at work, on real servers."
+    )
     parser.add_argument("--keep", action="store_true", help="go on serving until Ctrl-C")
     parser.add_argument("--port", type=int, default=0, help="the port to serve on; any free one unless told")
     given = parser.parse_args()
@@ -53,7 +55,9 @@ async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None
             with anyio.fail_after(DEADLINE):
                 async with Client(url) as client:
                     await Tour(console, str(ROOT)).walk(client, server.statuses())
-            console.print(f"\n[bold green]Every step held.[/]\n{how_to_go_on(url, keep=keep)}", soft_wrap=True)
+            console.print(
+                f"\n[bold green]Every step held.[/]\n{how_to_go_on(url, keep=keep)}", soft_wrap=True
+            )
             if keep:
                 await anyio.sleep_forever()
             group.cancel_scope.cancel()

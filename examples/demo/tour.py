@@ -55,17 +55,24 @@ class Tour:
         for tool in tools:
             self._console.print(f"  [cyan]{tool.name}[/]  {(tool.description or '').split('. ')[0]}.")
         names = {tool.name for tool in tools}
-        expect(names == {"search_tools", "resolve_tools", "call_tool", "call_read_only_tool"}, f"listed: {names}")
+        expect(
+            names == {"search_tools", "resolve_tools", "call_tool", "call_read_only_tool"}, f"listed: {names}"
+        )
 
     async def _searched(self, client: Client) -> str:
         query = "show the history of commits"
         self._title("It searches in plain words", f"search_tools(query={query!r}, limit=3)")
         found = structured(await client.call_tool("search_tools", {"query": query, "limit": 3}))
         for hit in found["hits"]:
-            self._console.print(f"  {hit['score']:.2f}  [cyan]{hit['id']}[/]  {hit['description']}", soft_wrap=True)
+            self._console.print(
+                f"  {hit['score']:.2f}  [cyan]{hit['id']}[/]  {hit['description']}", soft_wrap=True
+            )
         ids = [hit["id"] for hit in found["hits"]]
         expect("git_log" in ids, f"git_log is not among {ids}")
-        self._title("It resolves a hit", "The full definition comes with a grant: leave to run this tool, as it is now.")
+        self._title(
+            "It resolves a hit",
+            "The full definition comes with a grant: leave to run this tool, as it is now.",
+        )
         resolved = structured(await client.call_tool("resolve_tools", {"ids": ["git_log"]}))["tools"][0]
         expect(resolved["status"] == "granted", f"resolve_tools answered {resolved}")
         self._console.print(f"  grant: [green]{resolved['grant']}[/]")
@@ -80,18 +87,24 @@ class Tour:
         self._quote(text_of(result))
 
     async def _notes(self, client: Client) -> None:
-        self._title("It writes and finds a note", "search_tools(…, resolve=1) searches and resolves in one call.")
+        self._title(
+            "It writes and finds a note", "search_tools(…, resolve=1) searches and resolves in one call."
+        )
         grant = await self._granted(client, "write down a new note")
         note = {"title": "Demo", "body": "The bridge carried this note."}
         written = await client.call_tool("call_tool", {"grant": grant, "arguments": note})
         expect(not written.is_error, text_of(written))
         grant = await self._granted(client, "search the notes for a word")
-        found = await client.call_tool("call_read_only_tool", {"grant": grant, "arguments": {"query": "bridge"}})
+        found = await client.call_tool(
+            "call_read_only_tool", {"grant": grant, "arguments": {"query": "bridge"}}
+        )
         expect("Demo" in text_of(found), f"the note was not found: {text_of(found)}")
         self._quote(text_of(found))
 
     async def _refused(self, client: Client) -> None:
-        self._title("A call without a grant is refused", "By the tool's own name, and by a grant that was made up.")
+        self._title(
+            "A call without a grant is refused", "By the tool's own name, and by a grant that was made up."
+        )
         try:
             await client.call_tool("git_status", {"repo_path": self._repository})
         except MCPError as refusal:
@@ -104,11 +117,17 @@ class Tour:
         self._console.print(f"  call_tool  → [red]{text_of(result)}[/]")
 
     async def _rejected(self, client: Client) -> None:
-        self._title("A hook rejects a granted call", "git_commit was granted, but a hook of the server guards the repository.")
+        self._title(
+            "A hook rejects a granted call",
+            "git_commit was granted, but a hook of the server guards the repository.",
+        )
         resolved = structured(await client.call_tool("resolve_tools", {"ids": ["git_commit"]}))["tools"][0]
         arguments = {"repo_path": self._repository, "message": "this must not happen"}
         result = await client.call_tool("call_tool", {"grant": resolved["grant"], "arguments": arguments})
-        expect(result.is_error is True and "changes nothing" in text_of(result), f"not rejected: {text_of(result)}")
+        expect(
+            result.is_error is True and "changes nothing" in text_of(result),
+            f"not rejected: {text_of(result)}",
+        )
         self._console.print(f"  git_commit → [red]{text_of(result)}[/]")
 
     async def _granted(self, client: Client, query: str) -> str:

@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -33,7 +34,7 @@ class Mounted(BaseModel):
     set_aside: dict[str, str] = {}
 
 
-def status_tool(statuses: Callable[[], dict[str, SourceStatus]]) -> Tool[[], list[Mounted]]:
+def status_tool(statuses: Callable[[], dict[str, SourceStatus]]) -> Tool[..., Any]:
     """The tool that reports on the mounted servers."""
 
     @tool(title="Status of the mounted servers", read_only=True, open_world=False)
@@ -54,7 +55,9 @@ def status_tool(statuses: Callable[[], dict[str, SourceStatus]]) -> Tool[[], lis
     return hub_status
 
 
-def hub_server(config: str | Path, *, listed: bool = False, max_length: int = DEFAULT_LENGTH) -> ToolsetServer:
+def hub_server(
+    config: str | Path, *, listed: bool = False, max_length: int = DEFAULT_LENGTH
+) -> ToolsetServer:
     """The hub over a configuration file.
 
     Args:
@@ -77,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the hub; returns the exit code."""
     parser = argparse.ArgumentParser(prog="hub.py", description=__doc__)
     parser.add_argument("config", help="an mcpServers file, as desktop clients and editors write it")
-    parser.add_argument("--listed", action="store_true", help="list tools as the file says; defer only what it defers")
+    parser.add_argument(
+        "--listed", action="store_true", help="list tools as the file says; defer only what it defers"
+    )
     parser.add_argument("--max-length", type=int, default=DEFAULT_LENGTH, help="characters a result may have")
     parser.add_argument("--transport", choices=("stdio", "http", "sse"), default="stdio")
     parser.add_argument("--host", default="127.0.0.1")

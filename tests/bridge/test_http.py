@@ -154,7 +154,7 @@ async def ended_quietly(process: anyio.abc.Process) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_f44_a_signal_ends_an_http_server_with_an_open_sse_stream(number: int) -> None:
+async def test_f44_a_signal_ends_an_http_server_with_an_open_sse_stream(number: signal.Signals) -> None:
     async with running() as (process, url), httpx2.AsyncClient() as client:
         async with client.stream("GET", f"{url}/sse") as stream:
             assert stream.status_code == 200

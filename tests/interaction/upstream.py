@@ -50,60 +50,71 @@ def text(value: str, *, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=value)], is_error=is_error)
 
 
-def make() -> Server[Any]:
-    seen: Counter[str] = Counter()
-    tools = dict(TOOLS)
-    bus = InMemorySubscriptionBus()
+class Upstream:
+    """The tools, and what was seen of them."""
 
-    async def on_list(ctx: Any, params: Any) -> types.ListToolsResult:
-        seen["tools/list"] += 1
-        return types.ListToolsResult(tools=list(tools.values()))
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.tools = dict(TOOLS)
+        self.bus = InMemorySubscriptionBus()
 
-    async def on_call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        arguments = params.arguments or {}
-        seen[params.name] += 1
-        match params.name:
-            case "double":
-                value = arguments["n"] * 2
-                return types.CallToolResult(
-                    content=[types.TextContent(type="text", text=str(value))],
-                    structured_content={"result": value},
-                )
-            case "steps":
-                for step in range(3):
-                    await ctx.session.report_progress(step + 1, 3, arguments.get("tag", ""))
-                return text("done")
-            case "wait":
-                try:
-                    await anyio.sleep_forever()
-                except anyio.get_cancelled_exc_class():
-                    seen["cancelled"] += 1
-                    raise
-            case "fail":
-                return text("it broke", is_error=True)
-            case "refuse":
-                raise MCPError(code=-31999, message="refused by the upstream", data={"why": "test"})
-            case "lie":
-                return types.CallToolResult(content=[], structured_content={"n": "not a number"})
-            case "meta":
-                return text(json.dumps(dict(ctx.meta or {}), default=str))
-            case "grow":
-                tools["grown"] = types.Tool(name="grown", description="New.", input_schema=ANYTHING)
-                await ctx.session.send_tool_list_changed()
-                await bus.publish(ToolsListChanged())
-                return text("grown")
-            case "seen":
-                return text(json.dumps(seen))
-            case _:
-                return text(f"{params.name} ran")
+    async def list(self, ctx: Any, params: Any) -> types.ListToolsResult:
+        self.seen["tools/list"] += 1
+        return types.ListToolsResult(tools=list(self.tools.values()))
+
+    async def call(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        self.seen[params.name] += 1
+        run = getattr(self, f"run_{params.name}", None)
+        return await run(ctx, params.arguments or {}) if run else text(f"{params.name} ran")
+
+    async def run_double(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        value = arguments["n"] * 2
+        shown = types.TextContent(type="text", text=str(value))
+        return types.CallToolResult(content=[shown], structured_content={"result": value})
+
+    async def run_steps(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        for step in range(3):
+            await ctx.session.report_progress(step + 1, 3, arguments.get("tag", ""))
+        return text("done")
+
+    async def run_wait(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            self.seen["cancelled"] += 1
+            raise
         raise AssertionError("unreachable")
 
+    async def run_fail(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        return text("it broke", is_error=True)
+
+    async def run_refuse(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        raise MCPError(code=-31999, message="refused by the upstream", data={"why": "test"})
+
+    async def run_lie(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        return types.CallToolResult(content=[], structured_content={"n": "not a number"})
+
+    async def run_meta(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        return text(json.dumps(dict(ctx.meta or {}), default=str))
+
+    async def run_grow(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        self.tools["grown"] = types.Tool(name="grown", description="New.", input_schema=ANYTHING)
+        await ctx.session.send_tool_list_changed()
+        await self.bus.publish(ToolsListChanged())
+        return text("grown")
+
+    async def run_seen(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
+        return text(json.dumps(self.seen))
+
+
+def make() -> Server[Any]:
+    upstream = Upstream()
     return Server(
         "upstream",
         version="1",
-        on_list_tools=on_list,
-        on_call_tool=on_call,
-        on_subscriptions_listen=ListenHandler(bus),
+        on_list_tools=upstream.list,
+        on_call_tool=upstream.call,
+        on_subscriptions_listen=ListenHandler(upstream.bus),
     )
 
 

@@ -91,12 +91,10 @@ def serve(
 
 def _only(fault: BaseException) -> BaseException:
     """The one error inside nested groups, so that a caller can catch it; a group of several as it is."""
-    while isinstance(fault, BaseExceptionGroup):
-        inside = cast("BaseExceptionGroup[BaseException]", fault).exceptions
-        if len(inside) > 1:
-            break
-        fault = inside[0]
-    return fault
+    if not isinstance(fault, BaseExceptionGroup):
+        return fault
+    group = cast("BaseExceptionGroup[BaseException]", fault)
+    return group if len(group.exceptions) > 1 else _only(next(iter(group.exceptions)))
 
 
 def server_of(
@@ -121,7 +119,7 @@ def server_of(
             )
         return target
     if isinstance(target, str | PathLike):
-        config = load_config(target)
+        config = load_config(cast("str | PathLike[str]", target))
         toolset, name = toolset_from_config(config), name or config.name
     else:
         toolset = target if isinstance(target, Toolset) else Toolset(target)

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+import json
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Literal, cast
+
+import anyio
 
 from mcp_toolset.calls.decision import Reject
 from mcp_toolset.calls.middleware import Next
 from mcp_toolset.calls.rejection import rejection
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.result import Block, ToolResult
 
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
+
+ASK_DEADLINE: Final = 300.0
+"""Seconds that the person at the client has for an answer, unless told otherwise; silence is a no."""
 
 
 class PermissionChecker:
     """Asks a policy about every call: allow, deny, or ask the person at the client (N4)."""
 
-    def __init__(self, policy: Policy) -> None:
-        """Use `policy(call)`, sync or async, which returns `"allow"`, `"deny"` or `"ask"`."""
+    def __init__(self, policy: Policy, *, ask_deadline: float = ASK_DEADLINE) -> None:
+        """Use `policy(call)`, sync or async, which returns `"allow"`, `"deny"` or `"ask"`.
+
+        Any other answer denies, and so does nobody answering within `ask_deadline` seconds.
+        """
         self._policy = policy
+        self._ask_deadline = ask_deadline
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
         """Run the call if it is allowed."""
@@ -30,8 +41,11 @@ class PermissionChecker:
         permission = await answer if inspect.isawaitable(answer) else answer
         if permission == "allow":
             return await next()
-        if permission == "ask" and await _confirmed(call, context):
-            return await next()
+        if permission == "ask":
+            with anyio.move_on_after(self._ask_deadline):
+                permission = "allow" if await _confirmed(call, context) else "deny"
+            if permission == "allow":
+                return await next()
         return rejection(Reject(f"{call.name} is not permitted by the policy of this server", "policy"))
 
 
@@ -49,10 +63,17 @@ async def _confirmed(call: ToolCall, context: ToolContext) -> bool:
 
 
 class OutputFormatter:
-    """Keeps results within a number of characters, so that they do not fill a model's context (N5)."""
+    """Keeps results within a number of characters, so that they do not fill a model's context (N5).
+
+    Text is cut between characters as a reader counts them, never inside one. Structured content is
+    never cut: a part of it would not be valid any more, or would be valid and untrue. When it is too
+    long it is left out, and a note says so, except where the tool's output schema promises it:
+    clients fail a call that breaks the promise (server/tools, "Output Schema"), so there it stays
+    whole beside the cut text.
+    """
 
     def __init__(self, max_length: int) -> None:
-        """Allow `max_length` characters of text in a result, over all its blocks.
+        """Allow `max_length` characters of text in a result, over all its blocks, and of structured JSON.
 
         Raises:
             DefinitionError: the limit is not positive.
@@ -62,27 +83,99 @@ class OutputFormatter:
         self._limit = max_length
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
-        """Run the call and cut its text; structured content that says more than fits is dropped whole."""
+        """Run the call and shorten its result if it says more than fits."""
         result = await next()
-        total = sum(len(block.get("text", "")) for block in result.content)
-        if total <= self._limit:
+        if not result.is_complete:
             return result
-        wire = {**result.wire, "content": self._cut(result)}
-        if "structuredContent" in wire:
+        blocks, lost = _cut(result.content, self._limit)
+        is_long = "structuredContent" in result.wire and _json_length(result.structured) > self._limit
+        is_promised = next.definition.output_schema is not None and not result.is_error
+        if not lost and (not is_long or is_promised):
+            return result
+        wire = dict(result.wire)
+        if is_long and not is_promised:
             del wire["structuredContent"]
-        return ToolResult(wire)
+        note = _note(lost, dropped=is_long and not is_promised, kept="structuredContent" in wire)
+        return ToolResult({**wire, "content": [*blocks, {"type": "text", "text": note}]})
 
-    def _cut(self, result: ToolResult) -> list[dict[str, Any]]:
-        left = self._limit
-        blocks: list[dict[str, Any]] = []
-        dropped = 0
-        for block in result.content:
-            text = block.get("text")
-            if not isinstance(text, str):
-                blocks.append(dict(block))
-                continue
-            kept, left, dropped = text[:left], max(0, left - len(text)), dropped + max(0, len(text) - left)
-            if kept:
-                blocks.append({**block, "text": kept})
-        note = f"[{dropped} characters were cut off; ask for less]"
-        return [*blocks, {"type": "text", "text": note}]
+
+def _note(lost: int, *, dropped: bool, kept: bool) -> str:
+    parts = [f"{lost} characters were cut off"] if lost else []
+    if dropped:
+        parts.append("the structured content was too long and is left out")
+    elif kept:
+        parts.append("the structured content is whole")
+    return f"[{'; '.join(parts)}; ask for less]"
+
+
+def _cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:
+    """The blocks with at most `limit` characters of text, and how many characters were lost."""
+    blocks: list[Block] = []
+    lost = 0
+    for block in content:
+        text = _text_of(block)
+        end = _end_within(text, limit)
+        lost += len(text) - end
+        limit = limit - end if end == len(text) else 0
+        if end == len(text):
+            blocks.append(block)
+        elif end:
+            blocks.append(_with_text(block, text[:end]))
+    return blocks, lost
+
+
+def _text_of(block: Block) -> str:
+    """The text of a text block or of an embedded resource; empty for other content."""
+    resource: Any = block.get("resource")
+    holder = cast("Block", resource) if isinstance(resource, dict) else block
+    text = holder.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _with_text(block: Block, text: str) -> Block:
+    if isinstance(block.get("resource"), dict):
+        return {**block, "resource": {**block["resource"], "text": text}}
+    return {**block, "text": text}
+
+
+def _json_length(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+_JOINER: Final = "\u200d"
+
+
+def _end_within(text: str, limit: int) -> int:
+    """The last place at or before `limit` where no character, as a reader counts them, is cut."""
+    if len(text) <= limit:
+        return len(text)
+    return next((end for end in range(limit, 0, -1) if _is_boundary(text, end)), 0)
+
+
+def _is_boundary(text: str, end: int) -> bool:
+    before, after = text[end - 1], text[end]
+    if _continues(after) or before == _JOINER or (before, after) == ("\r", "\n"):
+        return False
+    return not (_is_flag_half(after) and _flag_halves_before(text, end) % 2)
+
+
+def _continues(character: str) -> bool:
+    """Whether it belongs to what stands before it: marks, joiners, skin tones, Hangul vowels and finals."""
+    return (
+        unicodedata.category(character).startswith("M")
+        or character == _JOINER
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or "\u1160" <= character <= "\u11ff"
+        or "\U000e0020" <= character <= "\U000e007f"
+    )
+
+
+def _is_flag_half(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flag_halves_before(text: str, end: int) -> int:
+    start = end
+    while start and _is_flag_half(text[start - 1]):
+        start -= 1
+    return end - start

@@ -8,8 +8,9 @@ first middleware happens before the first `await`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -28,14 +29,13 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
 
 MAX_REDIRECTS: Final = 1
 """A calling tool stands for one other call, never for another calling tool."""
-
-Check = Callable[[ToolCall], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,45 +124,72 @@ def _route(binding: ToolBinding, hooks: Sequence[BoundHook], middleware: Sequenc
     run = partial(_execute, binding)
     route = Route(binding, run)
     if hooks:
-        run = partial(_hooked, tuple(hooks), route.check, run)
+        run = partial(_hooked, tuple(hooks), route, run)
     for layer in reversed(middleware):
-        run = partial(_around, layer, route.check, run)
+        run = partial(_around, layer, route, run)
     return Route(binding, run)
 
 
 async def _around(
-    layer: ToolMiddleware, check: Check, run: Run, call: ToolCall, context: ToolContext
+    layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    return await layer(call, context, Next(run, call, context, check))
+    return await layer(call, context, Next(run, call, context, route.check, route.binding.definition))
 
 
 async def _hooked(
-    hooks: tuple[BoundHook, ...], check: Check, run: Run, call: ToolCall, context: ToolContext
+    hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
+    """Ask the hooks in order; each has a copy, so that an edit in place is an edit like others (F40)."""
     for hook in hooks:
-        decision = await hook.decide(call, context)
+        decision = await hook.decide(replace(call, arguments=deepcopy(call.arguments)), context)
         match decision:
             case Complete():
-                return decision.result()
+                return _completed(route.binding, decision)
             case Reject():
                 return rejection(decision)
             case RunNormally(input=edited):
-                if edited is not call.arguments:
-                    call = call.with_arguments(edited)
-                    check(call)
+                call = call.with_arguments(edited)
+                route.check(call)
     return await run(call, context)
+
+
+def _completed(binding: ToolBinding, decision: Complete) -> ToolResult:
+    """A hook's answer in the form that the tool promised: clients refuse any other (F22)."""
+    try:
+        result = decision.result()
+        if binding.output is None:
+            return result
+        if not isinstance(decision.output, ToolResult):
+            result = _promised(binding.output, ToolResult.of_structured(decision.output), result.text)
+    except ValueError as fault:
+        raise InvalidOutputError(
+            f"a hook answered {binding.name} with what has no JSON form: {fault}"
+        ) from None
+    _check_output(binding, result)
+    return result
+
+
+def _promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
+    """The answer as it is, or as functions that return no object wrap theirs."""
+    wrapped = {"result": answer.structured}
+    if not output.is_valid(answer.structured) and output.is_valid(wrapped):
+        return ToolResult.of_structured(wrapped, text=text)
+    return answer
 
 
 async def _execute(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
     try:
         result = await binding.execute(call, context)
+    except UnknownToolError as fault:
+        # The tool that was called is known: this is about one that its handler wanted.
+        return ToolResult.of_error(f"{call.name} failed: {fault}")
     except (CallError, UpstreamError):
         raise
-    # A handler is the application's code and may raise anything; its message is for the model,
-    # its traceback for the log.
-    except Exception as fault:
+    # A handler is the application's code and may raise anything, or try to exit, which would end
+    # the server for everybody; its message is for the model, its traceback for the log.
+    except (Exception, SystemExit) as fault:
         _log.exception("tool %s raised", call.name)
-        return ToolResult.of_error(f"{call.name} failed: {fault or type(fault).__name__}")
+        return ToolResult.of_error(f"{call.name} failed: {str(fault) or type(fault).__name__}")
     if binding.output is not None:
         _check_output(binding, result)
     return result

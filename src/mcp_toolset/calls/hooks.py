@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar, cast, get_origin, get_type_hints, is_typeddict
+from typing import Any, Final, TypeVar, cast, get_origin, is_typeddict
 
 import anyio
 from pydantic import BaseModel, TypeAdapter
@@ -20,6 +20,7 @@ from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.signature import resolved_hints
 from mcp_toolset.tools.view import ToolBinding
 
 EVERY_TOOL: Final = "*"
@@ -53,28 +54,38 @@ class BoundHook:
             _log.exception("hook %s gave no answer about %s in time", self._name, call.name)
             return Reject(f"the check of {call.name} gave no answer in {self.deadline:g} s; try again later")
         # A hook is the application's code and may raise anything; the call must not run then (F38).
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("hook %s raised about %s", self._name, call.name)
             return Reject(f"the check of {call.name} failed, so it was not run")
-        _log.info("%s (call %s): %s", call.name, call.id or "-", type(decision).__name__)
+        effective = decision.input if isinstance(decision, RunNormally) else call.arguments
+        _log.info("%s (call %s): %s of %r", call.name, call.id or "-", type(decision).__name__, effective)
         return decision
 
     async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
         given = call.arguments if self.adapter is None else self.adapter.validate_python(call.arguments)
+        seen = None if self.adapter is None else self._dumped(given)
         arguments = (call, given, context) if self.takes_context else (call, given)
         decision = cast("object", await self.function(*arguments))
         if isinstance(decision, RunNormally):
-            return RunNormally(self._plain(decision.input))
+            is_json = seen is None or (isinstance(decision.input, dict) and not isinstance(given, dict))
+            return RunNormally(
+                _object(decision.input) if is_json else self._edited(call.arguments, seen, decision.input)
+            )
         if isinstance(decision, Complete | Reject):
             return decision
         raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
 
-    def _plain(self, edited: Any) -> dict[str, Any]:
-        if isinstance(edited, dict):
-            return cast("dict[str, Any]", edited)
-        if self.adapter is None:
-            raise TypeError(f"RunNormally takes the input as a dictionary here, not {edited!r}")
-        return self.adapter.dump_python(edited, mode="json", by_alias=True, exclude_unset=True)
+    def _edited(self, arguments: dict[str, Any], seen: dict[str, Any], edited: Any) -> dict[str, Any]:
+        """The arguments with what the hook changed; what its type does not name stays as it was."""
+        wanted = self._dumped(edited)
+        kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
+        changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
+        return {**kept, **changed}
+
+    def _dumped(self, value: Any) -> dict[str, Any]:
+        assert self.adapter is not None
+        dump = self.adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False)
+        return _object(dump)
 
     @property
     def _name(self) -> str:
@@ -94,7 +105,8 @@ class HookSet:
         """Register `async def hook(call, input[, context]) -> RunNormally | Complete | Reject`.
 
         `input` is parsed into the type of its annotation, if that is a model, dataclass or
-        TypedDict; else it is the dictionary of arguments.
+        TypedDict; else it is the dictionary of arguments. Arguments that the type does not name
+        stay as they are; a dictionary in place of a model or dataclass replaces them all.
 
         Args:
             selector: A tool, its public name, or `"*"` for every tool.
@@ -115,6 +127,7 @@ class HookSet:
         name = _selected(selector)
 
         def register(hook: _Desc) -> _Desc:
+            _require_async(hook)
             self._descriptions[name] = hook
             return hook
 
@@ -152,14 +165,28 @@ class HookSet:
             return binding
         try:
             with anyio.fail_after(self.deadline):
-                text = await hook(binding.definition)
+                text = _text(await hook(binding.definition))
         # The application's code may raise anything; only this tool is to suffer (F41).
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("the description hook of %s failed; the tool is hidden", binding.name)
             return None
         if text is None:
             return binding
         return replace(binding, definition=binding.definition.described(text))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(
+            f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
+        )
+    return cast("dict[str, Any]", value)
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"a description hook returns a text or None, not {value!r}")
+    return value
 
 
 def _selected(selector: object) -> str:
@@ -170,15 +197,20 @@ def _selected(selector: object) -> str:
 
 
 def _bound(hook: ExecutionHook, deadline: float) -> BoundHook:
-    shown = getattr(hook, "__qualname__", repr(hook))
-    if not inspect.iscoroutinefunction(hook):
-        raise DefinitionError(f"hook {shown} must be an `async def`")
+    shown = _require_async(hook)
     parameters = list(inspect.signature(hook).parameters)
     if len(parameters) not in (2, 3):
         raise DefinitionError(f"hook {shown} must take (call, input) or (call, input, context)")
-    annotation = get_type_hints(hook).get(parameters[1], dict)
+    annotation = resolved_hints(hook, f"hook {shown}").get(parameters[1], dict)
     adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
     return BoundHook(hook, adapter, len(parameters) == 3, deadline)
+
+
+def _require_async(hook: Callable[..., Any]) -> str:
+    shown = getattr(hook, "__qualname__", repr(hook))
+    if not inspect.iscoroutinefunction(hook) and not inspect.iscoroutinefunction(type(hook).__call__):
+        raise DefinitionError(f"hook {shown} must be an `async def`")
+    return shown
 
 
 def _is_structure(annotation: Any) -> bool:

@@ -7,20 +7,31 @@ from typing import Protocol, TypeVar
 
 from mcp_toolset.errors import NextConsumedError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 
 
 class Next:
-    """The remainder of the chain, the tool included. It can be used once."""
+    """The remainder of the chain, the tool included. It can be used once.
 
-    __slots__ = ("_call", "_check", "_context", "_run", "_used")
+    Attributes:
+        definition: What the tool says of itself, for middleware that depends on its hints or schemas.
+    """
+
+    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition")
 
     def __init__(
-        self, run: Run, call: ToolCall, context: ToolContext, check: Callable[[ToolCall], None]
+        self,
+        run: Run,
+        call: ToolCall,
+        context: ToolContext,
+        check: Callable[[ToolCall], None],
+        definition: ToolDefinition,
     ) -> None:
         """Hold the rest of the chain for one call."""
+        self.definition = definition
         self._run = run
         self._call = call
         self._context = context
@@ -28,18 +39,17 @@ class Next:
         self._used = False
 
     async def __call__(self, call: ToolCall | None = None) -> ToolResult:
-        """Go on with the call, or with an edited one, whose arguments are checked again.
+        """Go on with the call, or with an edited one; arguments edited in place count too.
 
         Raises:
             NextConsumedError: it was used before.
-            InvalidArgumentsError: the edited arguments do not fit.
+            InvalidArgumentsError: the arguments, as they are now, do not fit.
         """
         if self._used:
             raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
         self._used = True
         going_on = self._call if call is None else call
-        if going_on.arguments is not self._call.arguments:
-            self._check(going_on)
+        self._check(going_on)
         return await self._run(going_on, self._context)
 
 

@@ -51,9 +51,11 @@ class Resolution(BaseModel):
 
     id: str
     status: Literal["granted", "not_available"]
-    grant: str | None = Field(None, description="Give this to call_tool or call_read_only_tool.")
+    grant: str | None = Field(default=None, description="Give this to call_tool or call_read_only_tool.")
     reason: str | None = None
-    definition: dict[str, Any] | None = Field(None, description="The full definition, with its schemas.")
+    definition: dict[str, Any] | None = Field(
+        default=None, description="The full definition, with its schemas."
+    )
 
 
 class Found(BaseModel):

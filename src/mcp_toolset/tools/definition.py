@@ -66,6 +66,8 @@ class ToolDefinition:
         _expect(name, wire, "annotations", Mapping)
         _expect(name, wire, "icons", list)
         _expect(name, wire, "_meta", Mapping)
+        if not all(isinstance(icon, Mapping) for icon in wire.get("icons") or ()):
+            raise DefinitionError(f"tool {name!r}: icons must be a list of objects (server/tools)")
         if wire["inputSchema"].get("type") != "object":
             raise DefinitionError(f'tool {name!r}: inputSchema must have "type": "object" (server/tools)')
         icons = wire.get("icons")
@@ -108,7 +110,11 @@ class ToolDefinition:
             wire["icons"] = [dict(icon) for icon in self.icons]
         if self.meta:
             wire["_meta"] = dict(self.meta)
-        return {**wire, **self.extra}
+        return {**self.extra, **wire} if self.extra else wire
+
+    def __hash__(self) -> int:
+        """By name alone: the mappings cannot be hashed, and equal definitions have equal names."""
+        return hash(self.name)
 
     def described(self, description: str | None) -> Self:
         """A copy with another description."""

@@ -16,6 +16,7 @@ from mcp_toolset.errors import DefinitionError
 MAX_NAME_LENGTH: Final = 64
 _DIGEST_LENGTH: Final = 7
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_ALLOWED: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
@@ -40,6 +41,20 @@ def qualified(name: str, identity: str) -> str:
     """`name`, cut as needed, with a digest of `identity` that tells it from others of that name."""
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
     return f"{name[: MAX_NAME_LENGTH - _DIGEST_LENGTH - 1]}_{digest}"
+
+
+def check_name(name: str, place: str) -> str:
+    """A name that somebody chose for a tool, if the protocol allows it (server/tools, "Tool Names"; H9).
+
+    Raises:
+        DefinitionError: it is empty, longer than 128, or has a character outside `[A-Za-z0-9_.-]`;
+            the message starts with `place`.
+    """
+    if not _ALLOWED.fullmatch(name):
+        raise DefinitionError(
+            f"{place}: a tool cannot be named {name!r}; choose a name of 1 to 128 of A-Z a-z 0-9 _ . -"
+        )
+    return name
 
 
 def check_prefix(prefix: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 Block = Mapping[str, Any]
 """One content block in wire form (`{"type": "text", "text": …}`)."""
@@ -26,7 +26,7 @@ class ToolResult:
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> Self:
         """A result of one text block."""
-        wire: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+        wire: dict[str, Any] = {"content": [{"type": "text", "text": encodable(text)}]}
         if is_error:
             wire["isError"] = True
         return cls(wire)
@@ -38,9 +38,17 @@ class ToolResult:
 
     @classmethod
     def of_structured(cls, value: Any, *, text: str | None = None) -> Self:
-        """A structured result, with its JSON as text beside it for clients that read only text."""
-        shown = text if text is not None else to_json(value).decode()
-        return cls({"content": [{"type": "text", "text": shown}], "structuredContent": value})
+        """A structured result, with its JSON as text beside it for clients that read only text.
+
+        `value` may be a model, a dataclass or anything else with a JSON form. JSON has no NaN and no
+        infinities; they become `null`.
+
+        Raises:
+            ValueError: the value has no JSON form.
+        """
+        plain = to_jsonable_python(value, inf_nan_mode="null")
+        shown = encodable(text) if text is not None else to_json(plain).decode()
+        return cls({"content": [{"type": "text", "text": shown}], "structuredContent": plain})
 
     @classmethod
     def of_content(cls, content: Sequence[Block], *, is_error: bool = False) -> Self:
@@ -73,7 +81,7 @@ class ToolResult:
     @property
     def text(self) -> str:
         """All text blocks, joined by newlines; the structured content as JSON when there is no text."""
-        texts = [block["text"] for block in self.content if block.get("type") == "text"]
+        texts = [str(block.get("text", "")) for block in self.content if block.get("type") == "text"]
         if texts or "structuredContent" not in self.wire:
             return "\n".join(texts)
         return json.dumps(self.structured, ensure_ascii=False)
@@ -84,5 +92,10 @@ class ToolResult:
             return self.structured
         content = self.content
         if len(content) == 1 and content[0].get("type") == "text":
-            return content[0]["text"]
+            return self.text
         return list(content)
+
+
+def encodable(text: str) -> str:
+    """The text with `?` for each lone surrogate, which no JSON on a wire can carry (F23)."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

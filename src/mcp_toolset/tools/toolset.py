@@ -18,7 +18,7 @@ import anyio
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.function import Tool, tool
-from mcp_toolset.tools.names import check_prefix, public_name
+from mcp_toolset.tools.names import check_name, check_prefix, public_name
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
@@ -97,8 +97,14 @@ class Toolset:
         )
 
     def renamed(self, names: Mapping[str, str]) -> Toolset:
-        """Tools under other names: `{"now": "then"}`; the others keep theirs."""
-        return Transformed(self, lambda binding: replace(binding, name=names.get(binding.name, binding.name)))
+        """Tools under other names: `{"now": "then"}`; the others keep theirs.
+
+        Raises:
+            DefinitionError: a new name is none that the protocol allows.
+            NameConflictError: two local tools have one name then.
+        """
+        new = {before: check_name(after, f"renamed({before!r})") for before, after in names.items()}
+        return Transformed(self, lambda binding: replace(binding, name=new.get(binding.name, binding.name)))
 
     def filtered(
         self,
@@ -118,6 +124,7 @@ class Toolset:
 
     def described(self, descriptions: Mapping[str, str]) -> Toolset:
         """Other descriptions for some tools, by name."""
+        descriptions = dict(descriptions)
 
         def describe(binding: ToolBinding) -> ToolBinding:
             text = descriptions.get(binding.name)

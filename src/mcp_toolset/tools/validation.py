@@ -7,8 +7,9 @@ allows it and a bounded number of backtracking steps where it does not (F21), ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import jsonschema_rs
 
@@ -17,6 +18,10 @@ from mcp_toolset.tools.definition import ToolDefinition
 
 MAX_SCHEMA_DEPTH: Final = 64
 """Levels of nesting that a schema may have; deeper ones are refused unread (F20)."""
+
+MAX_EXPANSION: Final = 10_000
+"""Subschemas that one value may have to be held against, references followed; a few lines of schema
+can otherwise ask for billions (F20)."""
 
 MAX_PROBLEMS: Final = 5
 """Problems that one message lists; a model mends them in turn."""
@@ -27,9 +32,7 @@ _BACKTRACK_LIMIT: Final = 100_000
 class SchemaCheck:
     """A compiled schema: is a value valid, and if not, what is wrong with it."""
 
-    __slots__ = ("_validator", "is_valid")
-
-    is_valid: Callable[[Any], bool]
+    __slots__ = ("_is_valid", "_validator")
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
         """Compile `schema`.
@@ -40,17 +43,31 @@ class SchemaCheck:
             part: Which of the tool's schemas this is, `inputSchema` or `outputSchema`.
 
         Raises:
-            DefinitionError: the schema is too deep, refers outside itself, or does not follow its
-                dialect; the message has the JSON pointer of the fault.
+            DefinitionError: the schema is too deep, expands without end, refers outside itself, or
+                does not follow its dialect; the message says where.
         """
         where = f"tool {tool!r}: {part}"
         if depth_exceeds(schema, MAX_SCHEMA_DEPTH):
             raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
+        _Expansion(schema, where).check()
         self._validator = _compile(dict(schema), where)
-        self.is_valid = self._validator.is_valid
+        self._is_valid = self._validator.is_valid
+
+    def is_valid(self, value: object) -> bool:
+        """Whether `value` fits; what has no JSON form, such as a lone surrogate or a date, does not."""
+        try:
+            return self._is_valid(value)
+        except ValueError:
+            return False
 
     def problems(self, value: object) -> list[str]:
         """What is wrong with `value`, a line each with the place first; empty when it is valid."""
+        try:
+            return self._problems(value)
+        except ValueError as fault:
+            return [f"no JSON can carry this: {fault}"]
+
+    def _problems(self, value: object) -> list[str]:
         lines: list[str] = []
         for error in self._validator.iter_errors(value):
             place = "".join(
@@ -62,12 +79,98 @@ class SchemaCheck:
         return lines
 
 
+_APPLIED_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_APPLIED: Final = ("not", "if", "then", "else")
+_APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
+
+
+class _Expansion:
+    """How many subschemas stand for one value, by following what applies to the same place in it.
+
+    A reference that comes back to itself there says nothing (F19); one that passes through a
+    property or an item first is an ordinary recursive type.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], where: str) -> None:
+        self._schema = schema
+        self._where = where
+        self._counts: dict[str, int] = {}
+        self._open: list[str] = []
+
+    def check(self) -> None:
+        """Refuse endless and exploding references, wherever in the schema they stand."""
+        self.count("#")
+        level: list[object] = [self._schema]
+        while level:
+            for item in level:
+                if isinstance(item, Mapping):
+                    for reference in _references(cast("Mapping[str, Any]", item)):
+                        self.count(reference)
+            level = [child for item in level for child in _children(item)]
+
+    def count(self, pointer: str) -> int:
+        """The subschemas behind a local reference; a target that is none is the compiler's to report."""
+        if pointer in self._counts:
+            return self._counts[pointer]
+        if pointer in self._open:
+            raise DefinitionError(
+                f"{self._where} refers from {pointer} to itself without end; break the loop"
+            )
+        if len(self._open) == MAX_SCHEMA_DEPTH:
+            raise DefinitionError(f"{self._where} follows more than {MAX_SCHEMA_DEPTH} references in a row")
+        self._open.append(pointer)
+        self._counts[pointer] = self._size(_resolved(self._schema, pointer))
+        self._open.pop()
+        return self._counts[pointer]
+
+    def _size(self, schema: object) -> int:
+        if not isinstance(schema, Mapping):
+            return 1
+        keywords = cast("Mapping[str, Any]", schema)
+        total = 1 + sum(map(self._size, _applied(keywords))) + sum(map(self.count, _references(keywords)))
+        if total > MAX_EXPANSION:
+            raise DefinitionError(
+                f"{self._where} holds one value against more than {MAX_EXPANSION} subschemas; simplify it"
+            )
+        return total
+
+
+def _applied(schema: Mapping[str, Any]) -> Iterator[object]:
+    for keyword in _APPLIED_LISTS:
+        listed: object = schema.get(keyword)
+        yield from cast("list[object]", listed) if isinstance(listed, list) else ()
+    for keyword in _APPLIED_MAPS:
+        named: object = schema.get(keyword)
+        yield from cast("Mapping[str, object]", named).values() if isinstance(named, Mapping) else ()
+    yield from (schema[keyword] for keyword in _APPLIED if keyword in schema)
+
+
+def _references(schema: Mapping[str, Any]) -> Iterator[str]:
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        reference: object = schema.get(keyword)
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            yield reference
+
+
+def _resolved(schema: object, pointer: str) -> object:
+    for step in pointer.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, Mapping):
+            schema = cast("Mapping[str, object]", schema).get(key)
+        elif isinstance(schema, list) and key.isdecimal():
+            items = cast("list[object]", schema)
+            schema = items[int(key)] if int(key) < len(items) else None
+    return schema
+
+
 def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:
     try:
         return _validator(schema, jsonschema_rs.RegexOptions())
     except jsonschema_rs.ValidationError as fault:
         if not _is_pattern_fault(fault):
             raise _refused(where, fault) from None
+    except ValueError as fault:
+        raise DefinitionError(f"{where} has no JSON form: {fault}") from None
     try:
         return _validator(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT))
     except jsonschema_rs.ValidationError as fault:
