@@ -1,11 +1,13 @@
 """From Python code on disk to something that can be served; the code's own `serve(…)` is held back.
 
 The shortest program ends in a bare `serve(add)`. Loading it must hand back what it would serve: while
-code is loaded, `serve` leaves its server here and returns at once.
+code is loaded, `serve` leaves its server here and returns at once. A file that calls `serve` under
+`if __name__ == "__main__":` is run as the main program, so that its hooks and mounts are not lost.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import importlib.util
@@ -39,8 +41,11 @@ def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> An
         TargetError: It cannot be loaded, or offers nothing of that name.
         ToolsetError: A tool in it is declared wrongly; the message names its place.
     """
+    as_main = isinstance(target, Program) and target.attribute is None and _serves_as_main(target)
     with _held_back() as held:
-        module = _import(target)
+        module = _import_main(target) if as_main else _import(target)
+    if as_main and not held:
+        raise _serves_nothing(str(target), "serves nothing when it is run without arguments")
     if target.attribute is not None:
         return _attribute(module, target.attribute, str(target))
     if len(held) > 1:
@@ -65,6 +70,49 @@ def _import(target: Module | Program) -> ModuleType:
         return _guarded(lambda: _run_file(Path(target.path)), target.path, Path(target.path))
     _search_first(Path.cwd())
     return _guarded(lambda: importlib.import_module(target.module), target.module, None)
+
+
+def _serves_as_main(target: Program) -> bool:
+    try:
+        tree = ast.parse(Path(target.path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(tree)}
+    return "serve" in names and any(_is_main_guard(node) for node in tree.body)
+
+
+def _is_main_guard(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.If):
+        return False
+    parts = list(ast.walk(node.test))
+    is_name = any(isinstance(part, ast.Name) and part.id == "__name__" for part in parts)
+    return is_name and any(isinstance(part, ast.Constant) and part.value == "__main__" for part in parts)
+
+
+def _import_main(target: Module | Program) -> ModuleType:
+    assert isinstance(target, Program)
+    path = Path(target.path).absolute()
+    _search_first(path.parent)
+    module = ModuleType("__main__")
+    module.__file__ = str(path)
+
+    def run() -> ModuleType:
+        sys.modules["__main__"], sys.argv = module, [str(path)]
+        try:
+            exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+        except SystemExit as stop:
+            if stop.code:
+                raise _serves_nothing(target.path, f"ends with exit code {stop.code}") from None
+        return module
+
+    return _guarded(run, target.path, path)
+
+
+def _serves_nothing(place: str, what: str) -> TargetError:
+    return TargetError(
+        f"{place}: its __main__ block {what}; name what to serve as {place}:attribute, "
+        f"or start it yourself after --: -- python {place} …"
+    )
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -107,7 +155,8 @@ def _complaint(raised: Exception, place: str, file: Path | None) -> str:
         return (
             f"{raised.filename or place}: line {raised.lineno}: {kind}: {raised.msg}; correct the file there"
         )
-    if isinstance(raised, ModuleNotFoundError) and raised.name and place.startswith(raised.name):
+    is_target = isinstance(raised, ModuleNotFoundError) and file is None and bool(raised.name)
+    if is_target and place.startswith(raised.name or ""):
         return f"{place}: no such module; check the name, and that it is importable from {Path.cwd()}"
     frames = traceback.extract_tb(raised.__traceback__)
     lines = [frame.lineno for frame in frames if file is not None and frame.filename == str(file.absolute())]
