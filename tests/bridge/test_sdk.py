@@ -12,7 +12,9 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
+from opentelemetry import trace
 
+from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.bridge.sdk import connection_of, lowlevel_of, routing_headers
 
 pytestmark = pytest.mark.anyio
@@ -51,3 +53,30 @@ def test_routing_headers_are_those_of_the_era() -> None:
     assert routing_headers("2025-11-25", "tools/call", "t", {}, {}) == {"mcp-protocol-version": "2025-11-25"}
     modern = routing_headers("2026-07-28", "tools/call", "t", {}, {})
     assert {key.lower() for key in modern} == {"mcp-protocol-version", "mcp-method", "mcp-name"}
+
+
+@pytest.mark.parametrize("provider", ["none", "one"])
+async def test_requests_are_traced_exactly_when_somebody_listens(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans: list[str] = []
+
+    class Provider(trace.NoOpTracerProvider):
+        def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
+            return Tracer()
+
+    class Tracer(trace.NoOpTracer):
+        def start_span(self, name: str, *args: Any, **kwargs: Any) -> trace.Span:
+            spans.append(name)
+            return trace.INVALID_SPAN
+
+    if provider == "one":
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", Provider())
+    async with ToolsetServer(Toolset(say)) as server, Client(server.lowlevel, cache=None) as client:
+        await client.call_tool("say", {})
+    assert ("tools/call say" in spans) == (provider == "one")
+
+
+def say() -> str:
+    """Say something."""
+    return "something"

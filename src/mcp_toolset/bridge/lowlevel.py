@@ -24,7 +24,7 @@ from mcp.server.subscriptions import (
 )
 
 from mcp_toolset.bridge.forward import WireContext
-from mcp_toolset.bridge.sdk import MCPError, connection_of
+from mcp_toolset.bridge.sdk import MCPError, connection_of, when_traced
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
 from mcp_toolset.errors import UnknownToolError, UpstreamProtocolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -92,7 +92,7 @@ class LowlevelServer(Server[Any]):
             on_read_resource=self._read_resource if resources else None,
             on_subscriptions_listen=self._listening,
         )
-        self.middleware.append(self._fast)
+        self.middleware[:] = [*map(when_traced, self.middleware), self._fast]
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._stamp = {types.SERVER_INFO_META_KEY: stamp}
 

@@ -16,7 +16,9 @@ import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.client.session import ClientSession
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.runner import modern_on_request
@@ -42,6 +44,7 @@ from mcp.shared.inbound import (
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from opentelemetry import trace
 from pydantic import ValidationError
 
 __all__ = [
@@ -57,6 +60,7 @@ __all__ = [
     "negotiate",
     "routing_headers",
     "stream_dispatcher",
+    "when_traced",
 ]
 
 NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
@@ -196,6 +200,22 @@ def routing_headers(
     if headers:
         made.update(mcp_param_headers(dict(headers), arguments))
     return made
+
+
+def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
+    """The SDK's tracing, passed by while no tracer provider is set: its spans would go nowhere.
+
+    Trace context still travels: it is a part of `_meta` and is forwarded with it.
+    """
+    if not isinstance(middleware, OpenTelemetryMiddleware):
+        return middleware
+
+    async def traced(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            return await call_next(ctx)
+        return await middleware(ctx, call_next)
+
+    return traced
 
 
 def connection_of(session: ServerSession) -> Connection:

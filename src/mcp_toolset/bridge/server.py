@@ -74,6 +74,7 @@ class ToolsetServer:
         self._tool_middleware = dict(tool_middleware or {})
         self._resources = resources
         self._catalog = DeferredCatalog(GrantLedger(), self._status_of)
+        self._defers = toolset.defers
         self._sources = {source.source_name: source for source in toolset.sources()}
         self._resident: list[ToolBinding] = []
         self._table: dict[str, ToolBinding] = {}
@@ -219,14 +220,14 @@ class ToolsetServer:
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
-        if context.session is None or not self.toolset.defers:
+        if context.session is None or not self._defers:
             return self._wire
         granted = self._catalog.granted(context)
         return [*self._wire, *(binding.to_wire() for binding in granted)] if granted else self._wire
 
     def grants_held(self, context: ToolContext) -> int:
         """How many deferred tools this caller's session may call by name."""
-        return len(self._catalog.granted(context)) if self.toolset.defers and context.session else 0
+        return len(self._catalog.granted(context)) if context.session and self._defers else 0
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of a tool, for the SDK's header checks."""
@@ -263,7 +264,7 @@ class ToolsetServer:
         deferred = [binding for binding in bindings if binding.on and binding.deferred]
         self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
         table = list(self._resident)
-        if self.toolset.defers:
+        if self._defers:
             self._catalog.update(deferred)
             table = _without_conflicts([*self._resident, *self._catalog.bindings()])
         self._table = {binding.name: binding for binding in table}
@@ -277,7 +278,7 @@ class ToolsetServer:
         )
 
     def _instructions_now(self) -> str | None:
-        parts = (self._instructions, self._catalog.preview() if self.toolset.defers else None)
+        parts = (self._instructions, self._catalog.preview() if self._defers else None)
         return "\n\n".join(part for part in parts if part) or None
 
     def _status_of(self, source: str) -> SourceStatus | None:

@@ -1,0 +1,213 @@
+"""What a bridge adds to a tool call: this toolkit and FastMCP against the SDK's client on the upstream.
+
+    python benchmarks/calls.py [--rounds 5] [--budget 0.35] [--peers ours,fastmcp_proxy] [--json FILE]
+
+Client and bridge are in this process; the upstream is too (`memory`) or is a child (`stdio`). All
+peers of a case are open together and measured in interleaved rounds, so compare the ratios; CPU is
+that of this process, which a busy neighbour moves less. `--mode auto` is the modern protocol where
+a peer speaks it. `--quick` only shows that everything runs. See docs/benchmarks.md for results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import sys
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, get_args
+
+import anyio
+from measuring import Figures, figures, interleaved, markdown
+from peers import Mode, Peer, Route, Scenario, available
+
+BASE = "direct"
+OPENING_DEADLINE = 60.0
+"""Seconds that opening all the peers of one case may take."""
+
+QUICK = {"rounds": 2, "budget": 0.02}
+PACKAGES = ("mcp-toolset", "mcp", "fastmcp", "pydantic", "anyio", "jsonschema-rs")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One peer in one case."""
+
+    scenario: str
+    mode: str
+    protocol: str
+    conc: int
+    peer: str
+    figures: Figures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    peers, missing = available()
+    options = _options(arguments, known=[*peers, *missing])
+    left_out = {name: missing[name] for name in options.peers or missing if name in missing}
+    for name, reason in left_out.items():
+        _say(f"{name} is left out: {reason}")
+    asked = options.peers or peers
+    chosen = {name: peer for name, peer in peers.items() if name == BASE or name in asked}
+    before = os.getloadavg()
+    rows = anyio.run(measured, chosen, options)
+    print(table(rows))
+    if options.json:
+        report = {**_surroundings(options, before), "left_out": left_out, "rows": list(_flat(rows))}
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+async def measured(peers: Mapping[str, Peer], options: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    for scenario in options.scenario:
+        for mode in options.mode:
+            async with opened(peers, scenario, mode) as routes, _separate_heaps():
+                for conc in options.conc:
+                    _say(f"{scenario}, {mode}, {conc} at once: {', '.join(routes)}")
+                    rows.extend(await case(routes, scenario, mode, conc, options))
+    return rows
+
+
+@asynccontextmanager
+async def opened(
+    peers: Mapping[str, Peer], scenario: Scenario, mode: Mode
+) -> AsyncGenerator[dict[str, Route]]:
+    """All peers of one scenario and era, each open and called once."""
+    async with AsyncExitStack() as stack:
+        routes: dict[str, Route] = {}
+        for name, peer in peers.items():
+            routes[name] = await stack.enter_async_context(peer(scenario, mode))
+            with anyio.fail_after(OPENING_DEADLINE):
+                await routes[name].call()
+        yield routes
+
+
+@asynccontextmanager
+async def _separate_heaps() -> AsyncGenerator[None]:
+    """Keep what is loaded out of garbage collections: no peer is to pay for the others' modules."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def case(
+    routes: Mapping[str, Route], scenario: str, mode: str, conc: int, options: argparse.Namespace
+) -> list[Row]:
+    calls = {name: route.call for name, route in routes.items()}
+    samples = await interleaved(calls, at_once=conc, rounds=options.rounds, seconds=options.budget)
+    return [
+        Row(
+            scenario,
+            mode,
+            str(routes[name].client.protocol_version),
+            conc,
+            name,
+            figures(taken, samples[BASE]),
+        )
+        for name, taken in samples.items()
+    ]
+
+
+def table(rows: Sequence[Row]) -> str:
+    head = ("upstream", "era", "at once", "peer", "p50 × direct", "lo–hi", "p50 ms", "CPU ms", "CPU × direct")
+    return markdown(head, [_cells(row) for row in rows])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    taken = row.figures
+    return (
+        row.scenario,
+        f"{row.mode} ({row.protocol})",
+        str(row.conc),
+        row.peer,
+        f"{taken.x_p50:.2f}",
+        f"{taken.x_p50_lo:.2f}–{taken.x_p50_hi:.2f}",
+        f"{taken.p50_ms:.3f}",
+        f"{taken.cpu_ms:.3f}",
+        f"{taken.x_cpu:.2f}",
+    )
+
+
+def _flat(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        flat = asdict(row)
+        yield {**flat, **flat.pop("figures")}
+
+
+def _surroundings(options: argparse.Namespace, before: tuple[float, float, float]) -> dict[str, Any]:
+    return {
+        "benchmark": "calls",
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "cpus": os.cpu_count(),
+            "load_before": before,
+            "load_after": os.getloadavg(),
+        },
+        "versions": {"python": platform.python_version(), **_versions()},
+        "options": {"rounds": options.rounds, "budget": options.budget, "quick": options.quick},
+    }
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def _options(arguments: Sequence[str] | None, *, known: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (5)")
+    parser.add_argument("--budget", type=float, default=0.35, help="seconds per peer and round (0.35)")
+    parser.add_argument(
+        "--peers", type=_listed, metavar="A,B", help=f"some of {','.join(known)}; default all"
+    )
+    parser.add_argument("--scenario", type=_listed, default=list(get_args(Scenario)), metavar="memory,stdio")
+    parser.add_argument("--mode", type=_listed, default=list(get_args(Mode)), metavar="legacy,auto")
+    parser.add_argument("--conc", type=_counts, default=[1, 16], metavar="1,16", help="calls in flight")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--quick", action="store_true", help="tiny samples: shows that it runs, no more")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(QUICK)
+    for name, allowed in (("peers", known), ("scenario", get_args(Scenario)), ("mode", get_args(Mode))):
+        unknown = [value for value in getattr(options, name) or () if value not in allowed]
+        if unknown:
+            parser.error(f"--{name}: {unknown[0]!r} is none of {', '.join(allowed)}")
+    if options.rounds < 1 or options.budget <= 0 or min(options.conc) < 1:
+        parser.error("--rounds, --budget and --conc are positive")
+    return options
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _counts(text: str) -> list[int]:
+    return [int(part) for part in _listed(text)]
+
+
+def _say(text: str) -> None:
+    print(f"calls: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Samples of a repeated call, and what several interleaved rounds of them come to, as ratios to a base.
+
+On a shared machine absolute times wander by the minute. So every round measures all peers right after
+one another, in the opposite order in odd rounds, and only figures of the same round are divided.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+ANSWER_DEADLINE = 30.0
+"""Seconds that a sample may outlast its budget before the run fails."""
+
+Call = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One peer in one round: the latencies in seconds, and CPU seconds of this process per call."""
+
+    latencies: tuple[float, ...]
+    wall: float
+    cpu: float
+
+    @property
+    def p50(self) -> float:
+        return statistics.median(self.latencies)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One peer over all rounds. `x_` is a ratio to the base of the same round: median, lowest, highest."""
+
+    calls: int
+    p50_ms: float
+    p99_ms: float
+    calls_per_s: float
+    cpu_ms: float
+    x_p50: float
+    x_p50_lo: float
+    x_p50_hi: float
+    x_cpu: float
+    x_cpu_lo: float
+    x_cpu_hi: float
+
+
+async def take_sample(call: Call, *, at_once: int, seconds: float) -> Sample:
+    """Call over and over, `at_once` calls in flight, until `seconds` are over."""
+    latencies: list[float] = []
+    start, cpu = time.perf_counter(), time.process_time()
+    end = start + seconds
+
+    async def repeat() -> None:
+        while True:
+            began = time.perf_counter()
+            await call()
+            done = time.perf_counter()
+            latencies.append(done - began)
+            if done >= end:
+                return
+
+    with anyio.fail_after(seconds + ANSWER_DEADLINE):
+        if at_once == 1:
+            await repeat()
+        else:
+            async with anyio.create_task_group() as group:
+                for _ in range(at_once):
+                    group.start_soon(repeat)
+    wall, spent = time.perf_counter() - start, time.process_time() - cpu
+    return Sample(tuple(latencies), wall, spent / len(latencies))
+
+
+async def interleaved(
+    calls: Mapping[str, Call], *, at_once: int, rounds: int, seconds: float
+) -> dict[str, list[Sample]]:
+    """One sample of each peer in every round; a first, shorter round is thrown away."""
+    samples: dict[str, list[Sample]] = {name: [] for name in calls}
+    for call in calls.values():
+        await take_sample(call, at_once=at_once, seconds=seconds / 4)
+    names = list(calls)
+    for number in range(rounds):
+        gc.collect()
+        for name in names[::-1] if number % 2 else names:
+            samples[name].append(await take_sample(calls[name], at_once=at_once, seconds=seconds))
+    return samples
+
+
+def figures(samples: Sequence[Sample], base: Sequence[Sample]) -> Figures:
+    """Both sequences hold one sample for each round, in the same order."""
+    pairs = list(zip(samples, base, strict=True))
+    x_p50 = [own.p50 / other.p50 for own, other in pairs]
+    x_cpu = [own.cpu / other.cpu for own, other in pairs]
+    latencies = sorted(latency for sample in samples for latency in sample.latencies)
+    return Figures(
+        calls=len(latencies),
+        p50_ms=1e3 * statistics.median(sample.p50 for sample in samples),
+        p99_ms=1e3 * latencies[int(0.99 * (len(latencies) - 1))],
+        calls_per_s=statistics.median(len(sample.latencies) / sample.wall for sample in samples),
+        cpu_ms=1e3 * statistics.median(sample.cpu for sample in samples),
+        x_p50=statistics.median(x_p50),
+        x_p50_lo=min(x_p50),
+        x_p50_hi=max(x_p50),
+        x_cpu=statistics.median(x_cpu),
+        x_cpu_lo=min(x_cpu),
+        x_cpu_hi=max(x_cpu),
+    )
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
