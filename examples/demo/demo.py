@@ -21,7 +21,7 @@ from tour import StepFailedError, Tour
 
 from mcp_toolset.bridge.http import bound_socket, run_app
 from mcp_toolset.bridge.serve import run_until_signal
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset.errors import ToolsetError, sole
 
 DEADLINE = 120.0
 
@@ -40,7 +40,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             anyio.run(run_until_signal, lambda: show(console, Path(folder), given.port, keep=given.keep))
     except* (StepFailedError, ToolsetError, TimeoutError) as faults:
-        console.print(f"\n[bold red]The demo failed:[/] {first_of(faults)}", soft_wrap=True)
+        console.print(f"\n[bold red]The demo failed:[/] {sole(faults)}", soft_wrap=True)
         failed = True
     return int(failed)
 
@@ -74,13 +74,6 @@ To use it from your own client:
   Cursor, VS Code  .venv/bin/mcp-toolset install cursor|vscode  servers/notes/notes.py
   your own servers .venv/bin/mcp-toolset install claude-desktop path/to/mcp.json
   by hand          {{"mcpServers": {{"demo": {{"type": "http", "url": "{url}"}}}}}}"""
-
-
-def first_of(fault: BaseException) -> BaseException:
-    """The first real error inside a group."""
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault
 
 
 if __name__ == "__main__":

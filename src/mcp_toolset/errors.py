@@ -28,6 +28,8 @@ model, so they never carry secrets, tracebacks or another caller's data (F42).
 
 from __future__ import annotations
 
+from typing import cast
+
 __all__ = [
     "CallError",
     "ConfigError",
@@ -48,7 +50,16 @@ __all__ = [
     "UpstreamProtocolError",
     "UpstreamTimeoutError",
     "UpstreamUnavailableError",
+    "sole",
 ]
+
+
+def sole(fault: BaseException) -> BaseException:
+    """The one exception inside nested groups; a group of several, or no group, as it is."""
+    if not isinstance(fault, BaseExceptionGroup):
+        return fault
+    group = cast("BaseExceptionGroup[BaseException]", fault)
+    return group if len(group.exceptions) > 1 else sole(next(iter(group.exceptions)))
 
 
 class ToolsetError(Exception):

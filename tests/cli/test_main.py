@@ -289,10 +289,11 @@ def test_an_sdk_server_of_a_module_is_a_target(line: CommandLine):
     assert line.run("call", "demo.py", "hi", "name=you").stdout == "hi you\n"
 
 
-def test_a_served_program_with_options_of_its_own_says_where_they_belong(line: CommandLine):
-    done = line.run("serve", "calc.py", "--name", "other")
-    assert done.returncode == 1
-    assert "makes its server itself" in done.stderr
+def test_a_served_program_takes_the_name_that_the_command_line_gives(line: CommandLine):
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    done = line.run("serve", "calc.py", "--name", "other", stdin=asked + "\n")
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "other"
 
 
 def test_tables_are_drawn_on_a_terminal(line: CommandLine):

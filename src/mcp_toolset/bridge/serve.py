@@ -16,7 +16,7 @@ from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.config import load_config
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.toolset import Toolset
@@ -86,15 +86,7 @@ def serve(
     try:
         anyio.run(run_until_signal, run)
     except BaseExceptionGroup as group:
-        raise _only(group) from None
-
-
-def _only(fault: BaseException) -> BaseException:
-    """The one error inside nested groups, so that a caller can catch it; a group of several as it is."""
-    if not isinstance(fault, BaseExceptionGroup):
-        return fault
-    group = cast("BaseExceptionGroup[BaseException]", fault)
-    return group if len(group.exceptions) > 1 else _only(next(iter(group.exceptions)))
+        raise sole(group) from None
 
 
 def server_of(

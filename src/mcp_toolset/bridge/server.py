@@ -20,7 +20,7 @@ from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.deferred import DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.search import SearchHit
-from mcp_toolset.errors import NameConflictError, StateError
+from mcp_toolset.errors import NameConflictError, StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.names import qualified
 from mcp_toolset.tools.resources import ResourceProvider
@@ -111,6 +111,13 @@ class ToolsetServer:
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
         self._thread = threading.get_ident()
+        try:
+            await self._open()
+        except BaseExceptionGroup as group:
+            raise sole(group) from None
+        return self
+
+    async def _open(self) -> None:
         async with AsyncExitStack() as stack:
             for source in self._sources.values():
                 stack.callback(source.on_change(self._changed))
@@ -123,15 +130,20 @@ class ToolsetServer:
                 stack.callback(self._resources.on_change(self._resources_changed))
                 group.start_soon(self._announce_resources)
             self._stack = stack.pop_all()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every upstream, children included."""
         stack, self._stack = self._stack, None
-        if stack is not None:
+        if stack is None:
+            return
+        try:
             await stack.__aexit__(kind, fault, trace)
+        except BaseExceptionGroup as group:
+            # What the block itself raised leaves it as it is, not wrapped in a group of one.
+            if sole(group) is not fault:
+                raise
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:

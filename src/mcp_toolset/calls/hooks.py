@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar, cast, get_origin, is_typeddict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Final, TypeVar, cast, get_origin
 
 import anyio
 from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticUserError
 
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.errors import DefinitionError
@@ -63,14 +64,13 @@ class BoundHook:
 
     async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
         given = call.arguments if self.adapter is None else self.adapter.validate_python(call.arguments)
-        seen = None if self.adapter is None else self._dumped(given)
+        seen = self._dumped(given)
         arguments = (call, given, context) if self.takes_context else (call, given)
         decision = cast("object", await self.function(*arguments))
         if isinstance(decision, RunNormally):
-            is_json = seen is None or (isinstance(decision.input, dict) and not isinstance(given, dict))
-            return RunNormally(
-                _object(decision.input) if is_json else self._edited(call.arguments, seen, decision.input)
-            )
+            if self.adapter is None or _is_json_instead(decision.input, given):
+                return RunNormally(_object(decision.input))
+            return RunNormally(self._edited(call.arguments, seen, decision.input))
         if isinstance(decision, Complete | Reject):
             return decision
         raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
@@ -83,7 +83,8 @@ class BoundHook:
         return {**kept, **changed}
 
     def _dumped(self, value: Any) -> dict[str, Any]:
-        assert self.adapter is not None
+        if self.adapter is None:
+            return _object(value)
         dump = self.adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False)
         return _object(dump)
 
@@ -175,7 +176,11 @@ class HookSet:
         return replace(binding, definition=binding.definition.described(text))
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _is_json_instead(edited: object, given: object) -> bool:
+    return isinstance(edited, dict) and not isinstance(given, dict)
+
+
+def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(
             f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
@@ -202,7 +207,11 @@ def _bound(hook: ExecutionHook, deadline: float) -> BoundHook:
     if len(parameters) not in (2, 3):
         raise DefinitionError(f"hook {shown} must take (call, input) or (call, input, context)")
     annotation = resolved_hints(hook, f"hook {shown}").get(parameters[1], dict)
-    adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
+    try:
+        adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
+    except PydanticUserError as fault:
+        reason = str(fault).splitlines()[0]
+        raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
     return BoundHook(hook, adapter, len(parameters) == 3, deadline)
 
 
@@ -213,8 +222,10 @@ def _require_async(hook: Callable[..., Any]) -> str:
     return shown
 
 
-def _is_structure(annotation: Any) -> bool:
-    if annotation in (Any, dict, Mapping) or get_origin(annotation) is not None:
+def _is_structure(annotation: object) -> bool:
+    if not isinstance(annotation, type) or get_origin(annotation) is not None:
         return False
-    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    return is_model or is_typeddict(annotation) or hasattr(annotation, "__dataclass_fields__")
+    kind = cast("type[Any]", annotation)
+    # `typing` does not know the typed dictionaries of `typing_extensions`, which pydantic asks for on 3.11.
+    is_typed_dict = hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
+    return issubclass(kind, BaseModel) or is_typed_dict or is_dataclass(kind)

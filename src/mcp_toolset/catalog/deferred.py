@@ -279,7 +279,7 @@ def _preview(bindings: Iterable[ToolBinding]) -> str:
     if len(head) + len(named) <= PREVIEW_LENGTH:
         return head + named
     counts = [f"{server} ({len(names)})" for server, names in groups.items()]
-    while counts and len(head) + len(", ".join(counts)) > PREVIEW_LENGTH - 20:
+    while counts and len(head) + len(", ".join(counts)) > PREVIEW_LENGTH - len(" and 9999 more servers"):
         counts.pop()
     more = len(groups) - len(counts)
     return head + ", ".join(counts) + (f" and {more} more servers" if more else "")

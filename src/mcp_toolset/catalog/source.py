@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
@@ -16,6 +16,9 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
+
+MAX_DEFINITION: Final = 512 * 1024
+"""Bytes of JSON that one tool may take; its schemas are not compiled beyond that (F20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +82,11 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
         raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep (F20)")
     try:
-        to_json(wire)
+        size = len(to_json(wire))
     except ValueError as fault:
         raise DefinitionError(f"the definition cannot be passed on: {fault}") from None
+    if size > MAX_DEFINITION:
+        raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION} (F20)")
     definition = ToolDefinition.from_wire(wire)
     known = previous.tools.get(definition.name)
     if known is not None and known.definition.digest == definition.digest:

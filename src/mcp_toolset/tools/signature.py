@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
@@ -299,15 +299,19 @@ def _returned(annotation: Any, place: str) -> Returned:
 def _is_untyped(annotation: Any) -> bool:
     if annotation in _UNTYPED:
         return True
-    origin = get_origin(annotation)
+    origin, items = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _is_untyped(get_args(annotation)[0])
-    if origin in (list, tuple, Union, types.UnionType):
-        inner = [item for item in get_args(annotation) if item not in (None, type(None), ...)]
-        return any(item in _CONTENT or item is ToolResult for item in inner) or (
-            origin is not list and origin is not tuple and all(_is_untyped(item) for item in inner)
-        )
-    return False
+        return _is_untyped(items[0])
+    if origin in (Union, types.UnionType):
+        return any(map(_is_content, items)) or all(map(_is_untyped, items))
+    return origin in (list, tuple, Sequence) and any(map(_is_content, items))
+
+
+def _is_content(annotation: Any) -> bool:
+    """Whether it is content that goes into a result as it is, or a choice or a list of such."""
+    nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
+    inner = get_args(annotation) if nests else ()
+    return annotation in (*_CONTENT, ToolResult) or any(map(_is_content, inner))
 
 
 def _untyped(value: Any) -> ToolResult:

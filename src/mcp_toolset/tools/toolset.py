@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 import anyio
 
-from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.function import Tool, tool
 from mcp_toolset.tools.names import check_name, check_prefix, public_name
@@ -163,8 +163,14 @@ class Toolset:
     ) -> None:
         """Close every source, children included."""
         stack, self._stack = self._stack, None
-        if stack is not None:
+        if stack is None:
+            return
+        try:
             await stack.__aexit__(kind, fault, trace)
+        except BaseExceptionGroup as group:
+            # What the block itself raised leaves it as it is, not wrapped in a group of one.
+            if sole(group) is not fault:
+                raise
 
     def __repr__(self) -> str:
         """The names of the tools, for people."""

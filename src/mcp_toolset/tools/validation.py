@@ -153,14 +153,15 @@ def _references(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _resolved(schema: object, pointer: str) -> object:
+    found = schema
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, Mapping):
-            schema = cast("Mapping[str, object]", schema).get(key)
-        elif isinstance(schema, list) and key.isdecimal():
-            items = cast("list[object]", schema)
-            schema = items[int(key)] if int(key) < len(items) else None
-    return schema
+        if isinstance(found, Mapping):
+            found = cast("Mapping[str, object]", found).get(key)
+        elif isinstance(found, list):
+            items = cast("list[object]", found)
+            found = items[int(key)] if key.isdecimal() and int(key) < len(items) else None
+    return found
 
 
 def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:

@@ -1,0 +1,228 @@
+import json
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.catalog.deferred import MAX_RESOLVED, PREVIEW_LENGTH, DeferredCatalog
+from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceState, SourceStatus
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
+
+pytestmark = pytest.mark.anyio
+
+
+class Session(ToolContext):
+    def __init__(self, session: str | None) -> None:
+        self.session = session
+
+
+SESSION = Session("one")
+
+
+def deferred(name: str, *, source: str = "erp", text: str = "Do it.", read_only: bool = False) -> ToolBinding:
+    async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
+        return ToolResult.of_text(f"{name} {json.dumps(call.arguments)}")
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    definition = ToolDefinition(name, text, schema, annotations={"readOnlyHint": read_only})
+    return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source, deferred=True)
+
+
+class Desk:
+    """A catalog behind a dispatch table, as a server has it."""
+
+    def __init__(self, *tools: ToolBinding, state: SourceState = "ready") -> None:
+        self.state: SourceState = state
+        self.catalog = DeferredCatalog(GrantLedger(), lambda source: SourceStatus(self.state, "it is down"))
+        self.update(*tools)
+
+    def update(self, *tools: ToolBinding) -> None:
+        self.catalog.update(tools)
+        self.dispatch = ToolDispatch(self.catalog.bindings())
+
+    async def call(self, name: str, context: ToolContext = SESSION, /, **arguments: Any) -> ToolResult:
+        with anyio.fail_after(5):
+            return await self.dispatch.call(ToolCall(name, arguments), context)
+
+    async def resolve(self, *ids: str, context: ToolContext = SESSION) -> list[dict[str, Any]]:
+        return (await self.call("resolve_tools", context, ids=list(ids))).structured["tools"]
+
+    async def grant(self, name: str, context: ToolContext = SESSION) -> str:
+        return (await self.resolve(name, context=context))[0]["grant"]
+
+
+READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
+WIPE = deferred("wipe_disk", text="Erase the disk.", source="ops")
+
+
+async def test_h22_the_surface_is_four_tools_that_never_move():
+    desk = Desk(READ, WIPE)
+    surface = [one for one in desk.catalog.bindings() if not one.deferred]
+    assert [one.name for one in surface] == [
+        "search_tools",
+        "resolve_tools",
+        "call_tool",
+        "call_read_only_tool",
+    ]
+    assert [one.definition.read_only for one in surface] == [True, True, False, True]
+    assert all(one.definition.title and one.definition.annotations for one in surface)
+    before = [one.to_wire() for one in surface]
+    await desk.grant("wipe_disk")
+    assert [one.to_wire() for one in desk.catalog.bindings() if not one.deferred] == before
+
+
+async def test_x1_search_resolve_call():
+    desk = Desk(READ, WIPE)
+    found = (await desk.call("search_tools", query="read an invoice")).structured
+    assert found["hits"][0]["id"] == "read_invoice" and found["hits"][0]["state"] == "available"
+    (resolved,) = await desk.resolve("read_invoice")
+    assert resolved["status"] == "granted" and resolved["definition"] == READ.to_wire()
+    result = await desk.call("call_tool", grant=resolved["grant"], arguments={"n": 1})
+    assert result.text == 'read_invoice {"n": 1}'
+    assert (await desk.call("call_tool", grant="read_invoice")).text == "read_invoice {}"
+    assert (await desk.call("read_invoice", n=2)).text == 'read_invoice {"n": 2}'
+
+
+async def test_x1_a_search_can_resolve_its_first_hits_at_once():
+    desk = Desk(READ, WIPE)
+    found = (await desk.call("search_tools", query="read an invoice", resolve=1)).structured
+    assert [one["id"] for one in found["resolved"]] == ["read_invoice"]
+    assert (await desk.call("call_tool", grant=found["resolved"][0]["grant"])).text == "read_invoice {}"
+    with pytest.raises(UnknownToolError):
+        await desk.call("wipe_disk")
+
+
+async def test_f35_without_a_grant_nothing_can_be_called_on_any_path():
+    desk = Desk(READ)
+    for context in (SESSION, LOCAL_CONTEXT):
+        with pytest.raises(UnknownToolError):
+            await desk.call("read_invoice", context)
+        for reference in ("read_invoice", "read_invoice.AAAAAAAAAAAAAAAA", ""):
+            refused = await desk.call("call_tool", context, grant=reference)
+            assert refused.is_error and "search_tools, then resolve_tools" in refused.text
+    assert desk.catalog.granted(SESSION) == []
+
+
+async def test_f34_a_grant_is_nothing_to_another_session():
+    desk = Desk(READ)
+    handle = await desk.grant("read_invoice")
+    for other in (Session("two"), Session(None)):
+        mine = (await desk.call("call_tool", grant="no such")).text.replace("no such", "X")
+        theirs = (await desk.call("call_tool", other, grant=handle)).text.replace(handle, "X")
+        assert theirs == mine
+        with pytest.raises(UnknownToolError):
+            await desk.call("read_invoice", other)
+
+
+async def test_x1_a_caller_without_a_session_needs_the_handle():
+    desk = Desk(READ)
+    handle = await desk.grant("read_invoice", Session(None))
+    assert (await desk.call("call_tool", LOCAL_CONTEXT, grant=handle)).text == "read_invoice {}"
+    assert (await desk.call("call_tool", LOCAL_CONTEXT, grant="read_invoice")).is_error
+
+
+async def test_x3_the_read_only_call_refuses_what_is_not_annotated_read_only():
+    desk = Desk(READ, WIPE)
+    wipe, read = await desk.grant("wipe_disk"), await desk.grant("read_invoice")
+    refused = await desk.call("call_read_only_tool", grant=wipe)
+    assert refused.is_error and "not annotated as read-only; use call_tool" in refused.text
+    assert (await desk.call("call_read_only_tool", grant=read)).text == "read_invoice {}"
+
+
+@pytest.mark.parametrize("arguments", [{"n": "x"}, {"other": 1}, []])
+async def test_h2_arguments_are_checked_against_the_tool_that_is_called(arguments: Any):
+    desk = Desk(READ)
+    result = await desk.call("call_tool", grant=await desk.grant("read_invoice"), arguments=arguments)
+    assert result.is_error and "Invalid arguments" in result.text
+
+
+async def test_h17_a_changed_definition_ends_a_grant_and_a_new_one_can_be_had():
+    desk = Desk(READ)
+    handle = await desk.grant("read_invoice")
+    desk.update(deferred("read_invoice", text="Something else.", read_only=True))
+    for arguments in ({"grant": handle}, {"grant": "read_invoice"}):
+        refused = await desk.call("call_tool", **arguments)
+        assert refused.is_error and "has changed since it was granted" in refused.text
+    assert (await desk.call("read_invoice")).is_error
+    assert (await desk.call("call_tool", grant=await desk.grant("read_invoice"))).text == "read_invoice {}"
+
+
+async def test_f35_a_tool_that_is_gone_is_said_to_be_gone():
+    desk = Desk(READ, WIPE)
+    handle = await desk.grant("read_invoice")
+    desk.update(WIPE)
+    refused = await desk.call("call_tool", grant=handle)
+    assert refused.is_error and "no longer in the catalog" in refused.text
+    assert desk.catalog.granted(SESSION) == []
+    assert (await desk.resolve("read_invoice"))[0]["status"] == "not_available"
+
+
+async def test_x5_what_is_offline_is_found_but_not_granted():
+    desk = Desk(READ, state="offline")
+    found = (await desk.call("search_tools", query="invoice")).structured
+    assert found["hits"][0]["state"] == "offline"
+    (resolved,) = await desk.resolve("read_invoice")
+    assert resolved["status"] == "not_available" and resolved["reason"] == "erp is offline: it is down"
+    assert resolved["grant"] is None
+
+
+async def test_x5_what_became_of_each_id_is_said_in_order():
+    resolved = await Desk(READ).resolve("nope", "read_invoice", "nope")
+    assert [(one["id"], one["status"]) for one in resolved] == [
+        ("nope", "not_available"),
+        ("read_invoice", "granted"),
+        ("nope", "not_available"),
+    ]
+
+
+async def test_h22_a_request_for_too_much_is_refused():
+    desk = Desk(READ)
+    assert (await desk.call("resolve_tools", ids=["a"] * (MAX_RESOLVED + 1))).is_error
+    assert (await desk.call("resolve_tools", ids=[])).is_error
+    assert (await desk.call("search_tools", query="x" * 2001)).is_error
+    assert (await desk.call("search_tools", query="x", limit=101)).is_error
+
+
+async def test_h21_a_search_can_be_narrowed_and_says_when_nothing_fits():
+    desk = Desk(READ, WIPE)
+    found = (await desk.call("search_tools", query="disk invoice", server="ops")).structured
+    assert [hit["id"] for hit in found["hits"]] == ["wipe_disk"]
+    found = (await desk.call("search_tools", query="invoice", exclude=["read_invoice"])).structured
+    assert "read_invoice" not in [hit["id"] for hit in found["hits"]]
+    found = (await desk.call("search_tools", query="invoice", server="nobody")).structured
+    assert found["hits"] == [] and "Try other words" in found["note"]
+
+
+@given(
+    st.dictionaries(
+        st.text("abcdefgh-", min_size=1, max_size=40), st.integers(1, 60), min_size=1, max_size=150
+    )
+)
+def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: dict[str, int]):
+    catalog = DeferredCatalog(GrantLedger(), lambda source: None)
+    base = deferred("base")
+    catalog._tools = {
+        f"{server}_{place}": ToolBinding(
+            f"{server}_{place}", base.definition, base.execute, base.arguments, source=server
+        )
+        for server, count in servers.items()
+        for place in range(count)
+    }
+    preview = catalog.preview()
+    assert len(preview) <= PREVIEW_LENGTH
+    assert preview.startswith(f"{len(catalog._tools)} tool")
+
+
+def test_h22_an_empty_catalog_has_no_preview_and_a_small_one_has_the_names():
+    assert Desk().catalog.preview() == ""
+    preview = Desk(READ, WIPE).catalog.preview()
+    assert "erp: read_invoice" in preview and "ops: wipe_disk" in preview
