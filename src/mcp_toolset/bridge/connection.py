@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final
 
 import anyio
 import anyio.abc
 import mcp_types as types
-from pydantic import ValidationError
 
+from mcp_toolset.bridge.backoff import Backoff
+from mcp_toolset.bridge.faults import ENDED, LOST, fault_of_result, reason_of, says_broke_off, says_ended
 from mcp_toolset.bridge.link import Link
+from mcp_toolset.bridge.listing import Listing, usable_over_http
+from mcp_toolset.bridge.reports import CallsInFlight
 from mcp_toolset.bridge.sdk import (
     CallOptions,
     ClientSession,
@@ -31,6 +34,8 @@ from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.bridge.wire import forwarded_meta, is_modern, modern_envelope, round_trip
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.errors import (
+    InvalidOutputError,
+    StateError,
     UpstreamError,
     UpstreamProtocolError,
     UpstreamTimeoutError,
@@ -41,18 +46,11 @@ from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceState, SourceStatus
 
-FIRST_BACKOFF: Final = 0.5
-LAST_BACKOFF: Final = 30.0
-STABLE_AFTER: Final = 10.0
-"""Seconds that a connection must have lived before a loss starts the backoff anew (F25)."""
+REFRESH_GAP: Final = 0.5
+"""Seconds between one listing and the next, however many changes are announced (F13)."""
 
-MAX_PAGES: Final = 200
-MAX_TOOLS: Final = 20_000
-"""Where a listing that never ends is cut (F15)."""
-
-_TRANSPORT_CODES: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT})
-_SESSION_GONE: Final = "Session terminated"
-_calling: ContextVar[ToolContext | None] = ContextVar("mcp_toolset_calling", default=None)
+MAX_IN_FLIGHT: Final = 256
+"""Calls that one upstream is given at once; more wait, within their own deadline (F28)."""
 
 _CLIENT: Final = types.Implementation(name="mcp-toolset", version="0.1.0")
 _CLIENT_WIRE: Final = _CLIENT.model_dump(by_alias=True, exclude_none=True)
@@ -79,13 +77,14 @@ class UpstreamConnection:
         self._state: SourceState = "closed"
         self._reason = ""
         self._retry_in: float | None = None
+        self._ready_at = float("inf")
         self._dispatcher: ObservedDispatcher | None = None
-        self._session: ClientSession | None = None
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
-        self._in_flight: dict[int, ToolContext] = {}
+        self._calls = CallsInFlight()
+        self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
         self._listeners: dict[object, Callable[[], None]] = {}
-        self._stderr = StderrTail(link.name)
+        self._stderr = StderrTail(link.name, link.scrubbed)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
 
     @property
@@ -106,8 +105,14 @@ class UpstreamConnection:
         return lambda: self._listeners.pop(key, None) and None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the upstream until cancelled; started once the first attempt has succeeded or failed."""
-        backoff = FIRST_BACKOFF
+        """Own the upstream until cancelled; started once the first attempt has succeeded or failed.
+
+        Raises:
+            StateError: something else owns it already.
+        """
+        if self._state != "closed":
+            raise StateError(f"mount {self.link.name!r} is open already; mount the server a second time")
+        backoff = Backoff()
         self._set("starting", "connecting")
         reported = False
 
@@ -119,15 +124,13 @@ class UpstreamConnection:
 
         try:
             while True:
-                began = anyio.current_time()
+                self._ready_at = float("inf")
                 reason = await self._live(settled)
-                if anyio.current_time() - began >= STABLE_AFTER:
-                    backoff = FIRST_BACKOFF
-                self._log.info("offline: %s; next attempt in %.1f s", reason, backoff)
-                self._set("offline", reason, backoff)
+                wait = backoff.after(anyio.current_time() - self._ready_at)
+                self._log.info("offline: %s; next attempt in %.1f s", reason, wait)
+                self._set("offline", reason, wait)
                 settled()
-                await anyio.sleep(backoff)
-                backoff = min(LAST_BACKOFF, backoff * 2)
+                await anyio.sleep(wait)
         finally:
             self._set("closed", "")
 
@@ -142,34 +145,45 @@ class UpstreamConnection:
                         await self._start(session, dispatcher)
                         deadline.deadline = float("inf")
                         settled()
-                        return await self._hold(session, dispatcher)
+                        await self._hold(session, dispatcher)
+            return self._explained(ENDED)
         except TimeoutError:
             return self._explained(f"no answer within {self.start_timeout:g} s")
         # A transport may fail in as many ways as there are transports and servers; here every one of
         # them means the same: this attempt is over, and the reason is for the status (decision 6).
         except Exception as fault:
-            return self._explained(_reason_of(fault))
+            return self._explained(reason_of(fault))
         finally:
-            self._dispatcher = self._session = None
+            self._dispatcher = None
 
     async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
-        self._era = await negotiate(session, dispatcher, self._era)
-        self._dispatcher, self._session = dispatcher, session
+        # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
+        era, self._era = self._era, None
+        self._era = await negotiate(session, dispatcher, era)
+        self._dispatcher = dispatcher
         self.protocol_version = session.protocol_version
         self.server_info = session.server_info
-        self.snapshot = await self._list()
-        self._set("ready", "")
+        await self._take_list()
+        self._ready_at = anyio.current_time()
 
-    async def _hold(self, session: ClientSession, dispatcher: ObservedDispatcher) -> str:
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._keep_fresh)
-            if is_modern(self.protocol_version) and _announces_changes(session):
-                group.start_soon(self._listen)
-            group.start_soon(self._watch, dispatcher)
-            await self._lost.wait()
-            group.cancel_scope.cancel()
-        return self._explained("the connection was lost")
+    async def _hold(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._keep_fresh)
+                if is_modern(self.protocol_version) and _announces_changes(session):
+                    group.start_soon(self._listen)
+                group.start_soon(self._watch, dispatcher)
+                await self._lost.wait()
+                group.cancel_scope.cancel()
+        finally:
+            self._lose()
+
+    def _lose(self) -> None:
+        """End this connection; closing may take its time, and nobody is to call into it meanwhile."""
+        self._dispatcher = None
+        self._lost.set()
+        self._set("offline", ENDED)
 
     async def _watch(self, dispatcher: ObservedDispatcher) -> None:
         await dispatcher.closed.wait()
@@ -181,44 +195,46 @@ class UpstreamConnection:
             await self._refresh.wait()
             self._refresh = anyio.Event()
             try:
-                with anyio.fail_after(self.start_timeout):
-                    self.snapshot = await self._list()
-            except (UpstreamError, TimeoutError) as fault:
+                await self._take_list()
+            except UpstreamUnavailableError:
+                return self._lose()
+            except UpstreamError as fault:
                 self._log.warning("listing again failed, the last list stays: %s", fault)
-                continue
-            self._changed()
+            await anyio.sleep(REFRESH_GAP)
 
     async def _listen(self) -> None:
         """Hold a `subscriptions/listen` stream open (2026-07-28); after a gap, list again."""
-        backoff = FIRST_BACKOFF
+        backoff = Backoff()
         while True:
+            began = anyio.current_time()
             try:
                 await self._request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
             except UpstreamProtocolError as fault:
                 self._log.debug("no change notifications: %s", fault)
                 return
             except UpstreamError:
-                return
-            await anyio.sleep(backoff)
-            backoff = min(LAST_BACKOFF, backoff * 2)
+                if self._lost.is_set():
+                    return
+            await anyio.sleep(backoff.after(anyio.current_time() - began))
             self._refresh.set()
 
-    async def _list(self) -> CatalogSnapshot:
-        listed: list[Any] = []
-        cursor: str | None = None
-        seen: set[str] = set()
-        for _ in range(MAX_PAGES):
-            page = await self._request("tools/list", {"cursor": cursor} if cursor else {})
-            entries: Any = page.get("tools")
-            listed.extend(cast("list[Any]", entries) if isinstance(entries, list) else ())
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor:
-                return take_snapshot(listed, previous=self.snapshot)
-            if cursor in seen or len(listed) >= MAX_TOOLS:
-                break
-            seen.add(cursor)
-        self._log.warning("the list of tools was cut at %d tools", len(listed))
-        return take_snapshot(listed[:MAX_TOOLS], previous=self.snapshot, complete=False)
+    async def _take_list(self) -> None:
+        """List, and take the list as the state of the server.
+
+        Raises:
+            UpstreamError: the server cannot be asked, refused, or listed nothing in time.
+        """
+        listing = Listing()
+        try:
+            await listing.walk(self._request, self.start_timeout)
+        except TimeoutError:
+            raise UpstreamTimeoutError(self.link.name, "it listed no tools in time") from None
+        snapshot = take_snapshot(listing.tools, previous=self.snapshot, complete=listing.complete)
+        self.snapshot = usable_over_http(snapshot) if self.link.transport == "http" else snapshot
+        cut = f"its list of tools has no end; it was cut after {len(listing.tools)}"
+        if not listing.complete:
+            self._log.warning(cut)
+        self._set("ready", "" if listing.complete else cut)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call upstream, once.
@@ -227,6 +243,7 @@ class UpstreamConnection:
             UpstreamUnavailableError: it is offline, or was lost during the call (F1, F6).
             UpstreamTimeoutError: no answer within the deadline; it was told to cancel (F4).
             UpstreamProtocolError: it answered with a protocol error.
+            InvalidOutputError: it answered with something that is no result.
         """
         self._require_ready()
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
@@ -234,42 +251,43 @@ class UpstreamConnection:
             params.update(round_trip(context.params))
         opts: CallOptions = {}
         if context.wants_progress:
-            opts["on_progress"] = context.progress
-        key = id(call)
-        self._in_flight[key] = context
-        token = _calling.set(context)
+            opts["on_progress"] = partial(self._calls.progress, context)
         try:
-            return ToolResult(
-                await self._request(
-                    "tools/call", params, limit=self.timeout, context=context, opts=opts, tool=definition
-                )
-            )
-        finally:
-            del self._in_flight[key]
-            _calling.reset(token)
+            with self._calls.of(context), anyio.fail_after(self.timeout):
+                async with self._slots:
+                    wire = await self._request(
+                        "tools/call", params, context=context, opts=opts, tool=definition
+                    )
+        except TimeoutError:
+            raise UpstreamTimeoutError(
+                self.link.name, f"no answer within {self.timeout:g} s; it was told to cancel"
+            ) from None
+        return self._result(wire)
+
+    def _result(self, wire: dict[str, Any]) -> ToolResult:
+        fault = fault_of_result(wire)
+        if fault is not None:
+            raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
+        wire.setdefault("content", [])
+        # What a server says about its own failure is where the secrets it was given come out.
+        return ToolResult(self.link.cleaned(wire) if wire.get("isError") else wire)
 
     async def _request(
         self,
         method: str,
         params: dict[str, Any],
         *,
-        limit: float | None = None,
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
         tool: ToolDefinition | None = None,
     ) -> dict[str, Any]:
         dispatcher, version = self._dispatcher, self.protocol_version
         if dispatcher is None or version is None:
-            raise UpstreamUnavailableError(self.link.name, "the connection was lost")
+            raise UpstreamUnavailableError(self.link.name, ENDED)
         opts = opts or {}
         self._stamp(version, method, params, context, opts, tool)
         try:
-            with anyio.fail_after(limit):
-                return await dispatcher.send_raw_request(method, params, opts)
-        except TimeoutError:
-            raise UpstreamTimeoutError(
-                self.link.name, f"no answer within {limit or 0:g} s; it was told to cancel"
-            ) from None
+            return await dispatcher.send_raw_request(method, params, opts)
         except MCPError as fault:
             raise self._translated(fault, dispatcher) from None
 
@@ -296,15 +314,17 @@ class UpstreamConnection:
             opts["headers"] = routing_headers(version, method, name, annotated, params.get("arguments") or {})
 
     def _translated(self, fault: MCPError, dispatcher: ObservedDispatcher) -> UpstreamError:
-        """The SDK's error as ours; codes that the transport made up are not passed on as the upstream's."""
-        gone = fault.message == _SESSION_GONE
-        if gone or dispatcher.closed.is_set() or fault.code in _TRANSPORT_CODES:
-            self._lost.set()
-            return UpstreamUnavailableError(
-                self.link.name,
-                "the connection was lost during the call; it may have run and was not repeated",
-            )
-        return UpstreamProtocolError(self.link.name, fault.code, fault.message, fault.data)
+        """The SDK's error as ours; what the transport made up is not passed on as the upstream's."""
+        if says_ended(fault) or dispatcher.closed.is_set():
+            if dispatcher is self._dispatcher:
+                self._lose()
+            return UpstreamUnavailableError(self.link.name, LOST)
+        if self.link.transport == "http" and says_broke_off(fault):
+            # Listing again tells whether the server is still there.
+            self._refresh.set()
+            return UpstreamUnavailableError(self.link.name, f"{LOST} ({self.link.scrubbed(fault.message)})")
+        message = self.link.scrubbed(fault.message)
+        return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
 
     def _require_ready(self) -> None:
         if self._state == "ready":
@@ -318,30 +338,13 @@ class UpstreamConnection:
             self._refresh.set()
             return True
         if method == "notifications/message":
-            owner = self._owner()
-            if owner is not None:
-                await owner.notify(method, params)
+            await self._calls.notify(method, self.link.cleaned(params))
             return True
         return False
 
-    def _owner(self) -> ToolContext | None:
-        """The call that an incoming message belongs to; nobody when it cannot be told (P5)."""
-        current = _calling.get()
-        if current is not None:
-            return current
-        return next(iter(self._in_flight.values())) if len(self._in_flight) == 1 else None
-
     def _explained(self, reason: str) -> str:
         last = self._stderr.last
-        return self._scrubbed(f"{reason} (stderr: {last})" if last else reason)
-
-    def _scrubbed(self, text: str) -> str:
-        """`text` without the secrets this mount was given (F42)."""
-        environment = (self.link.process.env or {}) if self.link.process is not None else {}
-        for secret in (*environment.values(), *self.link.headers.values()):
-            if len(secret) >= 6:
-                text = text.replace(secret, "***")
-        return text
+        return self.link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
 
     def _set(self, state: SourceState, reason: str, retry_in: float | None = None) -> None:
         self._state, self._reason, self._retry_in = state, reason, retry_in
@@ -357,14 +360,3 @@ def _announces_changes(session: ClientSession) -> bool:
     return (
         capabilities is not None and capabilities.tools is not None and bool(capabilities.tools.list_changed)
     )
-
-
-def _reason_of(fault: BaseException) -> str:
-    while isinstance(fault, BaseExceptionGroup):
-        fault = cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
-    if isinstance(fault, UpstreamError):
-        return fault.reason
-    if isinstance(fault, ValidationError):
-        return "its answer does not follow the protocol"
-    text = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
-    return text if isinstance(fault, MCPError) else f"{type(fault).__name__}: {text}"

@@ -7,29 +7,40 @@ remote catalog says is never a target (F47): commands and URLs come from the hos
 from __future__ import annotations
 
 import logging
+import re
 import shutil
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
+import anyio
 import httpx2
 from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import Dispatcher
 
+from mcp_toolset.bridge.child import child_streams
 from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, stream_dispatcher
 from mcp_toolset.bridge.stderr import StderrTail
+from mcp_toolset.bridge.stdio import MAX_MESSAGE
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 
 CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to connect to, and to write to, an HTTP upstream."""
+"""Seconds to connect to, and to write to, an HTTP upstream. Reading has no limit of its own: calls
+have their deadlines, and a stream of changes may be silent for days."""
 
-READ_TIMEOUT: Final = 300.0
-"""Seconds that an HTTP upstream may stay silent on an open stream; calls have their own deadline."""
+GOODBYE_TIMEOUT: Final = 1.0
+"""Seconds that ending an HTTP session may take."""
+
+_SESSION_ID: Final = "mcp-session-id"
+_VERSION: Final = "mcp-protocol-version"
+_SECRET_FLAG: Final = re.compile(r"(?i)^-{1,2}[\w-]*(?:key|token|secret|password|auth|credential)[\w-]*")
+_SHORTEST_SECRET: Final = 6
 
 Transport = Literal["stdio", "http", "sse", "in-process"]
 Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
@@ -50,7 +61,7 @@ class Link:
 
     name: str
     transport: Transport
-    url: str = ""
+    url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     process: StdioServerParameters | None = field(default=None, repr=False)
     server: Server[Any] | None = field(default=None, repr=False)
@@ -75,24 +86,160 @@ class Link:
             if self.process is not None:
                 self._check_command(self.process)
                 errors = await stack.enter_async_context(stderr.opened())
-                streams: Any = await stack.enter_async_context(stdio_client(self.process, errlog=errors))
-            elif self.transport == "sse":
-                streams = await stack.enter_async_context(sse_client(self.url, headers=dict(self.headers)))
-            else:
-                timeout = httpx2.Timeout(CONNECT_TIMEOUT, read=READ_TIMEOUT)
-                client = httpx2.AsyncClient(headers=dict(self.headers), timeout=timeout)
-                await stack.enter_async_context(client)
-                streams = await stack.enter_async_context(
-                    streamable_http_client(self.url, http_client=client)
+                streams: Any = await stack.enter_async_context(
+                    child_streams(self.process, errors, name=self.name)
                 )
+            elif self.transport == "sse":
+                streams = await stack.enter_async_context(self._sse())
+            else:
+                streams = await stack.enter_async_context(self._http())
             yield stream_dispatcher(streams[0], streams[1])
+
+    @asynccontextmanager
+    async def _http(self) -> AsyncGenerator[tuple[Any, Any]]:
+        session = _HttpSession(self.name, self.url)
+        client = httpx2.AsyncClient(
+            headers=dict(self.headers),
+            timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
+            # How many calls are under way at once is for the connection to limit (F28).
+            limits=httpx2.Limits(max_connections=None),
+            event_hooks={"response": [session.note]},
+        )
+        async with client:
+            try:
+                async with streamable_http_client(
+                    self.url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE
+                ) as streams:
+                    yield streams
+            finally:
+                await session.end(client)
+
+    @asynccontextmanager
+    async def _sse(self) -> AsyncGenerator[tuple[Any, Any]]:
+        opened: list[Any] = []
+
+        async def note(response: httpx2.Response) -> None:
+            # The SDK's transport would leave the request that was refused waiting.
+            if response.request.method == "POST" and response.is_error and opened:
+                await opened[0].aclose()
+
+        def client(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return httpx2.AsyncClient(
+                headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [note]}
+            )
+
+        async with sse_client(
+            self.url, headers=dict(self.headers), timeout=CONNECT_TIMEOUT, httpx_client_factory=client
+        ) as streams:
+            opened.append(streams[0])
+            yield streams
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """What this mount was given that must not come out of it: longest first (F42)."""
+        found = [value for header in self.headers.values() for value in (header, *header.split(None, 1)[1:])]
+        if self.process is not None:
+            found.extend((self.process.env or {}).values())
+            found.extend(_secret_arguments(self.process.args))
+        if self.url:
+            parts = urlsplit(self.url)
+            found.extend((parts.username or "", parts.password or ""))
+            found.extend(value for _, value in parse_qsl(parts.query))
+            found.append(parts.query)
+        return tuple(sorted({each for each in found if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True))
+
+    def scrubbed(self, text: str) -> str:
+        """`text` without the secrets that this mount was given (F42)."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def cleaned(self, value: Any) -> Any:
+        """A JSON value, every text in it scrubbed."""
+        if not self.secrets:
+            return value
+        if isinstance(value, str):
+            return self.scrubbed(value)
+        if isinstance(value, list):
+            return [self.cleaned(item) for item in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            return {key: self.cleaned(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        return value
 
     def _check_command(self, process: StdioServerParameters) -> None:
         path = (process.env or {}).get("PATH")
-        if shutil.which(process.command, path=path) is None and not Path(process.command).is_file():
+        beside = Path(process.cwd or ".") / process.command
+        if shutil.which(process.command, path=path) is None and not beside.is_file():
             raise UpstreamUnavailableError(
                 self.name, f"command not found: {process.command}; install it or give its full path"
             )
+
+
+class _Capped(httpx2.AsyncByteStream):
+    """A body that fails its own request once it is too long (F11); events have a limit of their own."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        size = 0
+        async for chunk in self._body:
+            size += len(chunk)
+            if size > MAX_MESSAGE:
+                raise httpx2.StreamError(f"its answer has more than {MAX_MESSAGE} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _HttpSession:
+    """The session that an HTTP upstream has opened for one connection, if it has."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self._name = name
+        self._url = url
+        self._headers: dict[str, str] = {}
+
+    async def note(self, response: httpx2.Response) -> None:
+        """Learn the session from an answer, and notice when it is gone.
+
+        The answer to a lost session is 404 (basic/transports, "Session Management"), with a body that
+        the SDK takes for an ordinary error of the request.
+
+        Raises:
+            UpstreamUnavailableError: the session is gone; raised where it ends the connection.
+        """
+        if response.request.method == "DELETE":
+            return
+        asked = response.request.headers
+        if response.status_code == 404 and _SESSION_ID in asked:
+            self._headers = {}
+            raise UpstreamUnavailableError(self._name, "the server has ended the session")
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            response.stream = _Capped(response.stream)
+        if response.headers.get(_SESSION_ID):
+            self._headers[_SESSION_ID] = response.headers[_SESSION_ID]
+        if self._headers and _VERSION in asked:
+            self._headers[_VERSION] = asked[_VERSION]
+
+    async def end(self, client: httpx2.AsyncClient) -> None:
+        """End the session, also when the connection was cancelled (F46)."""
+        if not self._headers:
+            return
+        with anyio.move_on_after(GOODBYE_TIMEOUT, shield=True), suppress(httpx2.HTTPError):
+            await client.delete(self._url, headers=self._headers)
+
+
+def _secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """The values of options that are named like secrets: `--token=x`, `--api-key x`."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if _SECRET_FLAG.match(argument):
+            yield argument.partition("=")[2] or following
 
 
 def link_to(

@@ -38,6 +38,7 @@ from mcp.shared.inbound import (
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
     encode_header_value,
+    find_invalid_x_mcp_header,
     mcp_param_headers,
     x_mcp_header_map,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "ObservedDispatcher",
     "Server",
     "connection_of",
+    "header_fault",
     "header_map",
     "in_process_dispatcher",
     "lowlevel_of",
@@ -176,6 +178,11 @@ async def _probe(session: ClientSession, dispatcher: ObservedDispatcher) -> type
         known = any(version in MODERN_PROTOCOL_VERSIONS for version in found.supported_versions)
         return found if known else None
     return None
+
+
+def header_fault(schema: Mapping[str, Any]) -> str | None:
+    """What is wrong with the `x-mcp-header` annotations of an input schema."""
+    return find_invalid_x_mcp_header(dict(schema))
 
 
 def header_map(schema: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
@@ -19,8 +19,9 @@ _CHUNK: Final = 65536
 class StderrTail:
     """The last lines of a child's stderr; memory stays constant whatever is written."""
 
-    def __init__(self, name: str) -> None:
-        """Log lines, at debug level, to `mcp_toolset.upstream.NAME`."""
+    def __init__(self, name: str, scrub: Callable[[str], str] = str) -> None:
+        """Log lines, at debug level and passed through `scrub`, to `mcp_toolset.upstream.NAME` (F42)."""
+        self._scrub = scrub
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._partial = b""
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
@@ -28,29 +29,36 @@ class StderrTail:
     @property
     def last(self) -> str:
         """The last line that is not blank, or an empty string."""
-        return next((line for line in reversed(self._lines) if line), "")
+        unfinished = self._partial.decode("utf-8", "replace").strip()
+        return unfinished or next((line for line in reversed(self._lines) if line), "")
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[TextIO]:
         """A file for the child to write to, drained until the block ends."""
         self._lines.clear()
+        self._partial = b""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
-        with os.fdopen(writer, "w") as child_end:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._drain, reader)
-                try:
-                    yield child_end
-                finally:
-                    group.cancel_scope.cancel()
+        try:
+            with os.fdopen(writer, "w") as child_end:
+                async with anyio.create_task_group() as group:
+                    # Shielded: a child that is being stopped may still have much to say.
+                    draining = anyio.CancelScope(shield=True)
+                    group.start_soon(self._drain, reader, draining)
+                    try:
+                        yield child_end
+                    finally:
+                        draining.cancel()
+        finally:
             self._read(reader)
             os.close(reader)
 
-    async def _drain(self, reader: int) -> None:
-        while True:
-            await anyio.wait_readable(reader)
-            if not self._read(reader):
-                return
+    async def _drain(self, reader: int, draining: anyio.CancelScope) -> None:
+        with draining:
+            while True:
+                await anyio.wait_readable(reader)
+                if not self._read(reader):
+                    return
 
     def _read(self, reader: int) -> bool:
         try:
@@ -63,7 +71,10 @@ class StderrTail:
     def _keep(self, chunk: bytes) -> None:
         *lines, rest = (self._partial + chunk).split(b"\n")
         self._partial = rest[-LINE_LENGTH:]
-        for line in lines:
+        logged = self._log.isEnabledFor(logging.DEBUG)
+        # A flood is mostly lines that nobody will see: they cost nothing but the split.
+        for line in lines if logged else lines[-KEPT_LINES:]:
             text = line[:LINE_LENGTH].decode("utf-8", "replace").strip()
             self._lines.append(text)
-            self._log.debug("%s", text)
+            if logged:
+                self._log.debug("%s", self._scrub(text))

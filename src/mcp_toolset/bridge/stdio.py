@@ -13,8 +13,8 @@ import os
 import select
 import stat
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 import anyio
@@ -31,6 +31,7 @@ MAX_MESSAGE: Final = 64 * 1024 * 1024
 
 _CHUNK: Final = 262_144
 _PIPE_BUF: Final = 4096
+_HEAD: Final = 256
 
 Incoming = SessionMessage | Exception
 
@@ -47,6 +48,8 @@ class LineBuffer:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
+        self.head = b""
+        """The first bytes of the last line that was too long."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | None]:
         """The lines that `chunk` completes; `None` for one that was too long."""
@@ -61,8 +64,18 @@ class LineBuffer:
         self._size += len(part)
         if self._size <= self._limit:
             self._parts.append(part)
-        else:
+        elif self._size - len(part) <= self._limit:
+            self.head = _start_of((*self._parts, part))
             self._parts = []
+
+
+def _start_of(parts: Iterable[bytes]) -> bytes:
+    head = b""
+    for part in parts:
+        head += part[: _HEAD - len(head)]
+        if len(head) == _HEAD:
+            break
+    return head
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -116,17 +129,28 @@ def _parsed(line: bytes | None) -> Incoming:
 async def _write_lines(descriptor: int, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
     with outgoing:
         async for item in outgoing:
-            line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
             try:
-                await _write(descriptor, line)
+                await _write(descriptor, _line(item.message))
             except OSError:
                 return
 
 
+def _line(message: types.JSONRPCMessage) -> bytes:
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        if not isinstance(message, types.JSONRPCResponse):
+            return b""
+        fault = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
+        error = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=fault)
+        return error.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+
 async def _write(descriptor: int, line: bytes) -> None:
-    left = memoryview(line)
+    left, room = memoryview(line), select.poll()
+    room.register(descriptor, select.POLLOUT)
     while left:
-        if not select.select((), (descriptor,), (), 0)[1]:
+        if not room.poll(0):
             await anyio.wait_writable(descriptor)
         # A pipe that polls writable takes this much without blocking (POSIX, PIPE_BUF).
         left = left[os.write(descriptor, left[:_PIPE_BUF]) :]
@@ -137,17 +161,28 @@ def _claimed() -> Generator[tuple[int, int]]:
     """Private duplicates of the standard pipes; the public ones are diverted meanwhile."""
     sys.stdout.flush()
     reader, writer = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    os.dup2(2, 1)
+    os.dup2(2 if _is_open(2) else nothing, 1)
     os.close(nothing)
     try:
         yield reader, writer
     finally:
+        # What was printed and not yet flushed must not come out on the protocol's pipe at exit.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
         os.dup2(reader, 0)
         os.dup2(writer, 1)
         os.close(reader)
         os.close(writer)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _can_wait(descriptor: int) -> bool:

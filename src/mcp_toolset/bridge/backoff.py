@@ -1,0 +1,26 @@
+"""`Backoff`: how long to wait before the next attempt, growing to a cap (F2, F25)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIRST: Final = 0.5
+LAST: Final = 30.0
+"""Seconds of the shortest and the longest wait; each is twice the one before."""
+
+STABLE_AFTER: Final = 10.0
+"""Seconds that something must have held before its loss starts the waits anew."""
+
+
+class Backoff:
+    """The waits between attempts at one thing."""
+
+    def __init__(self) -> None:
+        """Start with the shortest wait."""
+        self._next = FIRST
+
+    def after(self, held: float) -> float:
+        """The seconds to wait now that it was lost, after having held for `held` seconds."""
+        wait = FIRST if held >= STABLE_AFTER else self._next
+        self._next = min(LAST, wait * 2)
+        return wait

@@ -1,0 +1,60 @@
+"""What an upstream's failures mean: which are the connection's, which its own, and how they are said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import mcp_types as types
+from pydantic import ValidationError
+
+from mcp_toolset.bridge.sdk import MCPError
+from mcp_toolset.errors import UpstreamError
+
+ENDED: Final = "the connection was lost"
+LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
+
+_CLOSED: Final = "Connection closed"
+_SESSION_GONE: Final = "Session terminated"
+_BROKE_OFF: Final = "SSE stream"
+
+
+def says_ended(fault: MCPError) -> bool:
+    """Whether the SDK made this error up because the connection has ended."""
+    closed = fault.code == types.CONNECTION_CLOSED and fault.message == _CLOSED and fault.data is None
+    return closed or fault.message == _SESSION_GONE
+
+
+def says_broke_off(fault: MCPError) -> bool:
+    """Whether the SDK made this error up because one answer over HTTP broke off."""
+    return (
+        fault.code == types.CONNECTION_CLOSED and fault.data is None and fault.message.startswith(_BROKE_OFF)
+    )
+
+
+def reason_of(fault: BaseException) -> str:
+    """Why a connection ended or could not be made, in one line."""
+    while isinstance(fault, BaseExceptionGroup):
+        fault = cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
+    if isinstance(fault, UpstreamError):
+        return ENDED if fault.reason == LOST else fault.reason
+    if isinstance(fault, ValidationError):
+        return "its answer does not follow the protocol"
+    text = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
+    return text if isinstance(fault, MCPError) else f"{type(fault).__name__}: {text}"
+
+
+def fault_of_result(wire: Mapping[str, Any]) -> str | None:
+    """What is wrong with the shape of a tool's result, as far as anybody here or a client will look."""
+    if not isinstance(wire.get("isError", False), bool):
+        return "isError is no boolean"
+    content: object = wire.get("content", [])
+    if not isinstance(content, list):
+        return "content is no list"
+    for block in cast("list[object]", content):
+        kind: object = cast("Mapping[str, object]", block).get("type") if isinstance(block, Mapping) else None
+        if not isinstance(kind, str):
+            return "content has a block without a type"
+        if kind == "text" and not isinstance(cast("Mapping[str, object]", block).get("text"), str):
+            return "content has a text block without a text"
+    return None

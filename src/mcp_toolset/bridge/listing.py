@@ -1,0 +1,76 @@
+"""`Listing`: one walk through an upstream's `tools/list` pages, with an end in any case (F15)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset.bridge.sdk import header_fault
+from mcp_toolset.catalog.source import CatalogSnapshot
+
+MAX_PAGES: Final = 200
+MAX_TOOLS: Final = 20_000
+"""Where a listing that never ends is cut."""
+
+MARGIN: Final = 0.1
+"""The part of the time for a listing that is kept for using it when it was cut."""
+
+Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class Listing:
+    """What was listed.
+
+    Attributes:
+        tools: The entries in wire form, as untrusted as they come.
+        complete: `False` when a cap on pages, tools or time ended the walk.
+    """
+
+    tools: list[Any] = field(default_factory=list[Any])
+    complete: bool = False
+
+    async def walk(self, request: Request, limit: float) -> None:
+        """Ask for page after page.
+
+        Args:
+            request: Sends a request and returns its raw result.
+            limit: Seconds that the walk may take; less if a deadline outside comes first.
+
+        Raises:
+            TimeoutError: there was not one page in time.
+        """
+        until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
+        with anyio.CancelScope(deadline=until - MARGIN * limit) as patience:
+            await self._pages(request)
+        if patience.cancelled_caught and not self.tools:
+            raise TimeoutError
+
+    async def _pages(self, request: Request) -> None:
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            page = await request("tools/list", {"cursor": cursor} if cursor else {})
+            entries: Any = page.get("tools")
+            if isinstance(entries, list):
+                self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                self.complete = True
+                return
+            if cursor in seen or len(self.tools) >= MAX_TOOLS:
+                return
+            seen.add(cursor)
+
+
+def usable_over_http(snapshot: CatalogSnapshot) -> CatalogSnapshot:
+    """A snapshot without the tools whose `x-mcp-header` annotations name no header (basic/transports)."""
+    faults = {name: header_fault(tool.definition.input_schema) for name, tool in snapshot.tools.items()}
+    refused = tuple((name, f"tool {name!r}: {fault}") for name, fault in faults.items() if fault)
+    if not refused:
+        return snapshot
+    tools = {name: tool for name, tool in snapshot.tools.items() if not faults[name]}
+    return replace(snapshot, tools=tools, set_aside=(*snapshot.set_aside, *refused))

@@ -1,0 +1,29 @@
+"""Every fault test: nothing of it is left afterwards, and nobody waits long for a second attempt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.faults.harness import children, until
+
+from mcp_toolset.bridge import backoff
+
+
+@pytest.fixture(autouse=True)
+def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.02)
+    monkeypatch.setattr(backoff, "LAST", 0.1)
+
+
+@pytest.fixture(autouse=True)
+async def no_child_is_left(anyio_backend: str) -> AsyncIterator[None]:
+    before = children()
+    yield
+    await until(lambda: children() <= before)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "received.jsonl"

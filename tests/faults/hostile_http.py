@@ -1,0 +1,132 @@
+"""A hostile server on HTTP: streamable HTTP at /mcp and SSE at /sse, by the standard library alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from behaviour import Behaviour, text  # pyright: ignore[reportMissingImports]
+
+BEHAVIOUR = Behaviour.read()
+SESSION = f"session-{os.getpid()}"
+STREAMS: list[queue.Queue[dict[str, Any] | None]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+    def do_GET(self) -> None:
+        self._log(None)
+        if self.path.partition("?")[0] != "/sse":
+            return self._status(405)
+        stream: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        STREAMS.append(stream)
+        self._stream_head()
+        endpoint = BEHAVIOUR.script.get("endpoint", "") + f"/messages?session_id={len(STREAMS) - 1}"
+        self._event(endpoint, "endpoint")
+        while (item := stream.get()) is not None:
+            self._event(json.dumps(item))
+        self.close_connection = True
+
+    def do_DELETE(self) -> None:
+        self._log(None)
+        self._status(200)
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self._log(message)
+        if self.path.startswith("/messages"):
+            return self._post_to_stream(message)
+        if "redirect" in BEHAVIOUR.script:
+            self.send_response(307)
+            self.send_header("location", BEHAVIOUR.script["redirect"])
+            self.send_header("content-length", "0")
+            return self.end_headers()
+        session = self.headers.get("mcp-session-id")
+        if session not in (None, SESSION):
+            error = {"code": -32600, "message": "Session not found"}
+            return self._json({"jsonrpc": "2.0", "id": None, "error": error}, 404)
+        if "id" not in message:
+            return self._status(202)
+        self._answer(message)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        params = message.get("params") or {}
+        name = params.get("name") if message["method"] == "tools/call" else None
+        if name == "cut" or message["method"] == "subscriptions/listen":
+            self._stream_head()
+            self.wfile.write(b": a beginning\n\n")
+            self.close_connection = True
+        elif name == "big":
+            result = text("x" * params["arguments"]["size"])
+            self._stream_head()
+            self._event(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+            self.close_connection = True
+        elif (answer := BEHAVIOUR.answer(message)) is None:
+            self.rfile.read(1)
+            self.close_connection = True
+        else:
+            self._json({"jsonrpc": "2.0", "id": message["id"], **answer}, 200)
+
+    def _post_to_stream(self, message: dict[str, Any]) -> None:
+        name = (message.get("params") or {}).get("name")
+        if name == "refuse_post":
+            return self._status(500)
+        self._status(202)
+        stream = STREAMS[int(self.path.rpartition("=")[2])]
+        if name == "end_stream":
+            stream.put(None)
+        elif "id" in message and (answer := BEHAVIOUR.answer(message)) is not None:
+            stream.put({"jsonrpc": "2.0", "id": message["id"], **answer})
+
+    def _log(self, message: Any) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        BEHAVIOUR.log({"verb": self.command, "headers": headers, "message": message, "at": time.monotonic()})
+
+    def _status(self, code: int) -> None:
+        self.send_response(code)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def _json(self, value: Any, code: int) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(code)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        if not BEHAVIOUR.script.get("modern"):
+            self.send_header("mcp-session-id", SESSION)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream_head(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+
+    def _event(self, data: str, event: str = "message") -> None:
+        self.wfile.write(f"event: {event}\ndata: {data}\n\n".encode())
+        self.wfile.flush()
+
+
+class Listening(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+
+
+def main() -> None:
+    server = Listening(("127.0.0.1", BEHAVIOUR.script.get("port", 0)), Handler)
+    sys.stdout.write(f"{server.server_address[1]}\n")
+    sys.stdout.close()
+    server.serve_forever()
+
+
+main()

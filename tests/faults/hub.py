@@ -1,0 +1,53 @@
+"""A served hub as a process of its own.
+
+Its argument is JSON: a transport, a port, mounts, and perhaps a shorter grace for children.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from mcp_toolset import RemoteToolset, Toolset, serve, tool
+from mcp_toolset.bridge import child
+
+
+@tool
+def shout(how: str) -> str:
+    """Write to standard output."""
+    match how:
+        case "unflushed":
+            print("printed and left in the buffer", end="")  # noqa: T201
+        case "flushed":
+            print("printed", flush=True)  # noqa: T201
+        case "descriptor":
+            os.write(1, b"written to the descriptor\n")
+        case "stream":
+            sys.stdout.write("written to the stream\n")
+            sys.__stdout__.write("written to the first stream\n")  # pyright: ignore[reportOptionalMemberAccess]
+        case "child":
+            subprocess.run([sys.executable, "-S", "-c", "print('by a child')"], check=True)
+        case "child_left":
+            subprocess.Popen(
+                [sys.executable, "-S", "-c", "import time; print('late', flush=True); time.sleep(1)"]
+            )
+        case "read":
+            return repr(sys.stdin.read() + os.read(0, 100).decode())
+    return how
+
+
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    if "grace" in options:
+        child.GRACE = options["grace"]
+    mounts = [
+        RemoteToolset(command, name=name, start_timeout=10).prefixed(name)
+        for name, command in options.get("mounts", {}).items()
+    ]
+    serve(Toolset(shout, *mounts), transport=options["transport"], port=options.get("port", 0))
+
+
+if __name__ == "__main__":
+    main()

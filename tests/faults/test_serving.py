@@ -1,0 +1,275 @@
+"""A hub as a process: how it stops, what it leaves, and what its standard output carries."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+from tests.faults.harness import HERE, ROOT, alive, hostile, pid_of, received, specials, until
+
+from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.bridge.http import bound_socket, run_app
+
+pytestmark = pytest.mark.anyio
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
+}
+
+
+def hub_command(**options: Any) -> list[str]:
+    return [sys.executable, str(HERE / "hub.py"), json.dumps(options)]
+
+
+@contextmanager
+def hub(**options: Any) -> Generator[subprocess.Popen[bytes]]:
+    command, env = hub_command(**options), {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    # Unbuffered output would hide what is still in a buffer when serving ends.
+    env.pop("PYTHONUNBUFFERED", None)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def tell(process: subprocess.Popen[bytes], *messages: Any) -> None:
+    assert process.stdin is not None
+    for message in messages:
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+    process.stdin.flush()
+
+
+def told(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def call(name: str, number: int = 2, **arguments: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def free_port() -> int:
+    with bound_socket("127.0.0.1", 0) as bound:
+        return bound.getsockname()[1]
+
+
+class Upstreams:
+    """Two mounts of a hub: one that behaves, one that ignores its end and has a child that does too."""
+
+    def __init__(self, where: Path) -> None:
+        self.good, self.bad = where / "good", where / "bad"
+        self.commands = {
+            "good": hostile(log=str(self.good)),
+            "bad": hostile(log=str(self.bad), stubborn=True, tools=specials("child")),
+        }
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid_of(self.good), pid_of(self.bad)]
+
+
+@pytest.fixture
+def upstreams(tmp_path: Path) -> Upstreams:
+    return Upstreams(tmp_path)
+
+
+@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "stdin closed", "stdout closed"])
+def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upstreams: Upstreams) -> None:
+    grace = {} if way == "SIGTERM" else {"grace": 0.5}
+    with hub(transport="stdio", mounts=upstreams.commands, **grace) as process:
+        tell(process, INITIALIZE, INITIALIZED, call("bad_child"))
+        assert told(process)["id"] == 1
+        grandchild = int(told(process)["result"]["content"][0]["text"])
+        tell(process, call("good_hang", 3))
+        pids = [*upstreams.pids, grandchild]
+        assert all(map(alive, pids))
+        if way == "stdin closed":
+            assert process.stdin is not None
+            process.stdin.close()
+        elif way == "stdout closed":
+            assert process.stdout is not None and process.stdin is not None
+            process.stdout.close()
+            tell(process, call("shout", 4, how="nothing"))
+            process.stdin.close()
+        else:
+            process.send_signal(getattr(signal, way))
+        # Two seconds after the end of input and two after SIGTERM: that child ignores both.
+        assert process.wait(timeout=8) == 0
+        assert not any(map(alive, pids))
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(("transport", "number"), [("http", signal.SIGTERM), ("sse", signal.SIGINT)])
+async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
+    transport: Any, number: signal.Signals, upstreams: Upstreams
+) -> None:
+    port = free_port()
+    with hub(transport=transport, port=port, mounts=upstreams.commands, grace=0.5) as process:
+        await until(lambda: reachable(port), within=20)
+        url = f"http://127.0.0.1:{port}"
+        target = sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
+        with anyio.move_on_after(20):
+            async with Client(target, mode="legacy", cache=None) as client:
+                result = await client.call_tool("bad_child", {})
+                grandchild = int(result.content[0].text)  # pyright: ignore[reportAttributeAccessIssue]
+                async with anyio.create_task_group() as group:
+                    group.start_soon(silently, client, "good_hang")
+                    await until(lambda: '"hang"' in upstreams.good.read_text())
+                    pids = [*upstreams.pids, grandchild]
+                    process.send_signal(number)
+                    await until(lambda: process.poll() is not None, within=10)
+                    group.cancel_scope.cancel()
+        assert process.returncode == 0
+        assert not any(map(alive, pids))
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+async def silently(client: Client, name: str) -> None:
+    try:
+        await client.call_tool(name, {})
+    # The hub is stopped under this call: whatever the client library makes of that is not the point.
+    except Exception:
+        return
+
+
+def reachable(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/nothing", trust_env=False).status_code == 404
+    except httpx2.HTTPError:
+        return False
+
+
+async def test_f44_children_of_a_killed_hub_see_their_input_end(upstreams: Upstreams) -> None:
+    with hub(transport="stdio", mounts={"good": upstreams.commands["good"]}) as process:
+        tell(process, INITIALIZE)
+        assert told(process)["id"] == 1
+        process.kill()
+        process.wait()
+    # There is nobody left to end it; that it goes is its own doing.
+    await until(lambda: not alive(pid_of(upstreams.good)))
+
+
+WAYS = ("unflushed", "flushed", "descriptor", "stream", "child", "child_left")
+
+
+def test_f45_nothing_but_the_protocol_reaches_standard_output() -> None:
+    with hub(transport="stdio") as process:
+        tell(process, INITIALIZE, INITIALIZED)
+        assert told(process)["id"] == 1
+        for number, way in enumerate(WAYS, 2):
+            tell(process, call("shout", number, how=way))
+            answer = told(process)
+            assert (answer["id"], answer["result"]["content"][0]["text"]) == (number, way)
+        tell(process, call("shout", 99, how="read"))
+        assert told(process)["result"]["content"][0]["text"] == "''"
+        out, err = process.communicate(timeout=10)
+    assert out == b""
+    for words in (
+        b"left in the buffer",
+        b"printed",
+        b"the descriptor",
+        b"the stream",
+        b"first stream",
+        b"by a child",
+    ):
+        assert words in err
+    assert process.returncode == 0
+
+
+async def test_f46_clients_that_come_and_go_leave_no_child(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = hub_command(transport="stdio", mounts={"up": hostile(log=str(log))})
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env={"PYTHONPATH": str(ROOT)})
+    with anyio.fail_after(40):
+        for _ in range(3):
+            async with Client(parameters, cache=None) as client:
+                assert not (await client.call_tool("up_echo", {})).is_error
+    started = [entry["started"] for entry in received(log) if "started" in entry]
+    assert len(started) == 3
+    await until(lambda: not any(map(alive, started)))
+
+
+@tool
+def hello() -> str:
+    """Say hello."""
+    return "hello"
+
+
+@asynccontextmanager
+async def over_http() -> AsyncGenerator[httpx2.AsyncClient]:
+    server = ToolsetServer(Toolset(hello))
+    async with server:
+        with bound_socket("127.0.0.1", 0) as bound:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run_app, server.http_app(), bound)
+                base = f"http://127.0.0.1:{bound.getsockname()[1]}"
+                async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=10) as client:
+                    yield client
+                group.cancel_scope.cancel()
+
+
+ROUTES = [
+    ("POST", "/mcp"),
+    ("GET", "/mcp"),
+    ("DELETE", "/mcp"),
+    ("GET", "/sse"),
+    ("POST", "/messages/?session_id=0"),
+]
+FOREIGN = [
+    ({"Host": "evil.example"}, 421),
+    ({"Host": "127.0.0.1.evil.example:80"}, 421),
+    ({"Host": "127.0.0.1:80@evil.example"}, 421),
+    ({"Origin": "http://evil.example"}, 403),
+    ({"Origin": "null"}, 403),
+    ({"Origin": "http://127.0.0.1.evil.example"}, 403),
+    ({"Origin": "https://localhost:x"}, 403),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), FOREIGN)
+async def test_f31_foreign_hosts_and_origins_are_refused_on_every_route_before_the_body_is_read(
+    headers: dict[str, str], status: int
+) -> None:
+    async with over_http() as client:
+        for method, route in ROUTES:
+            with anyio.fail_after(5):
+                refused = await client.request(method, route, headers=headers, content=b"{ no JSON")
+            assert refused.status_code == status, (method, route)
+
+
+async def test_f33_bodies_that_are_too_big_too_deep_or_no_json_are_refused_and_the_server_lives() -> None:
+    head = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    deep = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + '{"a":' * 20_000 + "1" + "}" * 20_001
+    async with over_http() as client:
+        with anyio.fail_after(20):
+            big = await client.post("/mcp", headers=head, content=b'{"x":"' + b"x" * 80_000_000)
+            assert big.status_code == 413
+            assert (await client.post("/mcp", headers=head, content=deep)).status_code == 400
+            assert (await client.post("/mcp", headers=head, content=b"\xff\xfe")).status_code == 400
+            assert (await client.post("/mcp", headers=head, json=INITIALIZE)).status_code == 200
