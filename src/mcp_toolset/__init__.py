@@ -14,19 +14,25 @@ if TYPE_CHECKING:
     from mcp_toolset.bridge.serve import serve
     from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.calls.builtin import OutputFormatter, PermissionChecker
+    from mcp_toolset.calls.cache import ResultCache
     from mcp_toolset.calls.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.hooks import HookSet
     from mcp_toolset.calls.middleware import Next, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.rate import RateLimit
     from mcp_toolset.calls.rejection import rejection_reason
+    from mcp_toolset.calls.retry import RetryLimit
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
+    from mcp_toolset.calls.timeout import Timeout
+    from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.grants import ToolGrant
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.tools.availability import ToolAvailability, ToolSelector
     from mcp_toolset.tools.call import ToolCall, ToolContext
     from mcp_toolset.tools.definition import ToolDefinition
-    from mcp_toolset.tools.function import Tool, tool
+    from mcp_toolset.tools.function import tool
     from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.tool import Tool
     from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.view import ToolView
 
@@ -38,11 +44,16 @@ __all__ = [
     "Next",
     "OutputFormatter",
     "PermissionChecker",
+    "RateLimit",
     "Reject",
     "RemoteToolset",
+    "ResultCache",
+    "RetryLimit",
     "RunNormally",
+    "SchemaValidator",
     "SearchHit",
     "SearchIndex",
+    "Timeout",
     "Tool",
     "ToolAvailability",
     "ToolCall",
@@ -70,12 +81,17 @@ _HOMES: Final = {
     "Next": "calls.middleware",
     "OutputFormatter": "calls.builtin",
     "PermissionChecker": "calls.builtin",
+    "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RemoteToolset": "bridge.remote",
+    "ResultCache": "calls.cache",
+    "RetryLimit": "calls.retry",
     "RunNormally": "calls.decision",
+    "SchemaValidator": "calls.validator",
     "SearchHit": "catalog.search",
     "SearchIndex": "catalog.search",
-    "Tool": "tools.function",
+    "Timeout": "calls.timeout",
+    "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",
     "ToolCall": "tools.call",
     "ToolContext": "tools.call",

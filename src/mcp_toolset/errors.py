@@ -12,11 +12,13 @@ ToolsetError                     catch this to catch all
 │   ├── InvalidOutputError       the tool's result does not fit its own output schema (F22)
 │   ├── PermissionDeniedError    a policy refused the call
 │   ├── GrantError               a deferred tool was called without a live grant (X1, F35)
+│   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds (N7)
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
 │   ├── UpstreamUnavailableError it cannot be reached now
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
+├── CapabilityError              a tool asked for something that it was not granted (H4)
 ├── NextConsumedError            a middleware called `next` twice (N2)
 ├── RoundError                   a round was committed or advanced wrongly; nothing has changed (L14)
 └── StateError                   an object is used before it is opened, or after it is closed
@@ -32,6 +34,7 @@ from typing import cast
 
 __all__ = [
     "CallError",
+    "CapabilityError",
     "ConfigError",
     "DefinitionError",
     "GrantError",
@@ -40,6 +43,7 @@ __all__ = [
     "NameConflictError",
     "NextConsumedError",
     "PermissionDeniedError",
+    "RetrySuggestedError",
     "RoundError",
     "StateError",
     "TargetError",
@@ -115,6 +119,15 @@ class GrantError(CallError):
     """A deferred tool was called without a live grant for this caller (X1, F35); nothing ran."""
 
 
+class RetrySuggestedError(CallError):
+    """The tool cannot do it now, and another try may succeed (N7). `after` is in seconds."""
+
+    def __init__(self, message: str, *, after: float) -> None:
+        """Add to the message when to try again; `message` says what stands in the way."""
+        super().__init__(f"{message}; try again in {after:g} s")
+        self.after = after
+
+
 class ToolExecutionError(CallError):
     """The tool ran and failed; the message is the tool's own."""
 
@@ -145,6 +158,18 @@ class UpstreamProtocolError(UpstreamError):
         super().__init__(upstream, message)
         self.code = code
         self.data = data
+
+
+class CapabilityError(ToolsetError):
+    """A tool asked for a capability that it was not granted (H4)."""
+
+    def __init__(self, capability: str) -> None:
+        """Name the capability and the way to grant it."""
+        super().__init__(
+            f"capability {capability!r} was not granted; grant it with "
+            f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r})"
+        )
+        self.capability = capability
 
 
 class NextConsumedError(ToolsetError):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, CapabilityError
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
@@ -55,6 +55,18 @@ class ToolContext:
 
     protocol_version: str | None = None
     """The protocol revision of this call, `None` when no wire is involved."""
+
+    capabilities: frozenset[str] = frozenset({"progress", "log"})
+    """What was granted to the tool beyond its arguments (H4); each further one by name."""
+
+    def require(self, capability: str) -> None:
+        """Go on only if a capability was granted.
+
+        Raises:
+            CapabilityError: it was not; the message says how to grant it.
+        """
+        if capability not in self.capabilities:
+            raise CapabilityError(capability)
 
     @property
     def meta(self) -> Mapping[str, Any]:

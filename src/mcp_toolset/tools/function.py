@@ -7,23 +7,21 @@ docstring; the function itself stays callable as before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, overload
 
 import anyio.to_thread
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.signature import Arguments, Returned, read_signature
-from mcp_toolset.tools.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.signature import FunctionSignature, read_signature
+from mcp_toolset.tools.tool import P, R, Tool
+from mcp_toolset.tools.view import Executor
 
-P = ParamSpec("P")
-R = TypeVar("R")
+__all__ = ["Tool", "runner", "tool"]
 
 _HINTS = {
     "read_only": "readOnlyHint",
@@ -33,62 +31,17 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
-class Tool(Generic[P, R]):
-    """An immutable tool: a definition and the function that does the work (O1).
+def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
+    """What runs a function from a call: parsed arguments in, a result out."""
+    parse, to_result = signature.arguments.parse, signature.returned.to_result
 
-    Calling a `Tool` calls the function, unchanged. `execute` runs it from JSON arguments.
-    """
+    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
+        return to_result(await function(**parse(call, context)), call.name)
 
-    definition: ToolDefinition
-    function: Callable[P, R] = field(compare=False)
-    place: str = ""
-    _arguments: Arguments = field(kw_only=True, compare=False)
-    _returned: Returned = field(kw_only=True, compare=False)
-    _checks: tuple[SchemaCheck, SchemaCheck | None] = field(kw_only=True, compare=False)
+    async def run_in_thread(call: ToolCall, context: ToolContext) -> ToolResult:
+        return to_result(await _in_thread(function, parse(call, context)), call.name)
 
-    def __post_init__(self) -> None:
-        """Take over the function's identity, so that tools document like functions."""
-        for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
-            object.__setattr__(self, attribute, getattr(self.function, attribute, None))
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself."""
-        return self.function(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        """The tool by name and signature; never the function (O8)."""
-        return (
-            f"Tool({self.definition.name!r}, {', '.join(self.definition.input_schema.get('properties', {}))})"
-        )
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        return self.definition.name
-
-    def bind(self) -> ToolBinding:
-        """The tool as an entry of a view."""
-        arguments, output = self._checks
-        return ToolBinding(self.name, self.definition, self._run, arguments, output, place=self.place)
-
-    async def execute(
-        self, arguments: dict[str, Any] | None = None, context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolResult:
-        """Run the tool from JSON arguments; its own exceptions propagate (O6).
-
-        Raises:
-            InvalidArgumentsError: the arguments do not fit.
-        """
-        return await self._run(ToolCall(self.name, arguments or {}), context)
-
-    async def _run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        arguments = self._arguments.parse(call, context)
-        if inspect.iscoroutinefunction(self.function):
-            value = await cast("Awaitable[Any]", self.function(**arguments))  # pyright: ignore[reportCallIssue]
-        else:
-            value = await _in_thread(cast("Callable[..., Any]", self.function), arguments)
-        return self._returned.to_result(value, self.name)
+    return run if inspect.iscoroutinefunction(function) else run_in_thread
 
 
 async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -111,6 +64,8 @@ def tool(
     idempotent: bool | None = None,
     open_world: bool | None = None,
     meta: dict[str, Any] | None = None,
+    manual: bool = False,
+    timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -122,6 +77,8 @@ def tool(
     title: str | None = None,
     description: str | None = None,
     meta: dict[str, Any] | None = None,
+    manual: bool = False,
+    timeout: float | None = None,
     **hints: bool | None,
 ) -> Any:
     """Make a tool of a sync or async function.
@@ -135,6 +92,8 @@ def tool(
         title: A name for people.
         description: What the tool does; the docstring's text unless given.
         meta: The definition's `_meta`.
+        manual: Leave its calls to the application (A6).
+        timeout: Seconds that one call may take (A11).
         **hints: `read_only`, `destructive`, `idempotent`, `open_world`: the behaviour annotations.
 
     Raises:
@@ -156,14 +115,8 @@ def tool(
             annotations={_HINTS[key]: value for key, value in hints.items() if value is not None} or None,
             meta=meta,
         )
-        return Tool(
-            definition,
-            function,
-            place=signature.place,
-            _arguments=signature.arguments,
-            _returned=signature.returned,
-            _checks=checks_of(definition),
-        )
+        run = runner(function, signature)
+        return Tool(definition, function, signature.place, manual, timeout, run=run)
 
     if function is None:
         return define

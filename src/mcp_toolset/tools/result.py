@@ -9,6 +9,8 @@ from typing import Any, Self, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
+from mcp_toolset.tools.outcome import AskUser, Halt
+
 Block = Mapping[str, Any]
 """One content block in wire form (`{"type": "text", "text": …}`)."""
 
@@ -19,9 +21,16 @@ class ToolResult:
 
     `wire` is to be treated as read-only; the properties and constructors are the way in and out for
     code that looks inside.
+
+    Attributes:
+        wire: The result in wire form.
+        ask: The question that the call waits for (A14); it is then not complete.
+        halt: That the loop should end after this call (A12).
     """
 
     wire: Mapping[str, Any]
+    ask: AskUser | None = None
+    halt: Halt | None = None
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> Self:
@@ -76,7 +85,7 @@ class ToolResult:
     @property
     def is_complete(self) -> bool:
         """Whether the call has ended; `False` while input is required from the client (2026-07-28)."""
-        return self.wire.get("resultType", "complete") == "complete"
+        return self.ask is None and self.wire.get("resultType", "complete") == "complete"
 
     @property
     def text(self) -> str:

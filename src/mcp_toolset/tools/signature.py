@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
@@ -24,6 +24,7 @@ from pydantic_core import SchemaError, to_json, to_jsonable_python
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.names import check_name
+from mcp_toolset.tools.outcome import AskUser, Halt
 from mcp_toolset.tools.result import ToolResult, encodable
 
 _CONTENT: Final = (
@@ -110,6 +111,10 @@ class Returned:
         """
         if isinstance(value, ToolResult):
             return value
+        if isinstance(value, AskUser):
+            return ToolResult({"content": [{"type": "text", "text": value.question}]}, ask=value)
+        if isinstance(value, Halt):
+            return replace(self.to_result(value.result, tool), halt=value)
         try:
             return self._typed(value) if self.adapter is not None else _untyped(value)
         except ValueError as fault:

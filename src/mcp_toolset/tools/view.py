@@ -41,6 +41,9 @@ class ToolBinding:
         deferred: Whether it is found by search instead of being listed.
         gate: An extra condition on every call, such as a live grant.
         redirect: Set on tools that only stand for a call of another tool.
+        manual: Whether its calls wait for the application's result (A6).
+        timeout: Seconds that one call may take, if the tool says so (A11).
+        tool_id: A stable id apart from the public name, where the source has one (H2).
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -56,6 +59,9 @@ class ToolBinding:
     deferred: bool = False
     gate: Gate | None = None
     redirect: Redirect | None = None
+    manual: bool = False
+    timeout: float | None = None
+    tool_id: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""

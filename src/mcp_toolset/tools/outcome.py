@@ -1,0 +1,46 @@
+"""What a handler may return beside a value: a question to the user, or the end of the loop (A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp_toolset.errors import DefinitionError
+
+RESERVED_HALTS: Final = frozenset({"completed", "error", "awaiting_user", "awaiting_tools", "max_rounds"})
+"""Reasons that a round gives itself; a tool cannot use them (A10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskUser:
+    """The tool cannot go on without an answer from the user; the answer becomes its result (A14).
+
+    Attributes:
+        question: What to ask.
+        schema: JSON Schema of the answer, an object of plain properties as elicitation allows them;
+            one text field named `answer` unless given.
+    """
+
+    question: str
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The loop should end after this call; its siblings in the round still finish (A12).
+
+    Attributes:
+        reason: Why, as a short word of the application's own.
+        result: What the call itself comes to.
+    """
+
+    reason: str
+    result: Any = None
+
+    def __post_init__(self) -> None:
+        """Refuse reasons that mean something else already (A10)."""
+        if not self.reason or self.reason in RESERVED_HALTS:
+            raise DefinitionError(
+                f"Halt({self.reason!r}): this reason is reserved or empty; use a word of your own"
+            )
