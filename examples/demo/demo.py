@@ -53,6 +53,7 @@ async def show(console: Console, folder: Path, port: int, *, keep: bool) -> None
         async with demo_server(folder / "notes.db") as server, anyio.create_task_group() as group:
             group.start_soon(run_app, server.http_app(), listening)
             with anyio.fail_after(DEADLINE):
+                await server.settled()
                 async with Client(url) as client:
                     await Tour(console, str(ROOT)).walk(client, server.statuses())
             console.print(

@@ -69,8 +69,7 @@ def make() -> ToolsetServer:
         return RunNormally({**input, "b": 100} if input["a"] == 7 else input)
 
     upstream = RemoteToolset(UPSTREAM, name="upstream")
-    hidden = RemoteToolset(UPSTREAM, name="hidden")
-    tools = Toolset(add, count, linger, explode, upstream.prefixed("up"), hidden.prefixed("deep").deferred())
+    tools = Toolset(add, count, linger, explode, upstream.prefixed("up"), upstream.prefixed("deep").deferred())
     return ToolsetServer(tools, name="bridge-under-test", hooks=hooks)
 
 

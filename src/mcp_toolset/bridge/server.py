@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,25 +13,24 @@ import anyio
 import anyio.from_thread
 
 from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.naming import settle_names, sources_by_name
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.catalog.deferred import DeferredCatalog
+from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.search import SearchHit
-from mcp_toolset.errors import NameConflictError, StateError, sole
+from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.names import qualified
+from mcp_toolset.tools.opening import settled
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolBinding, conflict_message
+from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-_log = logging.getLogger("mcp_toolset.server")
 
 
 class ToolsetServer:
@@ -75,7 +73,7 @@ class ToolsetServer:
         self._resources = resources
         self._catalog = DeferredCatalog(GrantLedger(), self._status_of)
         self._defers = toolset.defers
-        self._sources = {source.source_name: source for source in toolset.sources()}
+        self._sources = sources_by_name(toolset.sources())
         self._resident: list[ToolBinding] = []
         self._table: dict[str, ToolBinding] = {}
         self._wire: list[dict[str, Any]] = []
@@ -106,7 +104,7 @@ class ToolsetServer:
 
         Raises:
             StateError: it is open already.
-            NameConflictError: two local tools have one name.
+            NameConflictError: two local tools have one name, or one has a name of the deferred catalog's.
         """
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
@@ -165,6 +163,14 @@ class ToolsetServer:
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""
         return {name: source.status for name, source in self._sources.items()}
+
+    async def settled(self) -> None:
+        """Wait until every mounted server has been reached or has failed once.
+
+        Opening does not wait for slow ones (F5); whoever wants the whole picture does.
+        """
+        await settled(list(self._sources.values()))
+        await self._rebuild()
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """Search the deferred tools, as `search_tools` does for a model."""
@@ -272,13 +278,15 @@ class ToolsetServer:
             await self.lowlevel.announce_resources()
 
     async def _rebuild(self) -> None:
-        bindings = await self._hooks.describe(settle_names(self.toolset.bindings()))
+        reserved = FIXED_TOOLS if self._defers else ()
+        named = settle_names(self.toolset.bindings(), reserved=reserved)
+        bindings = await self._hooks.describe(named)
         deferred = [binding for binding in bindings if binding.on and binding.deferred]
         self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
         table = list(self._resident)
         if self._defers:
             self._catalog.update(deferred)
-            table = _without_conflicts([*self._resident, *self._catalog.bindings()])
+            table = [*self._resident, *self._catalog.bindings()]
         self._table = {binding.name: binding for binding in table}
         self._dispatch = self._composed(table)
         self._wire = [binding.to_wire() for binding in table if not binding.deferred]
@@ -296,37 +304,3 @@ class ToolsetServer:
     def _status_of(self, source: str) -> SourceStatus | None:
         found = self._sources.get(source)
         return None if found is None else found.status
-
-
-def settle_names(bindings: Sequence[ToolBinding]) -> list[ToolBinding]:
-    """Unique public names: a mounted tool whose name is taken is told apart by its server (F16).
-
-    The qualification depends on the server and the tool alone, so it is the same every time.
-
-    Raises:
-        NameConflictError: two local tools have one name.
-    """
-    taken: dict[str, list[ToolBinding]] = {}
-    for binding in bindings:
-        taken.setdefault(binding.name, []).append(binding)
-    return [_settled(binding, taken[binding.name]) for binding in bindings]
-
-
-def _settled(binding: ToolBinding, rivals: list[ToolBinding]) -> ToolBinding:
-    local = [rival for rival in rivals if not rival.source]
-    if len(local) > 1:
-        raise NameConflictError(conflict_message(local[0], local[1]))
-    if len(rivals) == 1 or not binding.source:
-        return binding
-    _log.warning("%s of %s is also the name of another tool; it is qualified", binding.name, binding.place)
-    identity = f"{binding.source}\n{binding.definition.name}"
-    return replace(binding, name=qualified(f"{binding.source}_{binding.name}", identity))
-
-
-def _without_conflicts(bindings: Sequence[ToolBinding]) -> list[ToolBinding]:
-    names: dict[str, ToolBinding] = {}
-    for binding in bindings:
-        other = names.setdefault(binding.name, binding)
-        if other is not binding:
-            raise NameConflictError(conflict_message(other, binding))
-    return list(names.values())

@@ -79,6 +79,7 @@ async def opened(target: Target, options: MountOptions) -> AsyncGenerator[Toolse
     async with AsyncExitStack() as stack:
         with working(f"opening {server.name} …"):
             await stack.enter_async_context(server)
+            await server.settled()
         require_something(server)
         yield server
 

@@ -19,6 +19,7 @@ from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.function import Tool, tool
 from mcp_toolset.tools.names import check_name, check_prefix, public_name
+from mcp_toolset.tools.opening import open_sources
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
@@ -146,15 +147,14 @@ class Toolset:
         return Transformed(self, lambda binding: replace(binding, deferred=True), defers=True)
 
     async def __aenter__(self) -> Self:
-        """Open every source concurrently; returns once each has succeeded or failed (F5, F6)."""
+        """Open every source concurrently; a slow one does not hold up the others for long (F5, F6)."""
         if self._stack is not None:
             raise StateError("this toolset is already open; enter it once, or make another")
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
-            async with anyio.create_task_group() as starting:
-                for source in self.sources():
-                    starting.start_soon(group.start, source.run)
+            has_local_tools = any(not binding.source for binding in self.bindings())
+            await open_sources(group, self.sources(), has_local_tools=has_local_tools)
             self._stack = stack.pop_all()
         return self
 
