@@ -35,6 +35,7 @@ class Person(ToolContext):
             await anyio.sleep_forever()
         if isinstance(self.answer, Exception):
             raise self.answer
+        assert isinstance(self.answer, dict)
         return self.answer
 
 

@@ -41,7 +41,8 @@ def binding(answer: Any, name: str = "probe", **options: Any) -> ToolBinding:
     async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
         if isinstance(answer, BaseException):
             raise answer
-        return answer(call) if callable(answer) else answer
+        given: Any = answer(call) if callable(answer) else answer
+        return given
 
     definition = ToolDefinition(name, output_schema=options.pop("output", None))
     return ToolBinding(name, definition, execute, *checks_of(definition), **options)

@@ -155,8 +155,8 @@ def _complaint(raised: Exception, place: str, file: Path | None) -> str:
         return (
             f"{raised.filename or place}: line {raised.lineno}: {kind}: {raised.msg}; correct the file there"
         )
-    is_target = isinstance(raised, ModuleNotFoundError) and file is None and bool(raised.name)
-    if is_target and place.startswith(raised.name or ""):
+    missing = raised.name if isinstance(raised, ModuleNotFoundError) else None
+    if file is None and missing and place.startswith(missing):
         return f"{place}: no such module; check the name, and that it is importable from {Path.cwd()}"
     frames = traceback.extract_tb(raised.__traceback__)
     lines = [frame.lineno for frame in frames if file is not None and frame.filename == str(file.absolute())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -32,6 +32,9 @@ class Tool(Generic[P, R]):
         timeout: Seconds that one call may take; `None` leaves it to who runs it (A11).
         run: What runs a call, if anything does.
     """
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
 
     definition: ToolDefinition
     function: Callable[P, R] | None = field(default=None, compare=False)
