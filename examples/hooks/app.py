@@ -1,3 +1,5 @@
+from typing import Literal
+
 from pydantic import BaseModel
 
 from mcp_toolset import (
@@ -38,7 +40,7 @@ async def metric(definition: ToolDefinition) -> str | None:
     return f"{definition.description} Use metric units."
 
 
-def policy(call: ToolCall) -> str:
+def policy(call: ToolCall) -> Literal["allow", "ask"]:
     return "allow" if call.name == "weather" else "ask"
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import anyio
 from openai import AsyncOpenAI
 
@@ -12,7 +14,7 @@ def add(a: int, b: int) -> int:
 
 async def main() -> None:
     client, hooks = AsyncOpenAI(), HookSet()
-    messages = [{"role": "user", "content": "What is 20 + 22, and what time is it in Bern?"}]
+    messages: list[Any] = [{"role": "user", "content": "What is 20 + 22, and what time is it in Bern?"}]
     async with Toolset(add, RemoteToolset(["mcp-server-time"], name="time")) as tools:
         view = tools.view(ToolAvailability.default_plus("get_current_time"))
         while True:
