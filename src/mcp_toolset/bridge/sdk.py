@@ -21,9 +21,7 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
-from mcp.server.runner import modern_on_request
 from mcp.server.session import ServerSession
-from mcp.shared.direct_dispatcher import create_direct_dispatcher_pair
 from mcp.shared.dispatcher import (
     CallOptions,
     DispatchContext,
@@ -47,6 +45,8 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
+
+from mcp_toolset.bridge.direct import DirectCalls
 
 __all__ = [
     "CallOptions",
@@ -123,17 +123,12 @@ def stream_dispatcher(read: Any, write: Any) -> Dispatcher[Any]:
 @asynccontextmanager
 async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[Dispatcher[Any]]:
     """A dispatcher that calls a server of this process directly, without framing (modern era)."""
-
-    async def ignore(*_: object) -> None:
-        return None
-
-    async with server.lifespan(server) as state, anyio.create_task_group() as group:
-        ours, theirs = create_direct_dispatcher_pair(raise_handler_exceptions=False)
-        await group.start(theirs.run, modern_on_request(server, state), ignore)
+    async with server.lifespan(server) as state:
+        calls = DirectCalls(server, state)
         try:
-            yield ours
+            yield calls
         finally:
-            theirs.close()
+            calls.close()
 
 
 def lowlevel_of(server: object) -> Server[Any] | None:
