@@ -10,57 +10,89 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.manual import PendingCall
     from mcp_toolset.bridge.remote import RemoteToolset
     from mcp_toolset.bridge.serve import serve
     from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.calls.builtin import OutputFormatter, PermissionChecker
     from mcp_toolset.calls.cache import ResultCache
+    from mcp_toolset.calls.call_result import CallResult, RoundHalt, RoundQuestion, RunReport, ToolFailure
     from mcp_toolset.calls.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.hooks import HookSet
+    from mcp_toolset.calls.issue import IssueReason, RoundIssue
     from mcp_toolset.calls.middleware import Next, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.rate import RateLimit
     from mcp_toolset.calls.rejection import rejection_reason
     from mcp_toolset.calls.retry import RetryLimit
+    from mcp_toolset.calls.round_commit import RoundCommit
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.grants import ToolGrant
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
-    from mcp_toolset.tools.availability import ToolAvailability, ToolSelector
+    from mcp_toolset.tools.asking import Answer, Sample
+    from mcp_toolset.tools.availability import ToolAvailability
+    from mcp_toolset.tools.builder import ToolBuilder
     from mcp_toolset.tools.call import ToolCall, ToolContext
+    from mcp_toolset.tools.capability import SessionSnapshot
     from mcp_toolset.tools.definition import ToolDefinition
     from mcp_toolset.tools.function import tool
+    from mcp_toolset.tools.injected import Injected
+    from mcp_toolset.tools.input import input_tool, tool_input
+    from mcp_toolset.tools.outcome import AskUser, Halt
+    from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
     from mcp_toolset.tools.result import ToolResult
+    from mcp_toolset.tools.selector import ToolSelector
     from mcp_toolset.tools.tool import Tool
     from mcp_toolset.tools.toolset import Toolset
+    from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
     from mcp_toolset.tools.view import ToolView
 
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "Answer",
+    "ArgumentTransform",
+    "AskUser",
+    "CallResult",
     "Complete",
+    "DynamicToolset",
+    "Halt",
     "HookSet",
+    "Injected",
+    "IssueReason",
     "Next",
     "OutputFormatter",
+    "PendingCall",
     "PermissionChecker",
     "RateLimit",
     "Reject",
     "RemoteToolset",
     "ResultCache",
     "RetryLimit",
+    "RoundCommit",
+    "RoundHalt",
+    "RoundIssue",
+    "RoundQuestion",
     "RunNormally",
+    "RunReport",
+    "Sample",
     "SchemaValidator",
     "SearchHit",
     "SearchIndex",
+    "SessionSnapshot",
     "Timeout",
     "Tool",
     "ToolAvailability",
+    "ToolBuilder",
     "ToolCall",
     "ToolContext",
     "ToolDefinition",
+    "ToolFailure",
     "ToolGrant",
     "ToolMiddleware",
+    "ToolProvider",
     "ToolResult",
     "ToolRound",
     "ToolRoundPlan",
@@ -69,46 +101,77 @@ __all__ = [
     "Toolset",
     "ToolsetError",
     "ToolsetServer",
+    "default",
+    "describe",
+    "hide",
+    "input_tool",
     "rejection_reason",
+    "rename",
     "serve",
     "tool",
+    "tool_input",
     "tool_middleware",
 ]
 
 _HOMES: Final = {
+    "Answer": "tools.asking",
+    "ArgumentTransform": "tools.transform",
+    "AskUser": "tools.outcome",
+    "CallResult": "calls.call_result",
     "Complete": "calls.decision",
+    "DynamicToolset": "tools.provider",
+    "Halt": "tools.outcome",
     "HookSet": "calls.hooks",
+    "Injected": "tools.injected",
+    "IssueReason": "calls.issue",
     "Next": "calls.middleware",
     "OutputFormatter": "calls.builtin",
+    "PendingCall": "bridge.manual",
     "PermissionChecker": "calls.builtin",
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RemoteToolset": "bridge.remote",
     "ResultCache": "calls.cache",
     "RetryLimit": "calls.retry",
+    "RoundCommit": "calls.round_commit",
+    "RoundHalt": "calls.call_result",
+    "RoundIssue": "calls.issue",
+    "RoundQuestion": "calls.call_result",
     "RunNormally": "calls.decision",
+    "RunReport": "calls.call_result",
+    "Sample": "tools.asking",
     "SchemaValidator": "calls.validator",
     "SearchHit": "catalog.search",
     "SearchIndex": "catalog.search",
+    "SessionSnapshot": "tools.capability",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",
+    "ToolBuilder": "tools.builder",
     "ToolCall": "tools.call",
     "ToolContext": "tools.call",
     "ToolDefinition": "tools.definition",
+    "ToolFailure": "calls.call_result",
     "ToolGrant": "catalog.grants",
     "ToolMiddleware": "calls.middleware",
+    "ToolProvider": "tools.provider",
     "ToolResult": "tools.result",
     "ToolRound": "calls.rounds",
     "ToolRoundPlan": "calls.rounds",
-    "ToolSelector": "tools.availability",
+    "ToolSelector": "tools.selector",
     "ToolView": "tools.view",
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
+    "default": "tools.transform",
+    "describe": "tools.transform",
+    "hide": "tools.transform",
+    "input_tool": "tools.input",
     "rejection_reason": "calls.rejection",
+    "rename": "tools.transform",
     "serve": "bridge.serve",
     "tool": "tools.function",
+    "tool_input": "tools.input",
     "tool_middleware": "calls.middleware",
 }
 

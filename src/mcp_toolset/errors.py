@@ -12,6 +12,7 @@ ToolsetError                     catch this to catch all
 │   ├── InvalidOutputError       the tool's result does not fit its own output schema (F22)
 │   ├── PermissionDeniedError    a policy refused the call
 │   ├── GrantError               a deferred tool was called without a live grant (X1, F35)
+│   ├── CannotAskError           nobody can be asked here, or nobody answered (A14, N4)
 │   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds (N7)
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
@@ -20,6 +21,7 @@ ToolsetError                     catch this to catch all
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
 ├── CapabilityError              a tool asked for something that it was not granted (H4)
 ├── NextConsumedError            a middleware called `next` twice (N2)
+├── ToolMismatchError            a call was decoded or completed by a tool that is not its own (L24)
 ├── RoundError                   a round was committed or advanced wrongly; nothing has changed (L14)
 └── StateError                   an object is used before it is opened, or after it is closed
 ```
@@ -34,6 +36,7 @@ from typing import cast
 
 __all__ = [
     "CallError",
+    "CannotAskError",
     "CapabilityError",
     "ConfigError",
     "DefinitionError",
@@ -48,6 +51,7 @@ __all__ = [
     "StateError",
     "TargetError",
     "ToolExecutionError",
+    "ToolMismatchError",
     "ToolsetError",
     "UnknownToolError",
     "UpstreamError",
@@ -97,9 +101,9 @@ class UnknownToolError(CallError):
     error tells nothing about hidden tools (F34).
     """
 
-    def __init__(self, name: str) -> None:
-        """Name the tool that was asked for, as the caller wrote it."""
-        super().__init__(f"Unknown tool: {name}")
+    def __init__(self, name: str, hint: str = "") -> None:
+        """Name the tool that was asked for, as the caller wrote it; `hint` is for the host alone."""
+        super().__init__(f"Unknown tool: {name}{hint}")
         self.name = name
 
 
@@ -117,6 +121,10 @@ class PermissionDeniedError(CallError):
 
 class GrantError(CallError):
     """A deferred tool was called without a live grant for this caller (X1, F35); nothing ran."""
+
+
+class CannotAskError(CallError):
+    """The client of a call cannot be asked, refused the request, or gave no answer in time (A14, N4)."""
 
 
 class RetrySuggestedError(CallError):
@@ -174,6 +182,10 @@ class CapabilityError(ToolsetError):
 
 class NextConsumedError(ToolsetError):
     """A middleware used its `next` a second time (N2); a call runs at most once."""
+
+
+class ToolMismatchError(ToolsetError):
+    """A call was decoded or completed by a tool that is not its own (L24); nothing has changed."""
 
 
 class RoundError(ToolsetError):

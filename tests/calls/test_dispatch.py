@@ -22,6 +22,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import tool
+from mcp_toolset.tools.outcome import AskUser, Halt
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import checks_of
 from mcp_toolset.tools.view import ToolBinding
@@ -252,3 +253,39 @@ async def test_everything_up_to_the_first_middleware_happens_without_waiting():
     dispatch = ToolDispatch([binding(ToolResult({}))])
     route, admitted = dispatch.admit(ToolCall("probe", {}), LOCAL_CONTEXT)
     assert route.binding.name == admitted.name == "probe"
+
+
+async def test_a11_a_tool_with_a_limit_of_its_own_is_cancelled_and_said_so() -> None:
+    stopped = anyio.Event()
+
+    @tool(timeout=0.05)
+    async def slow() -> int:
+        """Take for ever."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+        return 1
+
+    with anyio.fail_after(5):
+        result = await ToolDispatch([slow.bind()]).call(ToolCall("slow", {}))
+    assert result.is_error and result.text == "slow gave no result within 0.05 s; it was cancelled"
+    assert stopped.is_set()
+
+
+async def test_a5_questions_and_halts_need_not_fit_a_promised_output() -> None:
+    @tool
+    def ask() -> int | AskUser:
+        """Ask."""
+        return AskUser("how many?")
+
+    @tool
+    def stop() -> int | Halt:
+        """Stop."""
+        return Halt("enough")
+
+    dispatch = ToolDispatch([ask.bind(), stop.bind()])
+    asked = await dispatch.call(ToolCall("ask", {}))
+    assert asked.ask == AskUser("how many?") and not asked.is_error
+    stopped = await dispatch.call(ToolCall("stop", {}))
+    assert stopped.halt == Halt("enough") and not stopped.is_error

@@ -347,9 +347,9 @@ def test_l25_a_function_that_cannot_be_a_hook_is_refused_at_once(hook: Any, says
 @pytest.mark.parametrize(
     ("decision", "shown"),
     [
-        (RunNormally({"city": "Rome"}), "weather (call c1): RunNormally of {'city': 'Rome'}"),
-        (Complete("x"), "weather (call c1): Complete of {'city': 'Oslo'}"),
-        (Reject("no"), "weather (call c1): Reject of {'city': 'Oslo'}"),
+        (RunNormally({"city": "Rome"}), "weather (call c1): RunNormally"),
+        (Complete("x"), "weather (call c1): Complete"),
+        (Reject("no"), "weather (call c1): Reject"),
     ],
 )
 async def test_l20_every_decision_is_logged(decision: Any, shown: str, caplog: pytest.LogCaptureFixture):

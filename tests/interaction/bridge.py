@@ -9,6 +9,7 @@ import anyio
 
 from mcp_toolset import (
     HookSet,
+    PermissionChecker,
     Reject,
     RemoteToolset,
     RunNormally,
@@ -19,7 +20,13 @@ from mcp_toolset import (
     serve,
     tool,
 )
+from mcp_toolset.tools.outcome import AskUser, Halt
 
+SIZE = {
+    "type": "object",
+    "properties": {"size": {"type": "string", "enum": ["small", "large"]}},
+    "required": ["size"],
+}
 UPSTREAM = [sys.executable, str(Path(__file__).with_name("upstream.py"))]
 
 
@@ -55,6 +62,55 @@ def explode() -> str:
     raise ValueError("the fuse was lit")
 
 
+@tool
+def book(room: str) -> AskUser:
+    """Book a room of a size that the user chooses."""
+    return AskUser(f"Which size for {room}?", SIZE)
+
+
+@tool
+async def compose(context: ToolContext) -> str:
+    """Ask for a word twice and have a line written about both."""
+    words = [str((await context.ask("A word?")).content["answer"]) for _ in range(2)]
+    return (await context.sample(" and ".join(words))).text
+
+
+@tool
+def wipe(disk: str) -> str:
+    """Wipe a disk, if the user permits it."""
+    return f"{disk} is empty"
+
+
+@tool
+def finish(n: int) -> int | Halt:
+    """End the loop."""
+    return Halt("enough", n)
+
+
+@tool(manual=True)
+def approve(amount: int) -> dict[str, bool]:
+    """Approve a payment; the desk answers."""
+    raise AssertionError("a manual tool is never run")
+
+
+def desk(serving: list[ToolsetServer]) -> Toolset:
+    """The application that answers manual calls, worked from the test's side of the wire."""
+
+    @tool
+    async def desk_pending() -> list[int]:
+        """The amounts that wait."""
+        return [call.arguments["amount"] for call in serving[0].pending_calls]
+
+    @tool
+    async def desk_answer(yes: bool) -> int:
+        """Answer the next call."""
+        call = await serving[0].next_pending()
+        serving[0].submit_result(call.id, {"yes": yes})
+        return call.arguments["amount"]
+
+    return Toolset(desk_pending, desk_answer)
+
+
 def make() -> ToolsetServer:
     hooks = HookSet()
 
@@ -69,8 +125,19 @@ def make() -> ToolsetServer:
         return RunNormally({**input, "b": 100} if input["a"] == 7 else input)
 
     upstream = RemoteToolset(UPSTREAM, name="upstream")
-    tools = Toolset(add, count, linger, explode, upstream.prefixed("up"), upstream.prefixed("deep").deferred())
-    return ToolsetServer(tools, name="bridge-under-test", hooks=hooks)
+    serving: list[ToolsetServer] = []
+    local = Toolset(add, count, linger, explode, book, compose, wipe, finish, approve, desk(serving))
+    tools = Toolset(local, upstream.prefixed("up"), upstream.prefixed("deep").deferred())
+    serving.append(
+        ToolsetServer(
+            tools,
+            name="bridge-under-test",
+            hooks=hooks,
+            tool_middleware={"wipe": [PermissionChecker(lambda call: "ask")]},
+            capabilities=["ask", "sample"],
+        )
+    )
+    return serving[0]
 
 
 if __name__ == "__main__":

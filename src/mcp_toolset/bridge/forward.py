@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from mcp_toolset.bridge.ask import Replay, RoundTrips
 from mcp_toolset.bridge.sdk import MCPError, connection_of
 from mcp_toolset.bridge.wire import is_modern
-from mcp_toolset.errors import CallError
-from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.errors import CallError, CannotAskError
+from mcp_toolset.tools.asking import (
+    CALL_META_KEY,
+    ELICITATION,
+    REPLAY_META_KEY,
+    SAMPLING,
+    Answer,
+    InputRequired,
+    Sample,
+    elicitation,
+)
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.capability import CAPABILITIES
+from mcp_toolset.tools.outcome import AskUser
+from mcp_toolset.tools.validation import SchemaCheck
+
+ASK_DEADLINE: Final = 300.0
+"""Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
 
 _SESSION_KEY: Final = "mcp_toolset.session"
+_ROUND_TRIP: Final = ("inputResponses", "requestState")
+_log = logging.getLogger("mcp_toolset.ask")
 _NOTIFICATION: Final[TypeAdapter[types.ServerNotification]] = TypeAdapter(types.ServerNotification)
 
 
@@ -27,7 +48,19 @@ class _RawResult(types.Result):
 class WireContext(ToolContext):
     """One request of one client, as a tool and an upstream see it."""
 
-    __slots__ = ("_meta", "_request", "_wants_progress", "principal", "protocol_version", "session")
+    __slots__ = (
+        "_meta",
+        "_params",
+        "_replay",
+        "_request",
+        "_wants_progress",
+        "principal",
+        "protocol_version",
+        "session",
+    )
+
+    capabilities = frozenset(CAPABILITIES)
+    """All: middleware and hooks are the host's own code; handlers get a `HandlerContext`."""
 
     def __init__(self, request: ServerRequestContext[Any, Any]) -> None:
         """Read the caller off a request."""
@@ -35,7 +68,9 @@ class WireContext(ToolContext):
         self.protocol_version = request.protocol_version
         self.session = session_key(request)
         self.principal = _principal(request)
-        raw = request.params.get("_meta") if request.params else None
+        self._params: Mapping[str, Any] = request.params or {}
+        self._replay: Replay | None = None
+        raw = self._params.get("_meta")
         self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
         in_process = is_modern(request.protocol_version) and request.request is None
         self._wants_progress = "progressToken" in self._meta or in_process
@@ -47,8 +82,89 @@ class WireContext(ToolContext):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The request's parameters."""
-        return self._request.params or {}
+        """The request's parameters, without what is this server's own of a round trip."""
+        return self._params
+
+    @property
+    def replay(self) -> Replay:
+        """What this call has asked and was answered so far."""
+        if self._replay is None:
+            self._replay = Replay(str(self._request.request_id or uuid.uuid4().hex))
+        return self._replay
+
+    def resume(self, trips: RoundTrips, call: ToolCall) -> None:
+        """Take up what the client sends along when it repeats a call (2026-07-28).
+
+        Raises:
+            CallError: its state was altered, has ended, was used, or belongs to another call.
+        """
+        if not is_modern(self.protocol_version) or not any(key in self._params for key in _ROUND_TRIP):
+            return
+        first = self.replay.call_id
+        self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)
+        plain = {key: value for key, value in self._params.items() if key not in _ROUND_TRIP}
+        self._params = {**plain, **self._replay.passed_on}
+
+    async def elicit(
+        self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> Answer:
+        """Ask the user of this client; see `ToolContext.ask`."""
+        return await self._elicited(question, schema, f"named {key}" if key else "")
+
+    async def answer(self, asked: AskUser) -> Answer:
+        """The answer to the question that a call has ended with."""
+        return await self._elicited(asked.question, asked.schema, "the call's result")
+
+    async def _elicited(self, question: str, schema: Mapping[str, Any] | None, name: str) -> Answer:
+        params = elicitation(question, schema)
+        obstacle = self._obstacle()
+        if obstacle:
+            raise CannotAskError(
+                f"the user has to be asked, and this client shows no questions ({obstacle}); "
+                f"ask in your own words: {question}"
+            )
+        answer = Answer.of_wire(await self._asked(ELICITATION, params, name))
+        if answer.accepted:
+            _check_answer(params["requestedSchema"], answer, question)
+        return answer
+
+    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
+        """Ask the model of this client; the request says what caused it (H5)."""
+        client = self._request.session.client_capabilities
+        if client is None or client.sampling is None:
+            raise CannotAskError("this client lends no model: it declares no sampling")
+        return Sample(await self._asked(SAMPLING, params, f"named {key}" if key else ""))
+
+    async def _asked(self, method: str, params: dict[str, Any], name: str) -> Mapping[str, Any]:
+        cause = params.pop("_meta", {}).get(CALL_META_KEY, {})
+        key = self.replay.key(method, params, name)
+        found = self.replay.answers.get(key)
+        if found is not None:
+            return found
+        cause = {"id": self.replay.call_id, **cause}
+        _log.info("call %s asks the client for %s (%s)", cause["id"], method, key)
+        if method == SAMPLING:
+            params = {**params, "_meta": {CALL_META_KEY: cause, REPLAY_META_KEY: key}}
+        if is_modern(self.protocol_version):
+            raise InputRequired({key: {"method": method, "params": params}})
+        return await self._within_deadline(method, params)
+
+    async def _within_deadline(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with anyio.fail_after(ASK_DEADLINE):
+                return await self.request(method, params)
+        except TimeoutError:
+            raise CannotAskError(f"the client gave no answer to {method} within {ASK_DEADLINE:g} s") from None
+
+    def _obstacle(self) -> str:
+        """Why this client shows no forms; a bare declaration means that it does (client/elicitation)."""
+        client = self._request.session.client_capabilities
+        declared = None if client is None else client.elicitation
+        if declared is None or (declared.form is None and declared.url is not None):
+            return "it declares no elicitation of forms"
+        if is_modern(self.protocol_version) or self._request.session.can_send_request:
+            return ""
+        return "its connection carries no requests of this server"
 
     @property
     def wants_progress(self) -> bool:
@@ -83,7 +199,9 @@ class WireContext(ToolContext):
         try:
             answer = await self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
         except MCPError as fault:
-            raise CallError(f"the client cannot be asked for {method}: {fault.message}") from None
+            raise CannotAskError(f"the client cannot be asked for {method}: {fault.message}") from None
+        except ValidationError:
+            raise CallError(f"the client's answer to {method} is none that the protocol knows") from None
         return answer.model_dump(by_alias=True, exclude_none=True)
 
     def _wants_log(self, level: object) -> bool:
@@ -93,6 +211,13 @@ class WireContext(ToolContext):
         return (
             wanted in _SEVERITY and level in _SEVERITY and _SEVERITY.index(level) >= _SEVERITY.index(wanted)
         )
+
+
+def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> None:
+    check = SchemaCheck(form, tool=question, part="the schema of the answer")
+    if not check.is_valid(answer.content):
+        faults = "; ".join(check.problems(answer.content))
+        raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
 
 
 _SEVERITY: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

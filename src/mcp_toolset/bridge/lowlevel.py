@@ -23,10 +23,13 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
+from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.outcome import halted
 from mcp_toolset.bridge.sdk import MCPError, connection_of, when_traced
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
-from mcp_toolset.errors import UnknownToolError, UpstreamProtocolError
+from mcp_toolset.errors import CallError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.tools.asking import InputRequired, joined
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
@@ -79,6 +82,7 @@ class LowlevelServer(Server[Any]):
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
         self._sessions: dict[int, Connection] = {}
+        self._trips = RoundTrips()
         super().__init__(
             name,
             version=version,
@@ -162,14 +166,34 @@ class LowlevelServer(Server[Any]):
         context = WireContext(request)
         held = self._surface.grants_held(context)
         try:
-            result = await self._surface.call(ToolCall(name, arguments), context)
+            result = await self._answered(ToolCall(name, arguments), context)
         except UnknownToolError as fault:
             raise MCPError(types.INVALID_PARAMS, str(fault)) from None
         except UpstreamProtocolError as fault:
             raise MCPError(fault.code, str(fault), fault.data) from None
         if self._surface.grants_held(context) != held:
             await self.announce_to(request)
-        return result_for(result.wire, modern=is_modern(request.protocol_version), stamp=self._stamp)
+        return result_for(halted(result).wire, modern=is_modern(request.protocol_version), stamp=self._stamp)
+
+    async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
+        """Run a call, or run it again with what the client answers; or ask the client (A14)."""
+        bound = (call.name, call.arguments, context.principal)
+        try:
+            context.resume(self._trips, call)
+            try:
+                result = await self._surface.call(call, context)
+            except (InputRequired, BaseExceptionGroup) as fault:
+                asking = joined(fault)
+                if not isinstance(asking, InputRequired):
+                    raise asking from None
+                return self._trips.suspend(context.replay, asking.requests, *bound)
+            if result.is_complete:
+                return result
+            return self._trips.relayed(result, context.replay, *bound)
+        except UnknownToolError:
+            raise
+        except CallError as fault:
+            return ToolResult.of_error(str(fault))
 
     def _remember(self, request: Request) -> None:
         if is_modern(request.protocol_version):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 import anyio.from_thread
 
+from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
 from mcp_toolset.bridge.naming import settle_names, sources_by_name
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
@@ -22,6 +24,7 @@ from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.search import SearchHit
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.capability import ALWAYS, granted
 from mcp_toolset.tools.opening import settled
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
@@ -50,6 +53,8 @@ class ToolsetServer:
         middleware: Sequence[ToolMiddleware] = (),
         tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
         resources: ResourceProvider | None = None,
+        capabilities: Iterable[str] = (),
+        manual_timeout: float = MANUAL_TIMEOUT,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -62,6 +67,13 @@ class ToolsetServer:
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of single tools, by public name.
             resources: What clients can read besides.
+            capabilities: What every local tool is granted (H4): `ask`, `sample`, `session`, `catalog`;
+                `progress` and `log` are always.
+            manual_timeout: Seconds that a manual call waits for the application, unless the tool says
+                otherwise (A7).
+
+        Raises:
+            DefinitionError: there is no such capability, or the time is not positive.
         """
         self.toolset = toolset
         self.name = name
@@ -71,6 +83,10 @@ class ToolsetServer:
         self._middleware = tuple(middleware)
         self._tool_middleware = dict(tool_middleware or {})
         self._resources = resources
+        self._capabilities = granted(capabilities, f"server {name!r}")
+        self._manual_timeout = manual_timeout
+        self._manual = ManualCalls(manual_timeout)
+        self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
         self._catalog = DeferredCatalog(GrantLedger(), self._status_of)
         self._defers = toolset.defers
         self._sources = sources_by_name(toolset.sources())
@@ -97,6 +113,8 @@ class ToolsetServer:
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
             resources=self._resources,
+            capabilities=self._capabilities,
+            manual_timeout=self._manual_timeout,
         )
 
     async def __aenter__(self) -> Self:
@@ -127,6 +145,8 @@ class ToolsetServer:
             if self._resources is not None:
                 stack.callback(self._resources.on_change(self._resources_changed))
                 group.start_soon(self._announce_resources)
+            self._manual.open()
+            stack.callback(self._manual.close)
             self._stack = stack.pop_all()
 
     async def __aexit__(
@@ -202,6 +222,27 @@ class ToolsetServer:
             direct = self._composed([replace(binding, gate=None)])
             return await direct.call(ToolCall(name, arguments or {}), context)
         return await self.call_tool(name, arguments, context=context)
+
+    @property
+    def pending_calls(self) -> list[PendingCall]:
+        """The calls of manual tools that wait for the application, the oldest first (A7)."""
+        return self._manual.pending()
+
+    async def next_pending(self) -> PendingCall:
+        """Wait for a manual call that was not handed out yet; several readers share the calls.
+
+        Raises:
+            StateError: the server was closed meanwhile.
+        """
+        return await self._manual.next()
+
+    def submit_result(self, call_id: str, output: Any) -> None:
+        """Answer a pending call: with a value, a `ToolResult`, `AskUser` or `Halt`; see `ManualCalls`."""
+        self._manual.submit(call_id, output)
+
+    def fail(self, call_id: str, message: str) -> None:
+        """End a pending call with an error that the model can read; see `ManualCalls`."""
+        self._manual.fail(call_id, message)
 
     async def run_stdio(self) -> None:
         """Serve one client on standard input and output, until it closes them."""
@@ -294,7 +335,10 @@ class ToolsetServer:
 
     def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
         return ToolDispatch(
-            bindings, hooks=self._hooks, middleware=self._middleware, tool_middleware=self._tool_middleware
+            map(self._local.bound, bindings),
+            hooks=self._hooks,
+            middleware=self._middleware,
+            tool_middleware=self._tool_middleware,
         )
 
     def _instructions_now(self) -> str | None:

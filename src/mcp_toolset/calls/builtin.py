@@ -6,6 +6,7 @@ import inspect
 import json
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
 import anyio
@@ -22,6 +23,9 @@ Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
 
 ASK_DEADLINE: Final = 300.0
 """Seconds that the person at the client has for an answer, unless told otherwise; silence is a no."""
+
+
+_NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
 class PermissionChecker:
@@ -42,6 +46,7 @@ class PermissionChecker:
         if permission == "allow":
             return await next()
         if permission == "ask":
+            # On 2026-07-28 the question ends the call here, and the repeated call passes with the answer.
             with anyio.move_on_after(self._ask_deadline):
                 permission = "allow" if await _confirmed(call, context) else "deny"
             if permission == "allow":
@@ -50,16 +55,11 @@ class PermissionChecker:
 
 
 async def _confirmed(call: ToolCall, context: ToolContext) -> bool:
-    question: dict[str, Any] = {
-        "mode": "form",
-        "message": f"Allow the call of {call.name} with {call.arguments!r}?",
-        "requestedSchema": {"type": "object", "properties": {}},
-    }
+    question = f"Allow the call of {call.name} with {call.arguments!r}?"
     try:
-        answer = await context.request("elicitation/create", question)
+        return (await context.elicit(question, _NO_FIELDS)).accepted
     except CallError:
         return False
-    return answer.get("action") == "accept"
 
 
 class OutputFormatter:
@@ -96,7 +96,7 @@ class OutputFormatter:
         if is_long and not is_promised:
             del wire["structuredContent"]
         note = _note(lost, dropped=is_long and not is_promised, kept="structuredContent" in wire)
-        return ToolResult({**wire, "content": [*blocks, {"type": "text", "text": note}]})
+        return replace(result, wire={**wire, "content": [*blocks, {"type": "text", "text": note}]})
 
 
 def _note(lost: int, *, dropped: bool, kept: bool) -> str:

@@ -1,8 +1,8 @@
 """The only way from a call to its result (design, "The two ways through").
 
-Gate, argument check, middleware, execution hooks, handler or upstream, output check: composed once
-when a table is frozen, for local, mounted, deferred and round calls alike. Everything up to the
-first middleware happens before the first `await`.
+Gate, argument check, middleware, execution hooks, handler or upstream, output check, result hooks:
+composed once when a table is frozen, for local, mounted, deferred and round calls alike. Everything
+up to the first middleware happens before the first `await`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+import anyio
+
+from mcp_toolset.calls.bound import BoundHook, BoundResultHook
 from mcp_toolset.calls.decision import Complete, Reject, RunNormally
-from mcp_toolset.calls.hooks import BoundHook, HookSet
+from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import Next, Run, ToolMiddleware
 from mcp_toolset.calls.rejection import rejection
+from mcp_toolset.calls.suggestion import error_result
 from mcp_toolset.errors import (
     CallError,
     InvalidArgumentsError,
@@ -30,7 +34,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import SchemaCheck
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.view import Executor, ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
 
@@ -67,16 +71,14 @@ class ToolDispatch:
 
         Args:
             bindings: What can be called, resident and deferred; names are unique.
-            hooks: Execution hooks, asked innermost (decision 1).
+            hooks: Execution hooks, asked innermost (decision 1), and result hooks around them (O9).
             middleware: Around every tool, outermost first.
             tool_middleware: Around single tools, inside the global ones (N3).
         """
         hooks = hooks or HookSet()
         own = tool_middleware or {}
         self._routes = {
-            binding.name: _route(
-                binding, hooks.execution_hooks(binding.name), [*middleware, *own.get(binding.name, ())]
-            )
+            binding.name: _route(binding, hooks, [*middleware, *own.get(binding.name, ())])
             for binding in bindings
         }
 
@@ -94,6 +96,8 @@ class ToolDispatch:
             binding = route.binding
             if binding.gate is not None:
                 binding.gate(call, context)
+            if binding.prepare is not None:
+                call = binding.prepare(call)
             route.check(call)
             if binding.redirect is None:
                 return route, call
@@ -113,18 +117,21 @@ class ToolDispatch:
         except (UnknownToolError, UpstreamProtocolError):
             raise
         except ToolsetError as fault:
-            return ToolResult.of_error(str(fault))
+            return error_result(fault)
         # Middleware is the application's code and may raise anything; the model learns only that.
         except Exception:
             _log.exception("a middleware of %s raised", call.name)
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 
-def _route(binding: ToolBinding, hooks: Sequence[BoundHook], middleware: Sequence[ToolMiddleware]) -> Route:
-    run = partial(_execute, binding)
+def _route(binding: ToolBinding, hooks: HookSet, middleware: Sequence[ToolMiddleware]) -> Route:
+    run = partial(_execute, binding, _executor(binding))
     route = Route(binding, run)
-    if hooks:
-        run = partial(_hooked, tuple(hooks), route, run)
+    asked, seeing = hooks.execution_hooks(binding), hooks.result_hooks(binding)
+    if seeing:
+        run = partial(_seen, seeing, asked, route, run)
+    elif asked:
+        run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
     return Route(binding, run)
@@ -139,18 +146,77 @@ async def _around(
 async def _hooked(
     hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    """Ask the hooks in order; each has a copy, so that an edit in place is an edit like others (F40)."""
+    """Run the call, unless a hook has answered or refused it."""
+    call, answer = await _asked(hooks, route, call, context)
+    return await run(call, context) if answer is None else answer
+
+
+async def _asked(
+    hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
+) -> tuple[ToolCall, ToolResult | None]:
+    """The call as the hooks leave it, and their answer if they gave one.
+
+    They are asked in order; each has a copy, so that an edit in place is an edit like others (F40).
+    """
     for hook in hooks:
         decision = await hook.decide(replace(call, arguments=deepcopy(call.arguments)), context)
         match decision:
             case Complete():
-                return _completed(route.binding, decision)
+                return call, _completed(route.binding, decision)
             case Reject():
-                return rejection(decision)
+                return call, rejection(decision)
             case RunNormally(input=edited):
                 call = call.with_arguments(edited)
                 route.check(call)
-    return await run(call, context)
+    return call, None
+
+
+async def _seen(
+    seeing: tuple[BoundResultHook, ...],
+    hooks: tuple[BoundHook, ...],
+    route: Route,
+    run: Run,
+    call: ToolCall,
+    context: ToolContext,
+) -> ToolResult:
+    """Let the result hooks see what came of a call, whatever it was (O9)."""
+    try:
+        call, answer = await _asked(hooks, route, call, context)
+        result = await run(call, context) if answer is None else answer
+    except UpstreamProtocolError:
+        raise
+    except (CallError, UpstreamError) as fault:
+        shown = error_result(fault)
+        result = await _passed(seeing, route.binding, call, shown, context)
+        if result is shown:
+            raise
+        return result
+    return await _passed(seeing, route.binding, call, result, context)
+
+
+async def _passed(
+    seeing: tuple[BoundResultHook, ...],
+    binding: ToolBinding,
+    call: ToolCall,
+    result: ToolResult,
+    context: ToolContext,
+) -> ToolResult:
+    if not result.is_complete:
+        return result
+    given = result
+    call = replace(call, arguments=deepcopy(call.arguments))
+    for hook in seeing:
+        result = await hook.passed(call, result, context)
+    if result is not given and binding.output is not None:
+        _check_changed(binding, result)
+    return result
+
+
+def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
+    try:
+        _check_output(binding, result)
+    except InvalidOutputError as fault:
+        raise InvalidOutputError(f"a result hook has changed a result: {fault}") from None
 
 
 def _completed(binding: ToolBinding, decision: Complete) -> ToolResult:
@@ -177,9 +243,23 @@ def _promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
     return answer
 
 
-async def _execute(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+def _executor(binding: ToolBinding) -> Executor:
+    return binding.execute if binding.timeout is None or binding.manual else partial(_limited, binding)
+
+
+async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run a tool that has a limit of its own; a manual one waits for a person, by its own deadline."""
+    with anyio.move_on_after(binding.timeout) as limit:
+        return await binding.execute(call, context)
+    assert limit.cancelled_caught
+    return ToolResult.of_error(f"{call.name} gave no result within {binding.timeout:g} s; it was cancelled")
+
+
+async def _execute(
+    binding: ToolBinding, execute: Executor, call: ToolCall, context: ToolContext
+) -> ToolResult:
     try:
-        result = await binding.execute(call, context)
+        result = await execute(call, context)
     except UnknownToolError as fault:
         # The tool that was called is known: this is about one that its handler wanted.
         return ToolResult.of_error(f"{call.name} failed: {fault}")
@@ -198,7 +278,9 @@ async def _execute(binding: ToolBinding, call: ToolCall, context: ToolContext) -
 def _check_output(binding: ToolBinding, result: ToolResult) -> None:
     assert binding.output is not None
     wire = result.wire
-    if wire.get("isError") is True or wire.get("resultType", "complete") != "complete":
+    if wire.get("isError") is True or not result.is_complete:
+        return
+    if result.halt is not None and "structuredContent" not in wire:
         return
     if "structuredContent" not in wire:
         raise InvalidOutputError(f"{_owner(binding)} promised structured content and returned none")

@@ -1,96 +1,60 @@
-"""`HookSet`: execution hooks decide about calls, description hooks about texts (L16, L17, L25, L26).
+"""`HookSet`: hooks decide about calls, texts and results (L16, L17, L25, L26, O9).
 
 Hooks are the same for local tools, mounted tools and owned loops (X8). They fail closed: a hook that
-raises or outstays its deadline means that the call does not run (F38, F39), and a description hook
-that raises hides its tool (F41).
+raises or outstays its deadline means that the call does not run (F38, F39), a description hook that
+raises hides its tool (F41), and a result hook that raises withholds the result.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, Final, TypeVar, cast, get_origin
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 import anyio
-from pydantic import BaseModel, TypeAdapter
-from pydantic.errors import PydanticUserError
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.bound import (
+    BoundHook,
+    BoundResultHook,
+    ExecutionHook,
+    ResultHook,
+    bound,
+    bound_result,
+    require_async,
+)
+from mcp_toolset.calls.policy import policy_hooks
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.signature import resolved_hints
+from mcp_toolset.tools.names import MAX_NAME_LENGTH, check_prefix, public_name, qualified
 from mcp_toolset.tools.view import ToolBinding
 
 EVERY_TOOL: Final = "*"
-"""The selector of a hook that is asked about every tool."""
+"""The selector of a hook that is asked about every tool; at the end of others, what begins so."""
 
 HOOK_DEADLINE: Final = 30.0
 """Seconds that a hook may take unless its set says otherwise (F39)."""
 
-ExecutionHook = Callable[..., Awaitable[Decision]]
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)
 _Desc = TypeVar("_Desc", bound=DescriptionHook)
+_Result = TypeVar("_Result", bound=ResultHook)
 _log = logging.getLogger("mcp_toolset.hooks")
+
+_KEPT: Final = qualified("_" * MAX_NAME_LENGTH, "").rindex("_")
+"""Characters of a long name that stand before the digest which tells it from others."""
+
+_ALTERED: Final = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that a prefixed tool's name has an underscore for."""
 
 
 @dataclass(frozen=True, slots=True)
-class BoundHook:
-    """An execution hook with what its signature asks for."""
+class _Chosen:
+    """What a hook is for: a name or the beginning of names, and the tool itself if that was given."""
 
-    function: ExecutionHook
-    adapter: TypeAdapter[Any] | None
-    takes_context: bool
-    deadline: float
-
-    async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
-        """Ask the hook about a call; whatever goes wrong in it is a rejection."""
-        try:
-            with anyio.fail_after(self.deadline):
-                decision = await self._ask(call, context)
-        except TimeoutError:
-            _log.exception("hook %s gave no answer about %s in time", self._name, call.name)
-            return Reject(f"the check of {call.name} gave no answer in {self.deadline:g} s; try again later")
-        # A hook is the application's code and may raise anything; the call must not run then (F38).
-        except (Exception, SystemExit):
-            _log.exception("hook %s raised about %s", self._name, call.name)
-            return Reject(f"the check of {call.name} failed, so it was not run")
-        effective = decision.input if isinstance(decision, RunNormally) else call.arguments
-        _log.info("%s (call %s): %s of %r", call.name, call.id or "-", type(decision).__name__, effective)
-        return decision
-
-    async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
-        given = call.arguments if self.adapter is None else self.adapter.validate_python(call.arguments)
-        seen = self._dumped(given)
-        arguments = (call, given, context) if self.takes_context else (call, given)
-        decision = cast("object", await self.function(*arguments))
-        if isinstance(decision, RunNormally):
-            if self.adapter is None or _is_json_instead(decision.input, given):
-                return RunNormally(_object(decision.input))
-            return RunNormally(self._edited(call.arguments, seen, decision.input))
-        if isinstance(decision, Complete | Reject):
-            return decision
-        raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
-
-    def _edited(self, arguments: dict[str, Any], seen: dict[str, Any], edited: Any) -> dict[str, Any]:
-        """The arguments with what the hook changed; what its type does not name stays as it was."""
-        wanted = self._dumped(edited)
-        kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
-        changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
-        return {**kept, **changed}
-
-    def _dumped(self, value: Any) -> dict[str, Any]:
-        if self.adapter is None:
-            return _object(value)
-        dump = self.adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False)
-        return _object(dump)
-
-    @property
-    def _name(self) -> str:
-        return getattr(self.function, "__qualname__", repr(self.function))
+    name: str
+    tool: object = field(default=None, compare=False)
 
 
 class HookSet:
@@ -99,8 +63,9 @@ class HookSet:
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
         """Start empty. `deadline` is the seconds that one hook may take."""
         self.deadline = deadline
-        self._execution: list[tuple[str, BoundHook]] = []
-        self._descriptions: dict[str, DescriptionHook] = {}
+        self._execution: list[tuple[_Chosen, BoundHook]] = []
+        self._descriptions: dict[_Chosen, DescriptionHook] = {}
+        self._results: list[tuple[_Chosen, BoundResultHook]] = []
 
     def execution(self, selector: object) -> Callable[[_Exec], _Exec]:
         """Register `async def hook(call, input[, context]) -> RunNormally | Complete | Reject`.
@@ -110,12 +75,13 @@ class HookSet:
         stay as they are; a dictionary in place of a model or dataclass replaces them all.
 
         Args:
-            selector: A tool, its public name, or `"*"` for every tool.
+            selector: A tool, however it is nested (L8), its public name, the beginning of names
+                (`"data_*"`), or `"*"` for every tool.
         """
         name = _selected(selector)
 
         def register(hook: _Exec) -> _Exec:
-            self._execution.append((name, _bound(hook, self.deadline)))
+            self._execution.append((name, bound(hook, self.deadline)))
             return hook
 
         return register
@@ -128,40 +94,109 @@ class HookSet:
         name = _selected(selector)
 
         def register(hook: _Desc) -> _Desc:
-            _require_async(hook)
+            require_async(hook)
             self._descriptions[name] = hook
             return hook
 
         return register
 
+    def result(self, selector: object) -> Callable[[_Result], _Result]:
+        """Register `async def hook(call, result[, context]) -> ToolResult | None` (O9).
+
+        `None` keeps the result. Result hooks are asked in the order of registration, each about what
+        the one before has left, for whatever came of the call: the tool's result, its error, a
+        hook's answer or refusal. They are not asked about a call that waits for input, nor about
+        protocol errors, which are no results. `call` has the arguments that ran, and those that
+        were sent in `original`. A changed result must keep the promise of the output schema.
+
+        Args:
+            selector: As in `execution`.
+        """
+        name = _selected(selector)
+
+        def register(hook: _Result) -> _Result:
+            self._results.append((name, bound_result(hook, self.deadline)))
+            return hook
+
+        return register
+
+    def register(self, *policies: object) -> None:
+        """Register every hook of policy objects: methods named after their tools (L25).
+
+        `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool
+        `weather`. A tool whose name is no Python identifier needs `execution`, `description` or
+        `result`.
+
+        Raises:
+            DefinitionError: a public method is none of these, or cannot be a hook; nothing of any
+                policy is registered then.
+        """
+        found = HookSet(deadline=self.deadline)
+        for hook in (hook for policy in policies for hook in policy_hooks(policy)):
+            slot = {"execution": found.execution, "description": found.description, "result": found.result}
+            slot[hook.kind](hook.tool)(hook.function)
+        self._take(found)
+
     def merged(self, *others: HookSet) -> HookSet:
         """A new set with these hooks and then those of `others`."""
         both = HookSet(deadline=self.deadline)
         for hooks in (self, *others):
-            both._execution.extend(hooks._execution)
-            both._descriptions.update(hooks._descriptions)
+            both._take(hooks)
         return both
 
-    def execution_hooks(self, name: str) -> tuple[BoundHook, ...]:
-        """The hooks to ask about a tool, in order."""
-        return tuple(hook for selector, hook in self._execution if selector in (name, EVERY_TOOL))
+    def prefixed(self, prefix: str) -> HookSet:
+        """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)` (L27).
 
-    def description_hook(self, name: str) -> DescriptionHook | None:
-        """The hook that may re-describe a tool: its own before the one for every tool."""
-        return self._descriptions.get(name) or self._descriptions.get(EVERY_TOOL)
+        A hook for every tool becomes one for every tool whose name begins with the prefix.
+
+        Raises:
+            DefinitionError: the prefix cannot start a tool's name.
+        """
+        check_prefix(prefix)
+        moved = HookSet(deadline=self.deadline)
+        moved._execution = [(_moved(name, prefix), hook) for name, hook in self._execution]
+        moved._descriptions = {_moved(name, prefix): hook for name, hook in self._descriptions.items()}
+        moved._results = [(_moved(name, prefix), hook) for name, hook in self._results]
+        return moved
+
+    def nested(self, prefix: str, inner: HookSet) -> HookSet:
+        """A new set: these hooks, then those that `inner` has for a toolset nested under a prefix (L27)."""
+        return self.merged(inner.prefixed(prefix))
+
+    def execution_hooks(self, name: str | ToolBinding) -> tuple[BoundHook, ...]:
+        """The hooks to ask about a tool, in order."""
+        return tuple(hook for selector, hook in self._execution if _reaches(selector, name))
+
+    def result_hooks(self, name: str | ToolBinding) -> tuple[BoundResultHook, ...]:
+        """The hooks to ask about the results of a tool, in order."""
+        return tuple(hook for selector, hook in self._results if _reaches(selector, name))
+
+    def description_hook(self, name: str | ToolBinding) -> DescriptionHook | None:
+        """The hook that may re-describe a tool: its own before one for many, the most particular first."""
+        reaching = [selector for selector in self._descriptions if _reaches(selector, name)]
+        return self._descriptions[max(reaching, key=_particularity)] if reaching else None
 
     async def describe(self, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
         """The bindings with their texts as the description hooks want them.
 
-        A tool whose hook raises or outstays its deadline is left out, the rest is served (F41).
+        The hooks are asked side by side. A tool whose hook raises or outstays its deadline is left
+        out, the rest is served (F41).
         """
         bindings = list(bindings)
         if not self._descriptions:
             return bindings
-        return [done for binding in bindings if (done := await self._describe(binding)) is not None]
+        described: list[ToolBinding | None] = [None] * len(bindings)
+
+        async def one(place: int, binding: ToolBinding) -> None:
+            described[place] = await self._describe(binding)
+
+        async with anyio.create_task_group() as group:
+            for place, binding in enumerate(bindings):
+                group.start_soon(one, place, binding)
+        return [binding for binding in described if binding is not None]
 
     async def _describe(self, binding: ToolBinding) -> ToolBinding | None:
-        hook = self.description_hook(binding.name)
+        hook = self.description_hook(binding)
         if hook is None:
             return binding
         try:
@@ -175,17 +210,31 @@ class HookSet:
             return binding
         return replace(binding, definition=binding.definition.described(text))
 
+    def _take(self, other: HookSet) -> None:
+        self._execution.extend(other._execution)
+        self._descriptions.update(other._descriptions)
+        self._results.extend(other._results)
 
-def _is_json_instead(edited: object, given: object) -> bool:
-    return isinstance(edited, dict) and not isinstance(given, dict)
+
+def _reaches(chosen: _Chosen, subject: str | ToolBinding) -> bool:
+    """Whether a hook is for a tool; a long name may have been cut before the end of its prefixes."""
+    selector, name = chosen.name, subject if isinstance(subject, str) else subject.name
+    if chosen.tool is not None and not isinstance(subject, str) and subject.origin is chosen.tool:
+        return True
+    if selector.endswith(EVERY_TOOL):
+        return name.startswith(selector[:-1][:_KEPT])
+    return selector == name
 
 
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(
-            f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
-        )
-    return cast("dict[str, Any]", value)
+def _particularity(chosen: _Chosen) -> tuple[bool, int]:
+    return not chosen.name.endswith(EVERY_TOOL), len(chosen.name)
+
+
+def _moved(chosen: _Chosen, prefix: str) -> _Chosen:
+    selector = chosen.name
+    if selector.endswith(EVERY_TOOL):
+        return replace(chosen, name=f"{prefix}_{_ALTERED.sub('_', selector[:-1])}{EVERY_TOOL}")
+    return replace(chosen, name=public_name(selector, prefix=prefix))
 
 
 def _text(value: object) -> str | None:
@@ -194,38 +243,8 @@ def _text(value: object) -> str | None:
     return value
 
 
-def _selected(selector: object) -> str:
+def _selected(selector: object) -> _Chosen:
     name: object = selector if isinstance(selector, str) else getattr(selector, "name", None)
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"a hook is registered for a tool, a tool's name or '*', not {selector!r}")
-    return name
-
-
-def _bound(hook: ExecutionHook, deadline: float) -> BoundHook:
-    shown = _require_async(hook)
-    parameters = list(inspect.signature(hook).parameters)
-    if len(parameters) not in (2, 3):
-        raise DefinitionError(f"hook {shown} must take (call, input) or (call, input, context)")
-    annotation = resolved_hints(hook, f"hook {shown}").get(parameters[1], dict)
-    try:
-        adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
-    except PydanticUserError as fault:
-        reason = str(fault).splitlines()[0]
-        raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
-    return BoundHook(hook, adapter, len(parameters) == 3, deadline)
-
-
-def _require_async(hook: Callable[..., Any]) -> str:
-    shown = getattr(hook, "__qualname__", repr(hook))
-    if not inspect.iscoroutinefunction(hook) and not inspect.iscoroutinefunction(type(hook).__call__):
-        raise DefinitionError(f"hook {shown} must be an `async def`")
-    return shown
-
-
-def _is_structure(annotation: object) -> bool:
-    if not isinstance(annotation, type) or get_origin(annotation) is not None:
-        return False
-    kind = cast("type[Any]", annotation)
-    # `typing` does not know the typed dictionaries of `typing_extensions`, which pydantic asks for on 3.11.
-    is_typed_dict = hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
-    return issubclass(kind, BaseModel) or is_typed_dict or is_dataclass(kind)
+    return _Chosen(name, None if isinstance(selector, str) else selector)

@@ -1,182 +1,254 @@
-"""What an owned loop waits for: the answers of hooks, and the runs of tools (A11, A12).
+"""What an owned loop waits for: the runs of tools, each with its deadline (A11, A12).
 
 It knows calls and bindings; which calls there are and what becomes of the results is `rounds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, Final
+import inspect
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Final, cast
 
 import anyio
-from pydantic_core import PydanticSerializationError
 
-from mcp_toolset.calls.decision import Complete, Reject
+from mcp_toolset.calls.call_result import CallResult, OnToolError, ToolFailure, Verdict
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.providers import Arguments, AssistantCall
-from mcp_toolset.errors import CallError, RoundError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.calls.rejection import rejection_reason
+from mcp_toolset.calls.round_hooks import ResultHooksOnly, copied
+from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
 RUN_DEADLINE: Final = 30.0
-"""Seconds that one tool may run unless told otherwise (A11)."""
+"""Seconds that a tool may run unless it, or the run, says otherwise (A11)."""
 
 RUN_CONCURRENCY: Final = 16
 """Tools of a round that run at the same time unless told otherwise."""
 
+_NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
+"""What a call comes to inside the dispatch while somebody else has to answer it."""
 
-@dataclass(frozen=True, slots=True)
-class HandledCall:
-    """A call that a hook has answered; its tool does not run (L18)."""
-
-    call: ToolCall
-    result: ToolResult
+_log = logging.getLogger("mcp_toolset.calls")
 
 
 @dataclass(frozen=True, slots=True)
-class RejectedCall:
-    """A call that a hook or a policy has refused; `decision` has the reason and the source (L18, L23)."""
+class RunOptions:
+    """How calls are run.
 
-    call: ToolCall
-    decision: Reject
-
-
-@dataclass(frozen=True, slots=True)
-class CallResult:
-    """A result with the call that it belongs to; `arguments` are those of the assistant's turn (L19)."""
-
-    id: str
-    name: str
-    arguments: Arguments
-    result: ToolResult
-
-    @classmethod
-    def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
-        """A result that the application has produced by itself: text, a value, or a `ToolResult` (L3).
-
-        Raises:
-            RoundError: the output has no JSON form.
-        """
-        try:
-            result = Complete(output).result()
-        except PydanticSerializationError as fault:
-            raise RoundError(f"the output for {call.name} ({call.id}) has no JSON form: {fault}") from None
-        return cls(call.id, call.name, original_of(call), result)
-
-
-Answer = ToolCall | HandledCall | RejectedCall
-"""What hooks make of a call; a call is still to run, with its last input."""
-
-
-async def ask_hooks(call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext) -> Answer:
-    """Ask the hooks of a tool about a call, in order, after its gate (L17).
-
-    A hook is given a copy of the arguments, and what it hands on is checked again even if it edited
-    that copy in place (F40). A call that only stands for another is left for `run_calls`.
-    """
-    if binding.redirect is not None:
-        return call
-    if refusal := _gate_refusal(call, binding, context):
-        return RejectedCall(call, refusal)
-    for hook in hooks.execution_hooks(binding.name):
-        decision = await hook.decide(_copied(call), context)
-        if isinstance(decision, Reject):
-            return RejectedCall(call, decision)
-        if isinstance(decision, Complete):
-            return _completed(call, decision)
-        call = call.with_arguments(deepcopy(decision.input))
-        if not binding.arguments.is_valid(call.arguments):
-            faults = "; ".join(binding.arguments.problems(call.arguments))
-            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {faults}"
-            return RejectedCall(call, Reject(fault))
-    return call
-
-
-def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
-    """A hook's answer must not go around the gate, so it is asked first, as in a served call."""
-    try:
-        if binding.gate is not None:
-            binding.gate(_copied(call), context)
-    except CallError as fault:
-        return Reject(str(fault), "policy")
-    return None
-
-
-def _completed(call: ToolCall, decision: Complete) -> HandledCall | RejectedCall:
-    try:
-        return HandledCall(call, decision.result())
-    except PydanticSerializationError as fault:
-        return RejectedCall(
-            call, Reject(f"a hook answered {call.name} with a value that has no JSON form: {fault}")
-        )
-
-
-def original_of(call: ToolCall | AssistantCall) -> Any:
-    """The arguments of a call as the assistant's turn has them (L19)."""
-    original = call.original if isinstance(call, ToolCall) else None
-    return call.arguments if original is None else original
-
-
-def _copied(call: ToolCall) -> ToolCall:
-    return ToolCall(call.name, deepcopy(call.arguments), call.id, call.original)
-
-
-async def run_calls(
-    calls: Sequence[ToolCall],
-    view: ToolView,
-    hooks: HookSet,
-    context: ToolContext,
-    timeout: float,  # noqa: ASYNC109
-    concurrency: int,
-) -> list[ToolResult]:
-    """Run calls concurrently, each in a task of its own, and return the results in the calls' order.
-
-    Whatever goes wrong with one call is that call's error result; its siblings finish. Cancellation
-    from outside ends them all.
-
-    Args:
-        calls: Calls whose hooks have been asked.
-        view: Where their tools are.
-        hooks: Asked about calls that a calling tool stands for, whose hooks could not be asked before.
-        context: The surroundings of the calls.
-        timeout: Seconds for each tool, from its start.
+    Attributes:
+        context: What the tools see of their surroundings.
+        timeout: Seconds for each tool that has no limit of its own, from its start.
         concurrency: How many run at the same time.
+        on_tool_error: What a failed tool means for the loop.
 
     Raises:
-        RoundError: `timeout` or `concurrency` is not positive; nothing ran.
+        RoundError: a number is not positive, or `on_tool_error` is nothing that can decide.
     """
-    if not (timeout > 0 and concurrency > 0):
-        found = f"{timeout:g} s and {concurrency}"
-        raise RoundError(f"a run needs a positive timeout and concurrency, not {found}")
-    called = {call.name: view[call.name] for call in calls}
-    stands_for_others = any(binding.redirect is not None for binding in called.values())
-    plain = ToolDispatch(called.values())
-    redirected = ToolDispatch(view.values(), hooks=hooks) if stands_for_others else plain
-    results: dict[int, ToolResult] = {}
-    limiter = anyio.CapacityLimiter(concurrency)
 
-    async def run(place: int, call: ToolCall) -> None:
-        dispatch = plain if called[call.name].redirect is None else redirected
-        async with limiter:
-            results[place] = await _run(dispatch, _copied(call), context, timeout)
+    context: ToolContext
+    timeout: float = RUN_DEADLINE
+    concurrency: int = RUN_CONCURRENCY
+    on_tool_error: OnToolError = "continue"
 
-    async with anyio.create_task_group() as tasks:
-        for place, call in enumerate(calls):
-            tasks.start_soon(run, place, call)
-    return [results[place] for place in range(len(calls))]
+    def __post_init__(self) -> None:
+        if not (self.timeout > 0 and self.concurrency > 0):
+            found = f"{self.timeout:g} s and {self.concurrency}"
+            raise RoundError(f"a run needs a positive timeout and concurrency, not {found}")
+        if self.on_tool_error not in ("continue", "halt") and not callable(self.on_tool_error):
+            raise RoundError(f"on_tool_error is 'continue', 'halt' or a function, not {self.on_tool_error!r}")
 
 
-async def _run(dispatch: ToolDispatch, call: ToolCall, context: ToolContext, seconds: float) -> ToolResult:
-    result = ToolResult.of_error(f"{call.name} gave no answer within {seconds:g} s and was stopped")
-    with anyio.move_on_after(seconds):
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How a run of a call has ended.
+
+    Attributes:
+        call: The call.
+        result: What it comes to; meaningless while it waits or asks.
+        ask: The tool's question to the user.
+        halt: Why the loop should end.
+        waits: Whether the call turned out to be one of a manual tool.
+        failure: What went wrong, if the tool failed.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    ask: AskUser | None = None
+    halt: str | None = None
+    waits: bool = False
+    failure: ToolFailure | None = None
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a tool said besides its result."""
+
+    ask: AskUser | None = None
+    halt: str | None = None
+    waits: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass(slots=True)
+class CallRunner:
+    """Runs calls of a view whose hooks have been asked; whatever goes wrong with one is its result.
+
+    Attributes:
+        view: Where the tools are.
+        hooks: Result hooks see every result (O9). Execution hooks are asked about calls that a calling
+            tool stands for, as they could not be asked before (X8).
+        options: How to run.
+        calls: What is to be run.
+    """
+
+    view: ToolView
+    hooks: HookSet
+    options: RunOptions
+    calls: InitVar[Sequence[ToolCall]]
+    _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
+    _plain: ToolDispatch = field(init=False)
+    _redirected: ToolDispatch = field(init=False)
+
+    def __post_init__(self, calls: Sequence[ToolCall]) -> None:
+        """Compose the chains of the tools that are called."""
+        called = {call.name: self.view[call.name] for call in calls}
+        # Its calls were prepared when the round was made (H6).
+        listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
+        self._plain = ToolDispatch(listened.values(), hooks=ResultHooksOnly(self.hooks))
+        self._redirected = self._plain
+        if any(binding.redirect is not None for binding in called.values()):
+            everything = [self._listened(binding) for binding in self.view.values()]
+            self._redirected = ToolDispatch(everything, hooks=self.hooks)
+
+    async def run(self, call: ToolCall) -> CallOutcome:
+        """Run one call to its end."""
+        told = self._told[call.id] = _Told()
+        result = await self._result(call, told)
+        if told.waits or told.ask is not None:
+            return CallOutcome(call, result, told.ask, waits=told.waits)
+        if not result.is_complete:
+            result = ToolResult.of_error(
+                f"{call.name} asks for input that nobody can give here; it did not finish"
+            )
+        if not result.is_error or rejection_reason(result) is not None:
+            return CallOutcome(call, result, halt=told.halt)
+        failure = ToolFailure(call, result, told.exception)
+        verdict = await self._verdict(failure)
+        halt = told.halt or ("error" if verdict == "halt" else None)
+        return CallOutcome(call, result, halt=halt, failure=failure)
+
+    async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
+        dispatch = self._plain if self.view[call.name].redirect is None else self._redirected
         try:
-            result = await dispatch.call(call, context)
+            return await dispatch.call(copied(call), self.options.context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
-            result = ToolResult.of_error(str(fault))
-    if result.is_complete:
-        return result
-    return ToolResult.of_error(f"{call.name} asks for input that nobody can give here; it did not finish")
+            told.exception = fault
+            return ToolResult.of_error(str(fault))
+
+    def _listened(self, binding: ToolBinding) -> ToolBinding:
+        """The binding with its deadline, and with an ear for what its tool says besides its result."""
+
+        async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
+            told = self._told[call.id]
+            if binding.manual:
+                told.waits = True
+                return _NOT_YET
+            try:
+                result = await self._in_time(binding, call, context)
+            # It goes on to become the call's error result; `on_tool_error` wants the exception itself.
+            except (Exception, SystemExit) as fault:
+                told.exception = fault
+                raise
+            if result.halt is not None:
+                told.halt = result.halt.reason
+            told.ask = result.ask
+            return result if result.ask is None else _NOT_YET
+
+        return replace(binding, execute=execute)
+
+    async def _in_time(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        seconds = self.options.timeout if binding.timeout is None else binding.timeout
+        with anyio.move_on_after(seconds):
+            return await binding.execute(call, context)
+        told = f"{call.name} gave no answer within {seconds:g} s and was stopped"
+        self._told[call.id].exception = TimeoutError(told)
+        return ToolResult.of_error(told)
+
+    async def _verdict(self, failure: ToolFailure) -> Verdict:
+        decide = self.options.on_tool_error
+        if not callable(decide):
+            return decide
+        try:
+            with anyio.fail_after(RUN_DEADLINE):
+                answer = decide(failure)
+                verdict = cast("object", await answer if inspect.isawaitable(answer) else answer)
+        # The function is the application's code and may raise anything; its siblings are to finish.
+        except (Exception, SystemExit):
+            _log.exception("on_tool_error failed about %s; the loop halts", failure.call.name)
+            return "halt"
+        if verdict in ("continue", "halt"):
+            return verdict
+        _log.error("on_tool_error said %r about %s; the loop halts", verdict, failure.call.name)
+        return "halt"
+
+
+@asynccontextmanager
+async def running(
+    runner: CallRunner,
+    calls: Sequence[ToolCall],
+    under_way: set[str],
+    took: Callable[[CallOutcome], CallResult | None],
+) -> AsyncGenerator[AsyncIterator[CallResult]]:
+    """Run calls side by side while the block lasts, and give each result as it comes.
+
+    Leaving the block stops what still runs. What the block raises leaves it as it is, not wrapped in
+    a group of one.
+
+    Args:
+        runner: What runs them.
+        calls: The calls.
+        under_way: Holds the id of each call while its tool runs.
+        took: Writes an outcome down, and makes a result of it if it has one.
+    """
+    raised: BaseException | None = None
+    send, receive = anyio.create_memory_object_stream[CallResult](len(calls))
+
+    async def run(call: ToolCall, limiter: anyio.CapacityLimiter) -> None:
+        async with limiter:
+            under_way.add(call.id)
+            try:
+                done = took(await runner.run(call))
+            finally:
+                under_way.discard(call.id)
+        if done is not None:
+            send.send_nowait(done)
+
+    async def run_all() -> None:
+        limiter = anyio.CapacityLimiter(runner.options.concurrency)
+        async with anyio.create_task_group() as tasks:
+            for call in calls:
+                tasks.start_soon(run, call, limiter)
+        send.close()
+
+    # The stream outlives the tasks: what ends while they are stopped is written down, and has a place.
+    with send, receive:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run_all)
+                try:
+                    yield receive
+                except BaseException as fault:
+                    raised = fault
+                    raise
+                finally:
+                    tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if raised is not None and sole(group) is raised:
+                raise raised from None
+            raise

@@ -128,7 +128,12 @@ class DeferredCatalog:
         text = f"{SEARCH_TEXT}\n\n{preview}" if preview else SEARCH_TEXT
 
         @tool(
-            name="search_tools", title="Search for tools", description=text, read_only=True, open_world=False
+            name="search_tools",
+            title="Search for tools",
+            description=text,
+            read_only=True,
+            idempotent=False,
+            open_world=False,
         )
         async def search_tools(
             context: ToolContext,
@@ -150,6 +155,7 @@ class DeferredCatalog:
             title="Resolve found tools",
             description=RESOLVE_TEXT,
             read_only=True,
+            idempotent=False,
             open_world=False,
         )
         async def resolve_tools(

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.tools.selector import ToolGroup, ToolSelector, resolve_all
 
-ToolSelector = str
-"""A tool's public name. Class toolsets hand these out as attributes, so that editors know them."""
+if TYPE_CHECKING:
+    from mcp_toolset.tools.view import ToolBinding
+
+__all__ = ["ToolAvailability", "ToolSelector"]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAvailability:
-    """A choice of tools, resolved against a toolset before anything is sent."""
+    """A choice of tools, resolved against a toolset before anything is sent.
+
+    A selector is a public name, a `Tool`, or a nested toolset, which stands for everything in it,
+    on or off (L27).
+    """
 
     kind: Literal["default", "all", "only", "default_plus"] = "default"
-    selectors: tuple[ToolSelector, ...] = ()
+    selectors: tuple[ToolSelector | ToolGroup, ...] = ()
 
     @classmethod
     def default(cls) -> ToolAvailability:
@@ -30,27 +36,26 @@ class ToolAvailability:
         return cls("all")
 
     @classmethod
-    def only(cls, *selectors: ToolSelector) -> ToolAvailability:
+    def only(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
         """Just these, on or off."""
         return cls("only", selectors)
 
     @classmethod
-    def default_plus(cls, *selectors: ToolSelector) -> ToolAvailability:
+    def default_plus(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
         """Every tool that is on, then these, each once."""
         return cls("default_plus", selectors)
 
-    def resolve(self, switches: Mapping[str, bool]) -> list[str]:
-        """The names that are available, given every name and whether it is on.
+    def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
+        """The public names that are available, given every tool that there is.
 
         Raises:
-            UnknownToolError: a selector names none of them.
+            UnknownToolError: a selector stands for none of them; the message has near matches.
+            DefinitionError: a selector stands for more than one, or is no selector.
         """
-        for selector in self.selectors:
-            if selector not in switches:
-                raise UnknownToolError(selector)
+        picked = resolve_all(self.selectors, table)
         if self.kind == "all":
-            return list(switches)
+            return list(table)
         if self.kind == "only":
-            return list(dict.fromkeys(self.selectors))
-        on = [name for name, is_on in switches.items() if is_on]
-        return list(dict.fromkeys([*on, *self.selectors]))
+            return picked
+        on = [name for name, binding in table.items() if binding.on]
+        return list(dict.fromkeys([*on, *picked]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_toolset.errors import CallError, CapabilityError
+from mcp_toolset.errors import CannotAskError, CapabilityError
+from mcp_toolset.tools.asking import ELICITATION, SAMPLING, Answer, Sample, elicitation, sampling
+from mcp_toolset.tools.capability import ALWAYS, CatalogHit, SessionSnapshot
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
@@ -41,11 +43,18 @@ class ToolContext:
     """What the surroundings of a call offer: who calls, and the ways to report back.
 
     Outside a served call (an owned loop, a script) this base class is used as it is: progress goes
-    nowhere and log lines go to the logger `mcp_toolset.tools`. The bridge supplies a subclass whose
-    reports reach the very client that made the call.
+    nowhere and log lines go to the logger `mcp_toolset.tools`. The bridge supplies subclasses: one
+    for middleware and hooks, whose reports and questions reach the very client that made the call,
+    and one for handlers, which has the call itself and what the tool was granted (H3, H4).
     """
 
     __slots__ = ()
+
+    name: str = ""
+    """The public name of the tool that is called; for its handler (H3)."""
+
+    arguments: Mapping[str, Any] = _EMPTY
+    """The arguments as they stand when the handler is run (H3)."""
 
     session: str | None = None
     """The caller's session, where the protocol has one (2025-11-25 and earlier, and in memory)."""
@@ -56,8 +65,17 @@ class ToolContext:
     protocol_version: str | None = None
     """The protocol revision of this call, `None` when no wire is involved."""
 
-    capabilities: frozenset[str] = frozenset({"progress", "log"})
+    capabilities: frozenset[str] = ALWAYS
     """What was granted to the tool beyond its arguments (H4); each further one by name."""
+
+    injected: Mapping[Any, Any] = _EMPTY
+    """What is supplied to injected parameters, by the parameter's name or its type (L5)."""
+
+    def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
+        """This context with more supplied to injected parameters; what it supplies already stays."""
+        from mcp_toolset.tools.injected import InjectingContext
+
+        return InjectingContext(self, values)
 
     def require(self, capability: str) -> None:
         """Go on only if a capability was granted.
@@ -90,6 +108,80 @@ class ToolContext:
         """Send a log message to the caller. `level` is one of the eight of RFC 5424, in lower case."""
         _log.log(_LEVELS.get(level, logging.INFO), "%s: %s", logger or "tool", data)
 
+    async def ask(self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = "") -> Answer:
+        """Ask the user at the client (capability `ask`).
+
+        On 2026-07-28 the call ends at this point and is run again with the answer at hand, so ask
+        before anything that must not happen twice. The answer is found again by the question.
+
+        Args:
+            question: What to ask.
+            schema: JSON Schema of the answer, an object of plain fields; one text field `answer`
+                unless given.
+            key: A name for the question, for one whose text is another at each run.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            CannotAskError: the client cannot show a question, or the user gave no answer in time.
+            CallError: the answer is not what the schema wants.
+            DefinitionError: the schema is not one that clients can show.
+        """
+        self.require("ask")
+        return await self.elicit(question, schema, key=key)
+
+    async def elicit(
+        self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> Answer:
+        """Ask the user, for middleware and hooks, which need no grant; see `ask`."""
+        return Answer.of_wire(await self.request(ELICITATION, elicitation(question, schema)))
+
+    async def sample(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        key: str = "",
+    ) -> Sample:
+        """Have the client's model write something (capability `sample`).
+
+        The request says which call caused it (H5). As with `ask`, on 2026-07-28 the call is run
+        again with the answer at hand.
+
+        Args:
+            messages: A text of the user's, or messages in wire form.
+            max_tokens: The most that the model may write.
+            system: A system prompt; the client may change it.
+            key: A name for the request, for one whose text is another at each run.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            CannotAskError: the client has no model to ask, or refused.
+        """
+        self.require("sample")
+        return await self._sample(sampling(messages, max_tokens=max_tokens, system=system), key)
+
+    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
+        return Sample(await self.request(SAMPLING, params))
+
+    def snapshot(self) -> SessionSnapshot:
+        """Who calls, and which tools that caller is shown (capability `session`).
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        self.require("session")
+        return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
+
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+        """Search the deferred tools (capability `catalog`); finding one grants nothing.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        self.require("catalog")
+        return ()
+
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Pass a notification on to the caller, on the stream of this call."""
 
@@ -97,9 +189,9 @@ class ToolContext:
         """Ask the caller's client (elicitation, sampling, roots) and wait for its answer.
 
         Raises:
-            CallError: there is no client to ask here, or its protocol forbids it.
+            CannotAskError: there is no client to ask here, or its protocol forbids it.
         """
-        raise CallError(
+        raise CannotAskError(
             f"nobody can be asked for {method} here: this call has no client that answers requests"
         )
 

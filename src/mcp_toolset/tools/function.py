@@ -9,26 +9,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import anyio.to_thread
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.signature import FunctionSignature, read_signature
 from mcp_toolset.tools.tool import P, R, Tool
 from mcp_toolset.tools.view import Executor
 
 __all__ = ["Tool", "runner", "tool"]
-
-_HINTS = {
-    "read_only": "readOnlyHint",
-    "destructive": "destructiveHint",
-    "idempotent": "idempotentHint",
-    "open_world": "openWorldHint",
-}
 
 
 def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
@@ -55,68 +49,53 @@ def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 
 @overload
 def tool(
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    read_only: bool | None = None,
-    destructive: bool | None = None,
-    idempotent: bool | None = None,
-    open_world: bool | None = None,
-    meta: dict[str, Any] | None = None,
-    manual: bool = False,
-    timeout: float | None = None,
+    *, name: str | None = None, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
 def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    meta: dict[str, Any] | None = None,
-    manual: bool = False,
-    timeout: float | None = None,
-    **hints: bool | None,
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Unpack[ToolOptions]
 ) -> Any:
     """Make a tool of a sync or async function.
 
     A sync function runs in a worker thread, so that it never blocks the event loop. A parameter
-    annotated with `ToolContext` is supplied by the surroundings and hidden from the model (L5).
+    annotated with `ToolContext` or `Annotated[T, Injected]` is supplied by the surroundings and
+    hidden from the model (L5).
 
     Args:
         function: The function, when used as a bare decorator.
         name: The tool's name; the function's own unless given.
-        title: A name for people.
-        description: What the tool does; the docstring's text unless given.
-        meta: The definition's `_meta`.
-        manual: Leave its calls to the application (A6).
-        timeout: Seconds that one call may take (A11).
-        **hints: `read_only`, `destructive`, `idempotent`, `open_world`: the behaviour annotations.
+        **options: See `ToolOptions`. The description is the docstring's text and the id is
+            `module:function` unless given.
 
     Raises:
         DefinitionError: a parameter has no annotation, or its type has no JSON Schema; the message
             names the function, the parameter and the mend.
     """
-    unknown = hints.keys() - _HINTS.keys()
-    if unknown:
-        raise TypeError(f"tool() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+    checked("tool()", options)
 
     def define(function: Callable[..., Any]) -> Tool[..., Any]:
+        if isinstance(function, staticmethod):  # `@tool` over `@staticmethod`, in a class toolset (L7).
+            function = function.__func__
         signature = read_signature(function, name)
         definition = ToolDefinition(
             name=signature.name,
-            description=description or signature.description,
+            description=options.get("description") or signature.description,
             input_schema=signature.arguments.schema,
             output_schema=signature.returned.schema,
-            title=title,
-            annotations={_HINTS[key]: value for key, value in hints.items() if value is not None} or None,
-            meta=meta,
+            title=options.get("title"),
+            annotations=annotations_of(options),
+            meta=options.get("meta"),
         )
-        run = runner(function, signature)
-        return Tool(definition, function, signature.place, manual, timeout, run=run)
+        return Tool(
+            definition,
+            function,
+            signature.place,
+            options.get("manual", False),
+            options.get("timeout"),
+            options.get("id", ""),
+            run=runner(function, signature),
+        )
 
     if function is None:
         return define

@@ -8,55 +8,22 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 import docstring_parser
-import mcp_types
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
-from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import SchemaError, to_json, to_jsonable_python
+from pydantic_core import to_json
 
-from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.injected import InjectedParameter, injected_parameter
 from mcp_toolset.tools.names import check_name
-from mcp_toolset.tools.outcome import AskUser, Halt
-from mcp_toolset.tools.result import ToolResult, encodable
-
-_CONTENT: Final = (
-    mcp_types.TextContent,
-    mcp_types.ImageContent,
-    mcp_types.AudioContent,
-    mcp_types.ResourceLink,
-    mcp_types.EmbeddedResource,
-)
-_UNUSABLE: Final = (
-    PydanticSchemaGenerationError,
-    PydanticUndefinedAnnotation,
-    PydanticUserError,
-    SchemaError,
-    TypeError,
-)
-"""What pydantic raises for a type, or a constraint on it, that it cannot make a schema of."""
-
-_UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.empty, *_CONTENT)
-
-
-class _Plain(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic derives from field names: a model pays for each.
-
-    A default that JSON cannot say, such as a sentinel, is left out of the schema in silence; it is
-    still what the function gets.
-    """
-
-    ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
+from mcp_toolset.tools.returned import Returned, returned_as
+from mcp_toolset.tools.schema import UNUSABLE, PlainSchema, reason_of
 
 
 class _ArgumentsBase(BaseModel):
@@ -71,6 +38,7 @@ class Arguments:
     model: type[BaseModel]
     fields: Mapping[str, str]
     context: tuple[str, ...]
+    injected: tuple[InjectedParameter, ...] = ()
 
     def parse(self, call: ToolCall, context: ToolContext) -> dict[str, Any]:
         """Keyword arguments for the function.
@@ -85,6 +53,8 @@ class Arguments:
         keywords = {parameter: parsed[field] for field, parameter in self.fields.items()}
         for parameter in self.context:
             keywords[parameter] = context
+        for parameter in self.injected:
+            parameter.supply(keywords, call, context)
         return keywords
 
     def _from_json(self, call: ToolCall, fault: ValidationError) -> BaseModel:
@@ -92,42 +62,7 @@ class Arguments:
         try:
             return self.model.model_validate_json(to_json(call.arguments))
         except ValueError:
-            raise InvalidArgumentsError(_invalid(call.name, fault)) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """What a function promises to return: a schema when it is typed, and the way to a result."""
-
-    schema: Mapping[str, Any] | None
-    adapter: TypeAdapter[Any] | None
-    wrapped: bool
-
-    def to_result(self, value: Any, tool: str) -> ToolResult:
-        """The function's value as a result.
-
-        Raises:
-            InvalidOutputError: the value has no JSON form.
-        """
-        if isinstance(value, ToolResult):
-            return value
-        if isinstance(value, AskUser):
-            return ToolResult({"content": [{"type": "text", "text": value.question}]}, ask=value)
-        if isinstance(value, Halt):
-            return replace(self.to_result(value.result, tool), halt=value)
-        try:
-            return self._typed(value) if self.adapter is not None else _untyped(value)
-        except ValueError as fault:
-            raise InvalidOutputError(f"{tool} returned a value that has no JSON form: {fault}") from None
-
-    def _typed(self, value: Any) -> ToolResult:
-        assert self.adapter is not None
-        plain = self.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-        if isinstance(plain, str):
-            plain = text = encodable(plain)
-        else:
-            text = to_json(plain).decode()
-        return ToolResult.of_structured({"result": plain} if self.wrapped else plain, text=text)
+            raise InvalidArgumentsError(invalid_arguments(call.name, fault)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +83,7 @@ def read_signature(function: Callable[..., Any], name: str | None = None) -> Fun
         DefinitionError: see `tool`.
     """
     target = _innermost(function)
-    place = _place(target)
+    place = place_of(target)
     own = getattr(target, "__name__", "<lambda>") if name is None else name
     if own == "<lambda>":
         raise DefinitionError(f"{place} has no name of its own; define a function or give tool(name=…)")
@@ -159,7 +94,7 @@ def read_signature(function: Callable[..., Any], name: str | None = None) -> Fun
     doc = docstring_parser.parse(inspect.getdoc(target) or "")
     described = {parameter.arg_name: parameter.description or "" for parameter in doc.params}
     arguments = _arguments(function, own, place, hints, described)
-    returned = _returned(hints.get("return", inspect.Signature.empty), place)
+    returned = returned_as(hints.get("return", inspect.Signature.empty), place)
     description = "\n\n".join(part for part in (doc.short_description, doc.long_description) if part) or None
     return FunctionSignature(own, description, place, arguments, returned)
 
@@ -213,15 +148,18 @@ def _arguments(
     definitions: dict[str, Any] = {}
     fields: dict[str, str] = {}
     context: list[str] = []
+    injected: list[InjectedParameter] = []
     for index, parameter in enumerate(_parameters(function, place)):
         annotation = _annotation(parameter, hints, place)
         if _is_context(annotation):
             context.append(parameter.name)
-            continue
-        fields[f"p{index}"] = parameter.name
-        definitions[f"p{index}"] = _field(parameter, annotation, described.get(parameter.name))
-    model = _model(name, place, definitions)
-    return Arguments(_schema(model, place), model, fields, tuple(context))
+        elif hidden := injected_parameter(parameter, annotation):
+            injected.append(hidden)
+        else:
+            fields[f"p{index}"] = parameter.name
+            definitions[f"p{index}"] = _field(parameter, annotation, described.get(parameter.name))
+    model, schema = _modelled(name, place, definitions, fields)
+    return Arguments(schema, model, fields, tuple(context), tuple(injected))
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
@@ -266,88 +204,49 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str | Non
     return annotation, Field(default, alias=parameter.name, description=shown)
 
 
-def _model(name: str, place: str, definitions: dict[str, Any]) -> type[BaseModel]:
+def _modelled(
+    name: str, place: str, definitions: dict[str, Any], fields: Mapping[str, str]
+) -> tuple[type[BaseModel], dict[str, Any]]:
     try:
-        return create_model(name, __base__=_ArgumentsBase, **definitions)
-    except _UNUSABLE as fault:
-        reason = str(fault).splitlines()[0]
-        raise DefinitionError(f"{place}: a parameter's type has no JSON Schema: {reason}") from None
+        return _model_and_schema(name, definitions)
+    except UNUSABLE as fault:
+        raise _unusable(name, place, definitions, fields, fault) from None
 
 
-def _schema(model: type[BaseModel], place: str) -> dict[str, Any]:
-    try:
-        schema = model.model_json_schema(schema_generator=_Plain)
-    except _UNUSABLE as fault:
-        reason = str(fault).splitlines()[0]
-        raise DefinitionError(f"{place}: a parameter's type has no JSON Schema: {reason}") from None
+def _model_and_schema(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
+    model = create_model(name, __base__=_ArgumentsBase, **definitions)
+    schema = model.model_json_schema(schema_generator=PlainSchema)
     schema.pop("title", None)
     schema.setdefault("properties", {})
-    return schema
+    return model, schema
 
 
-def _returned(annotation: Any, place: str) -> Returned:
-    if _is_untyped(annotation):
-        return Returned(None, None, False)
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        schema = adapter.json_schema(mode="serialization", schema_generator=_Plain)
-    except _UNUSABLE as fault:
-        reason = str(fault).splitlines()[0]
-        raise DefinitionError(f"{place}: the return type has no JSON Schema: {reason}") from None
-    if schema.get("type") == "object" or "$ref" in schema:
-        return Returned({"type": "object", **schema}, adapter, False)
-    definitions = schema.pop("$defs", None)
-    wrapper: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
-    return Returned(wrapper | ({"$defs": definitions} if definitions else {}), adapter, True)
+def _unusable(
+    name: str, place: str, definitions: dict[str, Any], fields: Mapping[str, str], fault: Exception
+) -> DefinitionError:
+    """Which parameter it is that has no schema: the first that has none by itself."""
+    for field, definition in definitions.items():
+        try:
+            _model_and_schema(name, {field: definition})
+        except UNUSABLE as own:
+            parameter = fields[field]
+            return DefinitionError(
+                f"{place}: the type of parameter {parameter!r} has no JSON Schema: {reason_of(own)}; use "
+                "one that JSON can carry, or supply it yourself with Annotated[…, Injected]"
+            )
+    return DefinitionError(f"{place}: the parameters have no JSON Schema together: {reason_of(fault)}")
 
 
-def _is_untyped(annotation: Any) -> bool:
-    if annotation in _UNTYPED:
-        return True
-    origin, items = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _is_untyped(items[0])
-    if origin in (Union, types.UnionType):
-        return any(map(_is_content, items)) or all(map(_is_untyped, items))
-    return origin in (list, tuple, Sequence) and any(map(_is_content, items))
-
-
-def _is_content(annotation: Any) -> bool:
-    """Whether it is content that goes into a result as it is, or a choice or a list of such."""
-    nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
-    inner = get_args(annotation) if nests else ()
-    return annotation in (*_CONTENT, ToolResult) or any(map(_is_content, inner))
-
-
-def _untyped(value: Any) -> ToolResult:
-    if value is None:
-        return ToolResult.of_content([])
-    items: list[Any] = list(cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]
-    if any(isinstance(item, _CONTENT) for item in items):
-        return ToolResult.of_content([_block(item) for item in items])
-    return ToolResult.of_text(_shown(value))
-
-
-def _block(item: Any) -> dict[str, Any]:
-    if isinstance(item, _CONTENT):
-        return item.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return {"type": "text", "text": _shown(item)}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        return encodable(value)
-    return to_json(to_jsonable_python(value, inf_nan_mode="null")).decode()
-
-
-def _invalid(tool: str, fault: ValidationError) -> str:
+def invalid_arguments(tool: str, fault: ValidationError) -> str:
+    """What is wrong with the arguments of a call, each fault with its place."""
     lines = [
         f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in fault.errors(include_url=False)
     ]
     return f"Invalid arguments for {tool}: {'; '.join(lines[:5])}"
 
 
-def _place(function: Callable[..., Any]) -> str:
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function is defined, for messages: its name, file and line."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", type(function).__qualname__)
     if code is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.handler import Handler, HandlerCall, arguments_reader
+from mcp_toolset.tools.identity import default_id, handler_name
+from mcp_toolset.tools.injected import Supplies, with_injected
+from mcp_toolset.tools.options import ToolOptions
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import SchemaCheck, checks_of
 from mcp_toolset.tools.view import Executor, ToolBinding
@@ -30,6 +34,9 @@ class Tool(Generic[P, R]):
         place: Where it was defined, for messages.
         manual: Whether its calls wait for the application (A6); always so without a handler.
         timeout: Seconds that one call may take; `None` leaves it to who runs it (A11).
+        id: What the tool is known by, whatever name it has where it is offered (H2).
+        handler: What `run` calls with the arguments, for a tool that is defined by a schema (A4).
+        calling: How it is called.
         run: What runs a call, if anything does.
     """
 
@@ -41,6 +48,9 @@ class Tool(Generic[P, R]):
     place: str = ""
     manual: bool = False
     timeout: float | None = None
+    id: str = ""
+    handler: Handler | None = field(default=None, kw_only=True, compare=False)
+    calling: HandlerCall | None = field(default=None, kw_only=True, compare=False)
     run: Executor | None = field(default=None, kw_only=True, compare=False)
     _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
 
@@ -48,6 +58,11 @@ class Tool(Generic[P, R]):
         """Compile the schemas, and take over the identity of the function, for documentation."""
         if not isinstance(self.manual, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"tool {self.name!r}: manual is True or False, not {self.manual!r}")
+        if not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"tool {self.name!r}: an id is a text, not {self.id!r}")
+        if self.timeout is not None and not _is_duration(self.timeout):
+            raise DefinitionError(f"tool {self.name!r}: timeout is seconds above 0, not {self.timeout!r}")
+        object.__setattr__(self, "id", self.id or default_id(self.name, self.function))
         object.__setattr__(self, "_checks", checks_of(self.definition))
         for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
             object.__setattr__(self, attribute, getattr(self.function, attribute, None))
@@ -74,6 +89,21 @@ class Tool(Generic[P, R]):
         return self.definition.name
 
     @property
+    def description(self) -> str | None:
+        """What the tool does, for the model (O8)."""
+        return self.definition.description
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the arguments (O8)."""
+        return self.definition.input_schema
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema of the structured result, if the tool promises one (O8)."""
+        return self.definition.output_schema
+
+    @property
     def waits(self) -> bool:
         """Whether its calls wait for the application: it is manual, or has no handler (A1, A6)."""
         return self.manual or self.run is None
@@ -90,6 +120,8 @@ class Tool(Generic[P, R]):
             place=self.place,
             manual=self.waits,
             timeout=self.timeout,
+            tool_id=self.id,
+            origin=self,
         )
 
     async def execute(
@@ -101,7 +133,96 @@ class Tool(Generic[P, R]):
             InvalidArgumentsError: the arguments do not fit.
             StateError: the tool has no handler.
         """
-        return await (self.run or self._unhandled)(ToolCall(self.name, arguments or {}), context)
+        given = arguments or {}
+        check, _ = self._checks
+        if self.handler is not None and not check.is_valid(given):
+            faults = "; ".join(check.problems(given))
+            raise InvalidArgumentsError(f"Invalid arguments for {self.name}: {faults}")
+        return await (self.run or self._unhandled)(ToolCall(self.name, given), context)
 
     async def _unhandled(self, call: ToolCall, context: ToolContext) -> ToolResult:
         raise StateError(f"tool {call.name!r} has no handler; its result comes from the application")
+
+    @staticmethod
+    def from_schema(
+        name: str,
+        schema: Mapping[str, Any],
+        handler: Handler | None = None,
+        *,
+        output: Any = None,
+        **options: Unpack[ToolOptions],
+    ) -> Tool[..., Any]:
+        """A tool from a schema (A1, O2-O5).
+
+        Args:
+            name: The tool's name.
+            schema: Its parameters, in loose, extended or full notation; see `notation`.
+            handler: A sync or async function of `(arguments)` or `(arguments, context)`, or its name
+                as `module:function`; without one the application answers the calls.
+            output: The type of the result, or its schema in any of the notations.
+            **options: See `ToolOptions`; the id is `tool:name` unless given.
+
+        Raises:
+            DefinitionError: the schema, the name or the handler is unusable; the message says which
+                part, why, and the mend.
+        """
+        from mcp_toolset.tools.define import define
+
+        return define(name, schema, handler, output=output, **options)
+
+    def with_handler(self, handler: Handler) -> Self:
+        """The same tool, run by `handler`, or by the function that `module:function` names (A1, A3).
+
+        Raises:
+            DefinitionError: the handler takes neither `(arguments)` nor `(arguments, context)`.
+        """
+        calling = self.calling or HandlerCall(arguments_reader(self.input_schema))
+        run = calling.executor(handler, self.name)
+        return replace(self, handler=handler, calling=calling, run=run)
+
+    def injecting(self, supplies: Supplies) -> Self:
+        """The same tool with values for its injected parameters, by name or type (L5)."""
+        return replace(self, run=with_injected(self.bind(), supplies).execute if self.run else None)
+
+    def to_data(self) -> dict[str, Any]:
+        """The tool as plain data that survives JSON (A1).
+
+        The handler is in it by name: as it was named, or where a function is importable. A function
+        that has no such name is left out, to be attached again by `with_handler`.
+        """
+        return {
+            "id": self.id,
+            "definition": self.definition.to_wire(),
+            "handler": handler_name(self.handler or (self.function if self.run else None)),
+            "manual": self.manual,
+            "timeout": self.timeout,
+        }
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[..., Any]:
+        """The tool that `to_data` wrote; a handler's name is looked up when it is first called.
+
+        Looking it up imports its module, so load only data that you trust.
+
+        Args:
+            data: What `to_data` gave, or what JSON made of it.
+            handler: Runs the calls in place of the one that the data names.
+
+        Raises:
+            DefinitionError: the data is no tool; the message says what is wrong with it.
+        """
+        from mcp_toolset.tools.define import from_data
+
+        return from_data(data, handler)
+
+    def __copy__(self) -> Self:
+        """Itself: it is immutable (O1)."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it is immutable, and a copy shares the handler (O1)."""
+        return self
+
+
+def _is_duration(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0

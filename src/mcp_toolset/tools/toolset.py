@@ -6,10 +6,8 @@ it is walked when a tool is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -17,26 +15,55 @@ import anyio
 
 from mcp_toolset.errors import DefinitionError, StateError, sole
 from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.function import Tool, tool
-from mcp_toolset.tools.names import check_name, check_prefix, public_name
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolContext
+from mcp_toolset.tools.class_toolset import ClassMembers
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.function import tool
+from mcp_toolset.tools.input import declared_tool
 from mcp_toolset.tools.opening import open_sources
+from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.selector import ToolSelector, identity
 from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.transform import ArgumentStep
+from mcp_toolset.tools.verbs import Step, ToolsetVerbs, Transform
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
-Transform = Callable[[ToolBinding], "ToolBinding | None"]
-"""One step of a verb: a binding as it should be, or `None` to leave it out."""
+__all__ = ["Toolset", "Transform", "Transformed"]
 
 
-class Toolset:
+class Toolset(ToolsetVerbs):
     """A group of tools, plain functions and other toolsets.
 
+    Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools and
+    toolsets; its instances have them in the order of definition, inherited ones first (L6, L7):
+
+    ```python
+    class AppTools(Toolset):
+        search = search_tool
+        data = DataTools().prefixed("data")
+    ```
+
+    `AppTools.search` is the tool: it can be called, and it selects itself wherever a name does.
     `async with toolset:` opens what is mounted in it; a toolset of local tools needs no opening.
     """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Check a class toolset where it is defined.
+
+        Raises:
+            DefinitionError: an attribute cannot be a member.
+            NameConflictError: two local tools have one name (L28).
+        """
+        super().__init_subclass__(**keywords)
+        _DECLARED.check(cls)
+        _check_names(_flat(_DECLARED.of(cls), UNPREPARED))
 
     def __init__(
         self, *members: Tool[..., Any] | Callable[..., Any] | Toolset, name: str | None = None
     ) -> None:
-        """Group `members`, in this order.
+        """Group `members`, in this order, after those that the class declares.
 
         Args:
             *members: Tools, functions (made into tools here), and toolsets.
@@ -47,104 +74,112 @@ class Toolset:
             NameConflictError: two local tools have one name (L28).
         """
         self.name = name
-        self._members = tuple(_member(member) for member in members)
+        self._members = (*_DECLARED.of(type(self)), *map(_member, members))
         self._stack: AsyncExitStack | None = None
-        ToolView(binding for binding in self.bindings() if not binding.source)
+        _check_names(self.compiled(UNPREPARED))
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
         """The direct members, in order."""
         return iter(self._members)
 
     def bindings(self) -> list[ToolBinding]:
-        """Every tool as it stands now, flat and in order."""
-        flat: list[ToolBinding] = []
-        for member in self._members:
-            flat.extend([member.bind()] if isinstance(member, Tool) else member.bindings())
-        return flat
+        """Every tool as it stands now, flat and in order, prepared for no turn in particular."""
+        return self.compiled(None)
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """Every tool as it stands for one turn; with `UNPREPARED`, before `.prepared()` has its say."""
+        if type(self).bindings is not Toolset.bindings:
+            return self.bindings()
+        return _flat(self._members, turn)
 
     def sources(self) -> list[ToolSource]:
         """Everything in the toolset that has to be opened, each once."""
-        found = [
-            source for member in self._members if isinstance(member, Toolset) for source in member.sources()
-        ]
+        found = [source for member in self._nested() for source in member.sources()]
         return list({id(source): source for source in found}.values())
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """Mounted tools that a verb had to leave out, each with the reason (P2)."""
+        return [found for member in self._nested() for found in member.set_aside()]
 
     @property
     def defers(self) -> bool:
         """Whether some of it is behind search, even while a mounted server has not answered yet."""
-        return any(isinstance(member, Toolset) and member.defers for member in self.members())
+        return any(member.defers for member in self._nested())
 
-    def view(self, availability: ToolAvailability | None = None) -> ToolView:
+    def identities(self) -> frozenset[object]:
+        """What its tools are told apart by: so it selects all of them wherever it is nested (L27)."""
+        return frozenset(map(identity, self.compiled(UNPREPARED)))
+
+    def view(
+        self, availability: ToolAvailability | None = None, *, turn: object = None, deferred: bool = False
+    ) -> ToolView:
         """The tools as a flat, frozen table (L10).
 
-        Deferred tools are left out: they are found by search, not listed.
+        Args:
+            availability: Which tools; those that are on unless given.
+            turn: This turn's own input, for the functions of `.prepared()` (H6).
+            deferred: Take deferred tools too, for providers that defer by themselves; else they are
+                left out: they are found by search, not listed.
 
         Raises:
             NameConflictError: two tools have one name.
             UnknownToolError: the availability names a tool that is not here.
+            DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
-        resident = ToolView(binding for binding in self.bindings() if not binding.deferred)
-        return resident.select(availability or ToolAvailability.default())
+        bindings = self.compiled(turn)
+        every = ToolView(binding for binding in bindings if deferred or not binding.deferred)
+        return every.select(availability or ToolAvailability.default())
 
-    def prefixed(self, prefix: str) -> Toolset:
-        """Every tool as `prefix_name`.
+    def find(self, selector: ToolSelector) -> ToolBinding:
+        """A tool by public name or by itself, wherever it is nested: off and deferred ones too (L8).
 
         Raises:
-            DefinitionError: the prefix cannot start a tool's name.
+            UnknownToolError: it is not here; the message has near matches.
+            DefinitionError: it stands here under several names.
         """
-        check_prefix(prefix)
-        return Transformed(
-            self, lambda binding: replace(binding, name=public_name(binding.name, prefix=prefix))
-        )
+        return ToolView(self.compiled(UNPREPARED))[selector]
 
-    def renamed(self, names: Mapping[str, str]) -> Toolset:
-        """Tools under other names: `{"now": "then"}`; the others keep theirs.
+    def names(self) -> list[str]:
+        """The public names of all tools, in order."""
+        return [binding.name for binding in self.compiled(UNPREPARED)]
 
-        Raises:
-            DefinitionError: a new name is none that the protocol allows.
-            NameConflictError: two local tools have one name then.
-        """
-        new = {before: check_name(after, f"renamed({before!r})") for before, after in names.items()}
-        return Transformed(self, lambda binding: replace(binding, name=new.get(binding.name, binding.name)))
+    def definitions(self) -> list[ToolDefinition]:
+        """What all tools say of themselves, in order."""
+        return [binding.definition for binding in self.compiled(UNPREPARED)]
 
-    def filtered(
+    async def execute(
         self,
-        predicate: Callable[[ToolBinding], bool] | None = None,
-        *,
-        include: Iterable[str] = ("*",),
-        exclude: Iterable[str] = (),
-    ) -> Toolset:
-        """Only some of the tools, by name patterns (`get_*`) and a predicate; the rest cannot be called."""
-        wanted, unwanted = tuple(include), tuple(exclude)
+        selector: ToolSelector,
+        arguments: dict[str, Any] | None = None,
+        context: ToolContext = LOCAL_CONTEXT,
+    ) -> ToolResult:
+        """Run one tool from JSON arguments, on or off, without hooks; its own exceptions propagate (N1).
 
-        def keep(binding: ToolBinding) -> ToolBinding | None:
-            chosen = _matches(binding.name, wanted) and not _matches(binding.name, unwanted)
-            return binding if chosen and (predicate is None or predicate(binding)) else None
+        It compiles the toolset: for many calls take `view()` once and use `view.execute`.
 
-        return Transformed(self, keep)
+        Raises:
+            UnknownToolError: it is not here, or it is deferred and needs a grant.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        return await self.view(ToolAvailability.all()).execute(selector, arguments, context)
 
-    def described(self, descriptions: Mapping[str, str]) -> Toolset:
-        """Other descriptions for some tools, by name."""
-        descriptions = dict(descriptions)
+    def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
+        """The toolset with more members; `toolset + other` is the same for one (N1).
 
-        def describe(binding: ToolBinding) -> ToolBinding:
-            text = descriptions.get(binding.name)
-            return (
-                binding if text is None else replace(binding, definition=binding.definition.described(text))
-            )
+        Raises:
+            NameConflictError: a local tool of this name is there already.
+        """
+        return Toolset(self, *members, name=self.name)
 
-        return Transformed(self, describe)
+    def __add__(self, other: Tool[..., Any] | Toolset) -> Toolset:
+        return self.including(other)
 
-    def off(self, *names: str) -> Toolset:
-        """Some tools, or all when none is named, outside the default availability (L10)."""
-        return Transformed(
-            self,
-            lambda binding: replace(binding, on=False) if not names or binding.name in names else binding,
-        )
+    def through(self, step: Step, *, defers: bool = False) -> Toolset:
+        """The toolset with every binding passed through a step; what all verbs come to."""
+        return Transformed(self, step, defers=defers)
 
-    def deferred(self) -> Toolset:
-        """All tools behind search: found by meaning, resolved, granted and only then callable (X1)."""
-        return Transformed(self, lambda binding: replace(binding, deferred=True), defers=True)
+    def _nested(self) -> Iterator[Toolset]:
+        return (member for member in self.members() if isinstance(member, Toolset))
 
     async def __aenter__(self) -> Self:
         """Open every source concurrently; a slow one does not hold up the others for long (F5, F6)."""
@@ -174,14 +209,39 @@ class Toolset:
 
     def __repr__(self) -> str:
         """The names of the tools, for people."""
-        names = ", ".join(binding.name for binding in self.bindings())
+        names = ", ".join(self.names())
         return f"{type(self).__name__}({self.name + ': ' if self.name else ''}{names})"
+
+
+def _flat(members: Iterable[Tool[..., Any] | Toolset], turn: object) -> list[ToolBinding]:
+    flat: list[ToolBinding] = []
+    for member in members:
+        flat.extend([member.bind()] if isinstance(member, Tool) else member.compiled(turn))
+    return flat
+
+
+def _check_names(bindings: Iterable[ToolBinding]) -> None:
+    """Refuse two local tools of one name; mounted ones are told apart when they are served (F16)."""
+    ToolView(binding for binding in bindings if not binding.source)
+
+
+def _member(member: object) -> Tool[..., Any] | Toolset:
+    if isinstance(member, Tool | Toolset):
+        return cast("Tool[..., Any] | Toolset", member)
+    if (declared := declared_tool(member)) is not None:
+        return declared
+    if callable(member) and not isinstance(member, type):
+        return tool(member)
+    raise DefinitionError(f"a toolset takes tools, functions and toolsets, not {member!r}")
+
+
+_DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 
 
 class Transformed(Toolset):
     """Another toolset with every binding passed through one step; what a verb returns."""
 
-    def __init__(self, inner: Toolset, transform: Transform, *, defers: bool = False) -> None:
+    def __init__(self, inner: Toolset, transform: Step, *, defers: bool = False) -> None:
         """Wrap `inner`; `defers` says that the step puts tools behind search."""
         self._inner = inner
         self._transform = transform
@@ -192,27 +252,24 @@ class Transformed(Toolset):
         """The toolset that is transformed."""
         yield self._inner
 
-    def bindings(self) -> list[ToolBinding]:
+    def compiled(self, turn: object) -> list[ToolBinding]:
         """The inner bindings, each transformed."""
-        return [done for binding in self._inner.bindings() if (done := self._transform(binding)) is not None]
+        transform = self._transform
+        step = transform.for_turn(turn) if isinstance(transform, PreparedStep) else transform
+        return [done for binding in self._inner.compiled(turn) if (done := step(binding)) is not None]
 
     def sources(self) -> list[ToolSource]:
         """The inner sources."""
         return self._inner.sources()
 
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What this step or anything inside had to leave out."""
+        inside = self._inner.set_aside()
+        if not isinstance(self._transform, ArgumentStep):
+            return inside
+        return [*inside, *self._transform.refused(self._inner.compiled(UNPREPARED))]
+
     @property
     def defers(self) -> bool:
         """Whether this step or anything inside puts tools behind search."""
         return self._defers or self._inner.defers
-
-
-def _member(member: object) -> Tool[..., Any] | Toolset:
-    if isinstance(member, Tool | Toolset):
-        return cast("Tool[..., Any] | Toolset", member)
-    if callable(member) and not isinstance(member, type):
-        return tool(member)
-    raise DefinitionError(f"a toolset takes tools, functions and toolsets, not {member!r}")
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -8,6 +8,7 @@ allows it and a bounded number of backtracking steps where it does not (F21), ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -25,6 +26,9 @@ can otherwise ask for billions (F20)."""
 
 MAX_PROBLEMS: Final = 5
 """Problems that one message lists; a model mends them in turn."""
+
+MAX_READ: Final = 100
+"""Problems that are read before the first few are told; the same arguments always give the same text."""
 
 _BACKTRACK_LIMIT: Final = 100_000
 
@@ -68,15 +72,13 @@ class SchemaCheck:
             return [f"no JSON can carry this: {fault}"]
 
     def _problems(self, value: object) -> list[str]:
-        lines: list[str] = []
-        for error in self._validator.iter_errors(value):
-            place = "".join(
-                f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path
-            )
-            lines.append(f"{place.lstrip('.')}: {error.message}" if place else error.message)
-            if len(lines) == MAX_PROBLEMS:
-                break
-        return lines
+        found = islice(self._validator.iter_errors(value), MAX_READ)
+        return sorted(_line(error) for error in found)[:MAX_PROBLEMS]
+
+
+def _line(error: jsonschema_rs.ValidationError) -> str:
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
+    return f"{place.lstrip('.')}: {error.message}" if place else error.message
 
 
 _APPLIED_LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -189,7 +191,8 @@ def _is_pattern_fault(fault: jsonschema_rs.ValidationError) -> bool:
 
 
 def _refused(where: str, fault: jsonschema_rs.ValidationError) -> DefinitionError:
-    pointer = "".join(f"/{step}" for step in fault.instance_path) or "/"
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in fault.instance_path)
+    pointer = "".join(f"/{step}" for step in steps) or "/"
     return DefinitionError(f"{where} is not a usable schema at {pointer}: {fault.message}")
 
 

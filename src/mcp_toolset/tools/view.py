@@ -6,16 +6,21 @@ Nothing is undone by parsing names at call time: the table is the way back (desi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from mcp_toolset.errors import NameConflictError, UnknownToolError
+from mcp_toolset.errors import InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.selector import ToolSelector, names_of, public_name_of
 from mcp_toolset.tools.validation import SchemaCheck
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.export import Export, Provider
+    from mcp_toolset.tools.requirement import ToolRequirement
 
 Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 """What runs a call once everything before it has agreed."""
@@ -25,6 +30,9 @@ Gate = Callable[[ToolCall, ToolContext], None]
 
 Redirect = Callable[[ToolCall, ToolContext], ToolCall]
 """Turns a call of a calling tool (`call_tool`) into the call that it stands for."""
+
+Prepare = Callable[[ToolCall], ToolCall]
+"""Changes a call before anything looks at its arguments; never waits (H6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,9 @@ class ToolBinding:
         manual: Whether its calls wait for the application's result (A6).
         timeout: Seconds that one call may take, if the tool says so (A11).
         tool_id: A stable id apart from the public name, where the source has one (H2).
+        origin: The `Tool` that it was made of, whatever verbs have done since; selectors look for it.
+        capabilities: What it was granted beyond what every tool has (H4); `None` when nothing was said.
+        prepare: Changes a call before its arguments are validated, with the turn's input (H6).
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -62,6 +73,9 @@ class ToolBinding:
     manual: bool = False
     timeout: float | None = None
     tool_id: str = ""
+    origin: object = field(default=None, compare=False, repr=False)
+    capabilities: frozenset[str] | None = None
+    prepare: Prepare | None = field(default=None, compare=False, repr=False)
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""
@@ -86,20 +100,17 @@ class ToolView(Mapping[str, ToolBinding]):
                 raise NameConflictError(conflict_message(other, binding))
         self._table = MappingProxyType(table)
 
-    def __getitem__(self, name: str) -> ToolBinding:
-        """The binding of `name`; `UnknownToolError` (a `KeyError` to no one) when absent (L8)."""
-        binding = self._table.get(name)
-        if binding is None:
-            raise UnknownToolError(name)
-        return binding
+    def __getitem__(self, selector: ToolSelector) -> ToolBinding:
+        """The binding of a name or a tool; `UnknownToolError` (a `KeyError` to no one) when absent (L8)."""
+        return self._table[public_name_of(selector, self._table)]
 
-    def get(self, name: str, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The binding of `name`, or `default`."""
-        return self._table.get(name, default)
+    def get(self, selector: ToolSelector, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The binding of a name or a tool, or `default`."""
+        return self[selector] if selector in self else default
 
-    def __contains__(self, name: object) -> bool:
-        """Whether a tool of this name is in the view."""
-        return name in self._table
+    def __contains__(self, selector: object) -> bool:
+        """Whether the tool of this name, or this tool, is in the view."""
+        return bool(names_of(selector, self._table))
 
     def __iter__(self) -> Iterator[str]:
         """The public names, in order."""
@@ -119,18 +130,118 @@ class ToolView(Mapping[str, ToolBinding]):
         Raises:
             UnknownToolError: a selector names a tool that is not here.
         """
-        names = availability.resolve({name: binding.on for name, binding in self._table.items()})
-        return type(self)(self._table[name] for name in names)
+        return type(self)(self._table[name] for name in availability.resolve(self._table))
+
+    def describe(self, selector: ToolSelector, text: str | None) -> Self:
+        """The view with another description for one tool; the last one for a tool wins (L26).
+
+        Raises:
+            UnknownToolError: the selector names no tool of the view.
+        """
+        chosen = self[selector]
+        described = replace(chosen, definition=chosen.definition.described(text))
+        return type(self)(described if binding is chosen else binding for binding in self._table.values())
+
+    async def execute(
+        self,
+        selector: ToolSelector,
+        arguments: dict[str, Any] | None = None,
+        context: ToolContext = LOCAL_CONTEXT,
+    ) -> ToolResult:
+        """Run one tool from JSON arguments, without hooks; its own exceptions propagate (N1).
+
+        Raises:
+            UnknownToolError: it is not in the view.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        return await execute(self[selector], arguments or {}, context)
 
     def definitions(self) -> list[ToolDefinition]:
         """The definitions, in order."""
         return [binding.definition for binding in self._table.values()]
 
-    def to_openai(self) -> list[dict[str, Any]]:
-        """The tools in the form of OpenAI's chat completions (O7)."""
+    def export(
+        self,
+        provider: Provider,
+        *,
+        requirement: ToolRequirement | None = None,
+        strict: bool = False,
+        deferred: bool = True,
+    ) -> Export:
+        """The tools and the tool choice for one request, with the way back from its answer (O7).
+
+        Args:
+            provider: `openai` (chat completions), `openai_responses`, `anthropic` or `gemini`.
+            requirement: Whether the model must call a tool, and which; optional by default (L11).
+            strict: Have the provider enforce each schema that its strict mode can express; the tools
+                with other schemas go out as they are.
+            deferred: Offer deferred tools through the provider's own search, where it has one
+                (Anthropic, OpenAI Responses). Without it, and elsewhere, they are left out.
+
+        Raises:
+            DefinitionError: the requirement cannot be met by these tools (L12), or there is no such
+                provider.
+        """
+        from mcp_toolset.tools.export import export
+
+        return export(self, provider, requirement=requirement, strict=strict, deferred=deferred)
+
+    def to_openai(self) -> list[Any]:
+        """The tools in the form of OpenAI's chat completions (O7); deferred tools are left out.
+
+        Raises:
+            DefinitionError: a name has to be altered for the provider; the message has the mend.
+        """
         from mcp_toolset.tools.export import to_openai
 
         return to_openai(self)
+
+    def to_openai_responses(self) -> list[Any]:
+        """The tools in the form of OpenAI's Responses, deferred ones behind its tool search (O7).
+
+        Raises:
+            DefinitionError: a name has to be altered for the provider; the message has the mend.
+        """
+        from mcp_toolset.tools.export import to_openai_responses
+
+        return to_openai_responses(self)
+
+    def to_anthropic(self) -> list[Any]:
+        """The tools in the form of Anthropic's Messages, deferred ones behind its tool search (O7).
+
+        Raises:
+            DefinitionError: a tool or an argument has a name that has to be altered for the provider.
+        """
+        from mcp_toolset.tools.export import to_anthropic
+
+        return to_anthropic(self)
+
+    def to_gemini(self) -> list[Any]:
+        """The tools in the form of Gemini's requests (O7); deferred tools are left out.
+
+        Raises:
+            DefinitionError: a tool or an argument has a name that has to be altered for the provider.
+        """
+        from mcp_toolset.tools.export import to_gemini
+
+        return to_gemini(self)
+
+
+async def execute(binding: ToolBinding, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+    """Run a binding by itself: gate, preparation and argument check, then the tool.
+
+    Raises:
+        InvalidArgumentsError: the arguments do not fit.
+    """
+    call = ToolCall(binding.name, arguments)
+    if binding.gate is not None:
+        binding.gate(call, context)
+    if binding.prepare is not None:
+        call = binding.prepare(call)
+    if not binding.arguments.is_valid(call.arguments):
+        faults = "; ".join(binding.arguments.problems(call.arguments))
+        raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+    return await binding.execute(call, context)
 
 
 def conflict_message(first: ToolBinding, second: ToolBinding) -> str:

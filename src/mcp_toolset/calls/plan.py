@@ -1,0 +1,230 @@
+"""`ToolRoundPlan`: what is to become of the calls of a round, and the steps that make it so (L21).
+
+`apply_hooks` returns a plan that takes the place of what it was called on, which then refuses to go
+on: so a plan that has not heard the last hooks cannot be run or committed by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from mcp_toolset.calls.answer import answer_result
+from mcp_toolset.calls.call_result import (
+    CallResult,
+    GivenResult,
+    HandledCall,
+    OnToolError,
+    RejectedCall,
+    RunReport,
+    is_placeholder,
+    result_of,
+)
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.providers.turn import AssistantCall
+from mcp_toolset.calls.round_commit import RoundCommit
+from mcp_toolset.calls.round_hooks import ask_hooks
+from mcp_toolset.calls.runner import (
+    RUN_CONCURRENCY,
+    RUN_DEADLINE,
+    CallOutcome,
+    CallRunner,
+    RunOptions,
+    running,
+)
+from mcp_toolset.calls.standing import RoundStanding
+from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolRoundPlan(RoundStanding):
+    """What is to become of the calls of a round, and the steps that make it so (L21)."""
+
+    @property
+    def newest(self) -> ToolRoundPlan:
+        """The plan that may go on: this one, or the one that has replaced it."""
+        return cast("ToolRoundPlan", self.progress.holder)
+
+    async def apply_hooks(self, hooks: HookSet, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+        """Ask more hooks, about the pending calls without a result; the new plan takes this one's place.
+
+        Raises:
+            RoundError: the round has moved on already, or something is under way (L21).
+        """
+        with self.progress.doing(self, "asking hooks"):
+            merged = self.hooks.merged(hooks)
+            answers = [
+                await ask_hooks(call, self.view[call.name], hooks, merged, context)
+                if self.has_nothing(call)
+                else call
+                for call in self.pending
+            ]
+        plan = replace(
+            self,
+            pending=tuple(answer for answer in answers if isinstance(answer, ToolCall)),
+            handled=(*self.handled, *(answer for answer in answers if isinstance(answer, HandledCall))),
+            rejected=(*self.rejected, *(answer for answer in answers if isinstance(answer, RejectedCall))),
+            hooks=merged,
+        )
+        self.progress.holder = plan
+        return plan
+
+    async def run_pending(
+        self,
+        *,
+        timeout: float = RUN_DEADLINE,  # noqa: ASYNC109
+        concurrency: int = RUN_CONCURRENCY,
+        context: ToolContext = LOCAL_CONTEXT,
+        on_tool_error: OnToolError = "continue",
+    ) -> RunReport:
+        """Run the pending calls concurrently; the results are in the calls' order (A11, A12).
+
+        Nothing is committed. Manual calls are left alone and reported (A8), and so are calls that have
+        a result: a second run runs only what has not finished. A tool that fails, or outstays its
+        time, gives an error result; whatever a tool does, its siblings finish.
+
+        Args:
+            timeout: Seconds for each tool that has no limit of its own, from its start.
+            concurrency: How many run at the same time.
+            context: What the tools see of their surroundings.
+            on_tool_error: `"continue"`; `"halt"` to have the report say that the loop should end; or
+                `def decide(failure) -> "continue" | "halt"`, sync or async (A13).
+
+        Raises:
+            RoundError: the round has moved on already, something is under way, or an argument allows
+                nothing; nothing ran.
+        """
+        async with self.stream_pending(
+            timeout=timeout, concurrency=concurrency, context=context, on_tool_error=on_tool_error
+        ) as finished:
+            ran = [done.id async for done in finished]
+        failed = self.progress.failures
+        failures = tuple(failed[call.id] for call in self.pending if call.id in ran and call.id in failed)
+        return RunReport(self.results, self.manual, self.questions, self.halt, failures)
+
+    @asynccontextmanager
+    async def stream_pending(
+        self,
+        *,
+        timeout: float = RUN_DEADLINE,  # noqa: ASYNC109
+        concurrency: int = RUN_CONCURRENCY,
+        context: ToolContext = LOCAL_CONTEXT,
+        on_tool_error: OnToolError = "continue",
+    ) -> AsyncGenerator[AsyncIterator[CallResult]]:
+        """Run the pending calls as `run_pending` does, and give each result as it finishes (A12).
+
+        ```python
+        async with plan.stream_pending() as finished:
+            async for done in finished:
+                ...
+        plan.commit()
+        ```
+
+        Leaving the block early stops the tools that still run; what has finished stays in `results`.
+        """
+        options = RunOptions(context, timeout, concurrency, on_tool_error)
+        with self.progress.doing(self, "running calls"):
+            calls = self.to_run()
+            runner = CallRunner(self.view, self.hooks, options, calls)
+            async with running(runner, calls, self.progress.running, self._took) as finished:
+                yield finished
+
+    def submit(self, id: str, output: Any) -> CallResult:
+        """Give the result of a manual call, or of a call with an issue, once (A6, A9).
+
+        Args:
+            id: The call's id.
+            output: Text, a value with a JSON form, or a `ToolResult`.
+
+        Raises:
+            RoundError: no call of this turn has the id, it is run by `run_pending`, a hook has answered
+                it, or it has a result; nothing has changed.
+        """
+        self.progress.require_open_to_results(self)
+        call = self._submittable(id)
+        result = result_of(call, output)
+        if not result.is_complete:
+            raise RoundError(f"the result for {call.name} ({id}) is not complete; submit it once it is")
+        self.progress.give(id, result)
+        return self._result(id)
+
+    def answer(self, id: str, answer: str | Mapping[str, Any] | None) -> CallResult:
+        """Give the user's answer to a tool's question; it becomes the result of the call (A14).
+
+        Args:
+            id: The id of the call that asks.
+            answer: A text; an object that fits the question's schema; or `None` if the user declined.
+
+        Raises:
+            RoundError: this call asks nothing, or the answer does not fit; nothing has changed.
+        """
+        self.progress.require_open_to_results(self)
+        if (ask := self.progress.questions.get(id)) is None:
+            raise RoundError(f"call {id!r} asks nothing; plan.questions has what is asked")
+        self.progress.give(id, answer_result(ask, answer))
+        return self._result(id)
+
+    def commit(self, results: Iterable[GivenResult] | None = None) -> RoundCommit:
+        """Close the round with one result for every call (L14).
+
+        What hooks have answered or refused is added here, and a standard rejection for every issue
+        that has no result of its own (L22). A question without an answer is committed as such, and
+        stays readable in the commit's `questions` (A14).
+
+        Args:
+            results: One for each pending call, in any order; what was submitted or answered need not
+                be repeated. Without it, the round's own `results` are committed.
+
+        Raises:
+            RoundError: a result is missing, extra, given twice or of another call, or the round has
+                moved on already; the message names each, and nothing has changed.
+        """
+        self.progress.require_rest(self)
+        accepted = self.ledger().accepted(self.results if results is None else results)
+        found = self.own_results() | accepted
+        answers = tuple(
+            CallResult(call.id, call.name, call.arguments, found[call.id]) for call in self.turn.calls
+        )
+        unanswered = {done.id for done in answers if is_placeholder(done)}
+        questions = tuple(asked for asked in self.questions if asked.id in unanswered)
+        commit = RoundCommit(self.turn, answers, questions, self.halt)
+        self.progress.close(self, "committed")
+        self.progress.committed = commit
+        return commit
+
+    def discard(self) -> None:
+        """Drop the assistant's turn uncommitted (L21); `RoundError` if the round has moved on already."""
+        self.progress.close(self, "discarded")
+
+    def to_state(self) -> dict[str, Any]:
+        """The round as it stands, as plain JSON data (A16); see `ToolRound.to_state`."""
+        from mcp_toolset.calls.round_state import stored
+
+        if self.newest is not self:
+            raise RoundError("a newer plan has replaced this one; store what apply_hooks returned")
+        return stored(self)
+
+    def _took(self, outcome: CallOutcome) -> CallResult | None:
+        self.progress.take(outcome)
+        return None if outcome.waits else self._result(outcome.call.id)
+
+    def _result(self, id: str) -> CallResult:
+        return next(done for done in self.results if done.id == id)
+
+    def _submittable(self, id: str) -> AssistantCall:
+        call = next((call for call in self.turn.calls if call.id == id), None)
+        if call is None:
+            raise RoundError(f"no call of this turn has the id {id!r}; plan.manual has those that wait")
+        if any(done.call.id == id for done in (*self.handled, *self.rejected)):
+            raise RoundError(f"call {id} ({call.name}) was already answered by a hook")
+        if id in self.progress.results:
+            raise RoundError(f"call {id} ({call.name}) has a result already; a call has one")
+        if any(call.id == id and not self.is_manual(call) for call in self.pending):
+            raise RoundError(
+                f"call {id} ({call.name}) is automatic: run_pending runs it; to answer it in its tool's "
+                "place, give the result to commit"
+            )
+        return call

@@ -1,0 +1,72 @@
+"""OpenAI's Responses: `function_call` items in, one `function_call_output` item for each out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from mcp_toolset.calls.providers.turn import (
+    AssistantCall,
+    AssistantTurn,
+    flagged_text,
+    json_of,
+    parsed,
+    plain,
+)
+from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.result import ToolResult
+
+_CALLS: Final = ("function_call", "custom_tool_call")
+
+
+def turn_from_responses(response: object) -> AssistantTurn:
+    """Read a `Response`, the same as a dictionary, or the list of its output items.
+
+    Raises:
+        RoundError: it has no output, or a call in it has not the shape of one.
+    """
+    found = plain(response)
+    output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
+    if not isinstance(output, list):
+        raise RoundError(f"a round is made of a response or of its output items, not {response!r:.80}")
+    items = [_item(place, item) for place, item in enumerate(cast("list[object]", output))]
+    calls = (_call(place, item) for place, item in enumerate(items) if item.get("type") in _CALLS)
+    return AssistantTurn({"output": items}, tuple(calls), "openai_responses")
+
+
+def _item(place: int, item: object) -> dict[str, Any]:
+    """An output item as it goes back in; a response spells out what it has not, and requests refuse it."""
+    fields = plain(item)
+    if not isinstance(fields, Mapping):
+        raise RoundError(f"output[{place}] of the response is no item: {item!r:.80}")
+    return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
+
+
+def _call(place: int, item: Mapping[str, Any]) -> AssistantCall:
+    try:
+        if item["type"] == "custom_tool_call":
+            return AssistantCall(item["call_id"], item["name"], item["input"])
+        return AssistantCall(item["call_id"], item["name"], parsed(item["arguments"]))
+    except (KeyError, TypeError, AttributeError) as fault:
+        raise RoundError(f"output[{place}] of the response is no function call: {fault!r}") from None
+
+
+def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
+    """Output items that make `calls`, for turns that did not come from the provider."""
+    items = [
+        {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": json_of(call.arguments),
+        }
+        for call in calls
+    ]
+    return {"output": items}
+
+
+def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolResult) -> dict[str, Any]:
+    """A result as the output item that answers the call `id` among `items`."""
+    kinds = {item.get("call_id"): item["type"] for item in items if item.get("type") in _CALLS}
+    kind = kinds.get(id, "function_call")
+    return {"type": f"{kind}_output", "call_id": id, "output": flagged_text(result)}

@@ -1,0 +1,138 @@
+"""An assistant's turn as every provider's comes to: a message, and the calls in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
+
+from pydantic_core import from_json, to_json
+
+from mcp_toolset.calls.rejection import rejection_reason
+from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.result import Block, ToolResult
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.export import Export
+
+Arguments = Mapping[str, Any] | str
+"""A call's arguments as the assistant's turn has them: an object, or the text when it is none."""
+
+Origin = Literal["openai", "openai_responses", "anthropic", "calls"]
+"""Whose message a turn is; `calls` is nobody's, and fits every provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantCall:
+    """One call as it stands in the assistant's turn; nothing is known yet about its tool."""
+
+    id: str
+    name: str
+    arguments: Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantTurn:
+    """An assistant's message, as it goes back to the provider, and the calls in it, in order.
+
+    Raises:
+        RoundError: two calls have one id, or a call has none, so that results could not be told apart.
+    """
+
+    message: Mapping[str, Any]
+    calls: tuple[AssistantCall, ...]
+    origin: Origin = "calls"
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for place, call in enumerate(self.calls):
+            if not call.id or call.id in seen:
+                fault = f"repeats the id {call.id!r}" if call.id else "has no id"
+                raise RoundError(
+                    f"call {place} ({call.name}) {fault}; give every call of a turn an id of its own"
+                )
+            seen.add(call.id)
+
+    def decoded(self, export: Export | None) -> AssistantTurn:
+        """The same turn with its calls under the tools' own names and arguments (O7).
+
+        The message stays as it is. A call of something that was not exported keeps its name.
+        """
+        if export is None:
+            return self
+        return replace(self, calls=tuple(_decoded(call, export) for call in self.calls))
+
+
+def _decoded(call: AssistantCall, export: Export) -> AssistantCall:
+    if call.name not in export.names:
+        return call
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = export.decode_arguments(call.name, arguments)
+    return replace(call, name=export.decode(call.name), arguments=arguments)
+
+
+@runtime_checkable
+class _Model(Protocol):
+    def model_dump(self, *, mode: str, by_alias: bool, exclude_unset: bool) -> dict[str, Any]: ...
+
+
+def plain(value: object) -> object:
+    """An object of a provider's library as plain data of its own; other values copied as they are."""
+    if isinstance(value, _Model):
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return deepcopy(value)
+
+
+def said(message: object, example: str) -> dict[str, Any]:
+    """An assistant's message as a dictionary of its own.
+
+    Raises:
+        RoundError: it is no assistant message; `example` says where one is found.
+    """
+    found = plain(message)
+    if not isinstance(found, Mapping):
+        raise RoundError(f"a round is made of an assistant message, such as {example}, not {message!r:.80}")
+    fields = dict(cast("Mapping[str, Any]", found))
+    if fields.get("role") != "assistant":
+        role = fields.get("role")
+        raise RoundError(f"a round is made of an assistant message, such as {example}; found role {role!r}")
+    return fields
+
+
+def parsed(text: str) -> Arguments:
+    """The arguments in a call's text, or the text itself when it is not the JSON of an object.
+
+    Some models send an empty text for a tool without parameters. The parser bounds depth and digits.
+    """
+    try:
+        value: Any = from_json(text, allow_inf_nan=False) if text.strip() else {}
+    except ValueError:
+        return text
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else text
+
+
+def json_of(arguments: Arguments) -> str:
+    """Arguments as the text that stands in a call."""
+    return arguments if isinstance(arguments, str) else to_json(arguments).decode()
+
+
+def shown(block: Block) -> str:
+    """A content block as text; a kind that is none is named, so that the model knows that it was there."""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block.get("text", ""))
+    if kind == "resource_link":
+        return str(block.get("uri", ""))
+    if kind == "resource" and "text" in block.get("resource", {}):
+        return str(block["resource"]["text"])
+    return f"[{block.get('mimeType') or kind or 'content'}: not shown here]"
+
+
+def flagged_text(result: ToolResult) -> str:
+    """A result as the text of a message that has no error flag: an error says so in its first word."""
+    text = "\n".join(shown(block) for block in result.content) if result.content else result.text
+    if result.is_error and rejection_reason(result) is None:
+        return f"Error: {text}"
+    return text

@@ -1,0 +1,169 @@
+"""What a call may ask of its client meanwhile: a question to the user, a sample of its model (H4, N4).
+
+The answers as typed values, the wire form of the requests, and `InputRequired`, which carries the
+requests out of a call where the protocol has them travel in its result (2026-07-28, "Multi
+round-trip requests").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from mcp_toolset.errors import CallError, DefinitionError
+
+ELICITATION: Final = "elicitation/create"
+SAMPLING: Final = "sampling/createMessage"
+
+CALL_META_KEY: Final = "mcp-toolset/call"
+"""In the `_meta` of a sampling request: which call of which tool caused it (H5)."""
+
+REPLAY_META_KEY: Final = "mcp-toolset/replay-key"
+"""In the `_meta` of a sampling request: what tells it apart from others of the same call (H5)."""
+
+ANY_ANSWER: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+}
+"""The form of a question without a schema: one text field."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
+_ACTIONS: Final = ("accept", "decline", "cancel")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the user did with a question.
+
+    Attributes:
+        action: `accept` with an answer; `decline`: an explicit no; `cancel`: dismissed unanswered.
+        content: The answer, as the question's schema has it; empty unless accepted.
+    """
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def accepted(self) -> bool:
+        """Whether there is an answer."""
+        return self.action == "accept"
+
+    @classmethod
+    def of_wire(cls, wire: Mapping[str, Any]) -> Answer:
+        """Read a client's answer.
+
+        Raises:
+            CallError: it is none.
+        """
+        action: Any = wire.get("action")
+        content: Any = wire.get("content") or _NOTHING
+        if action not in _ACTIONS or not isinstance(content, Mapping):
+            raise CallError("the client's answer to the question is none that the protocol knows")
+        return cls(action, dict(cast("Mapping[str, Any]", content)) if action == "accept" else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the client's model said; `wire` is the whole answer (client/sampling)."""
+
+    wire: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The text of the message; empty for an image or a sound."""
+        content: Any = self.wire.get("content")
+        blocks: list[Any] = cast("list[Any]", content) if isinstance(content, list) else [content]
+        found = [cast("dict[str, Any]", block) for block in blocks if isinstance(block, dict)]
+        return "\n".join(str(block.get("text", "")) for block in found if block.get("type") == "text")
+
+    @property
+    def model(self) -> str:
+        """The name of the model, as the client gives it."""
+        return str(self.wire.get("model", ""))
+
+
+class InputRequired(BaseException):
+    """Control flow, not an error: the call ends here, and is run again once the client has answered.
+
+    It is no `Exception`, so that neither a tool's nor a middleware's `except Exception` takes it for
+    a failure; `finally` blocks run. Nothing outside the bridge catches it.
+
+    Attributes:
+        requests: What the client is to answer, by replay key, in wire form.
+    """
+
+    def __init__(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask for these."""
+        super().__init__(f"input is required from the client: {', '.join(requests)}")
+        self.requests = dict(requests)
+
+
+def joined(group: BaseException) -> BaseException:
+    """What came of a task group: several requests at once are one, unless something failed as well."""
+    if not isinstance(group, BaseExceptionGroup):
+        return group
+    whole = cast("BaseExceptionGroup[BaseException]", group)
+    asked, failed = whole.split(InputRequired)
+    if asked is None:
+        return whole
+    if failed is not None:
+        return failed
+    requests: dict[str, Mapping[str, Any]] = {}
+    for leaf in _leaves(asked):
+        requests.update(leaf.requests)
+    return InputRequired(requests)
+
+
+def _leaves(group: BaseExceptionGroup[InputRequired]) -> Iterator[InputRequired]:
+    for fault in group.exceptions:
+        if isinstance(fault, BaseExceptionGroup):
+            yield from _leaves(fault)
+        else:
+            yield fault
+
+
+def elicitation(question: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The parameters of a question to the user (client/elicitation, form mode).
+
+    Raises:
+        DefinitionError: the schema is no form: clients show flat objects of plain fields only.
+    """
+    form = ANY_ANSWER if schema is None else schema
+    fault = _fault_of_form(form)
+    if fault:
+        raise DefinitionError(
+            f"the question {question!r} cannot be shown: {fault}; ask for an object of plain fields"
+        )
+    return {"message": question, "requestedSchema": dict(form)}
+
+
+def _fault_of_form(form: Mapping[str, Any]) -> str | None:
+    fields = form.get("properties", {})
+    if form.get("type") != "object" or not isinstance(fields, Mapping):
+        return "its schema is no object"
+    for name, shape in cast("Mapping[str, Any]", fields).items():
+        if not isinstance(shape, Mapping) or not _is_plain(cast("Mapping[str, Any]", shape)):
+            return f"its field {name!r} is no text, number, yes-or-no or choice"
+    return None
+
+
+def _is_plain(shape: Mapping[str, Any]) -> bool:
+    if shape.get("type") == "array":
+        items = shape.get("items")
+        return isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
+    return shape.get("type") in _PLAIN
+
+
+def sampling(
+    messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int, system: str | None
+) -> dict[str, Any]:
+    """The parameters of a request to the client's model; a text is one message of the user's."""
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
+    params: dict[str, Any] = {"messages": [dict(message) for message in messages], "maxTokens": max_tokens}
+    if system is not None:
+        params["systemPrompt"] = system
+    return params

@@ -1,0 +1,152 @@
+"""The ways back: from the arguments of an exported schema to those of the tool's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from mcp_toolset.tools.export.names import provider_names
+from mcp_toolset.tools.export.schema import Schema, definitions_of, kinds_of, resolved
+from mcp_toolset.tools.validation import SchemaCheck
+
+WayBack = Callable[[dict[str, Any]], dict[str, Any]]
+"""Turns what the model sent into the arguments that the tool declares."""
+
+_ANNOTATIONS: Final = frozenset({"default", "description", "examples", "title"})
+_NAMES_PROPERTIES: Final = frozenset(
+    {
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "patternProperties",
+        "propertyNames",
+        "then",
+    }
+)
+
+
+def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schema, WayBack | None]:
+    """The schema with arguments whose names match `legal`, and the way back if one had to be renamed.
+
+    Keywords of the root that speak of arguments by name are left out then: the tool's own schema
+    still checks them.
+    """
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    names = provider_names(properties, legal)
+    if all(name == own for own, name in names.items()):
+        return schema, None
+    copy = {key: value for key, value in schema.items() if key not in _NAMES_PROPERTIES}
+    copy["properties"] = {names[own]: _told(inner, own, names[own]) for own, inner in properties.items()}
+    if "required" in schema:
+        copy["required"] = [names.get(own, own) for own in schema["required"]]
+    return copy, renamed_back({name: own for own, name in names.items()})
+
+
+def renamed_back(names: Mapping[str, str]) -> WayBack:
+    """Arguments under their own names again; `names` leads from the exported name to the own."""
+    return lambda given: {names.get(name, name): value for name, value in given.items()}
+
+
+def _told(schema: Any, own: str, name: str) -> Any:
+    if own == name or not isinstance(schema, Mapping):
+        return schema
+    keywords = cast("dict[str, Any]", schema)
+    text = f"The argument {own!r}."
+    return {**keywords, "description": f"{text} {keywords.get('description', '')}".rstrip()}
+
+
+def check_of(schema: Schema, root: Schema) -> SchemaCheck:
+    """A part of a schema, compiled with the definitions of its root."""
+    dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
+    return SchemaCheck({**dialect, **definitions_of(root), **schema}, tool="exported", part="inputSchema")
+
+
+def accepts_null(schema: Any, root: Schema) -> bool:
+    """Whether `null` is a value of the schema."""
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    keywords = cast("Schema", schema)
+    kinds = kinds_of(keywords)
+    if kinds and "null" not in kinds:
+        return False
+    if keywords.keys() - _ANNOTATIONS == {"anyOf"}:
+        return any(accepts_null(branch, root) for branch in keywords["anyOf"])
+    return check_of(keywords, root).is_valid(None)
+
+
+def null_is_absence(schema: Any, root: Schema) -> bool:
+    """Whether `null` for an optional property stands for leaving it out.
+
+    It does where the property has no `null` of its own, or where `null` is its default anyway.
+    """
+    default_is_null = isinstance(schema, Mapping) and cast("Schema", schema).get("default", ...) is None
+    return default_is_null or not accepts_null(schema, root)
+
+
+class NullsLeftOut:
+    """The way back from strict arguments: `null` that stands for an absent property is left out.
+
+    In strict mode every property is required, and the optional ones may be `null`.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        """Take the schema that was made strict, as it was before."""
+        self._root = schema
+        self._checks: dict[int, SchemaCheck] = {}
+        self._absences: dict[int, frozenset[str]] = {}
+
+    def __call__(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments without the properties that were left out."""
+        return self._decoded(self._root, given)
+
+    def _decoded(self, schema: Any, value: Any) -> Any:
+        if not isinstance(schema, Mapping) or not isinstance(value, dict | list):
+            return value
+        keywords = cast("Schema", schema)
+        for inner in self._applied(keywords, value):
+            value = self._decoded(inner, value)
+        if isinstance(value, list):
+            return [self._decoded(keywords.get("items"), item) for item in cast("list[Any]", value)]
+        return self._object(keywords, cast("dict[str, Any]", value))
+
+    def _object(self, schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        if not properties:
+            return value
+        absences = self._absent_when_null(schema, properties)
+        return {
+            name: self._decoded(properties.get(name), inner)
+            for name, inner in value.items()
+            if inner is not None or name not in absences
+        }
+
+    def _absent_when_null(self, schema: Schema, properties: Mapping[str, Any]) -> frozenset[str]:
+        found = self._absences.get(id(schema))
+        if found is None:
+            optional = properties.keys() - set(schema.get("required", ()))
+            found = frozenset(name for name in optional if null_is_absence(properties[name], self._root))
+            self._absences[id(schema)] = found
+        return found
+
+    def _applied(self, schema: Schema, value: Any) -> Iterator[Any]:
+        """The schemas that say what `value` is, besides this one."""
+        if isinstance(schema.get("$ref"), str):
+            yield resolved(self._root, schema["$ref"])
+        yield from schema.get("allOf", ())
+        for key in ("anyOf", "oneOf"):
+            for branch in schema.get(key, ()):
+                if self._fits(branch, self._decoded(branch, value)):
+                    yield branch
+                    break
+
+    def _fits(self, branch: Any, value: Any) -> bool:
+        if not isinstance(branch, Mapping):
+            return branch is True
+        check = self._checks.get(id(cast("Schema", branch)))
+        if check is None:
+            check = check_of(cast("Schema", branch), self._root)
+            self._checks[id(cast("Schema", branch))] = check
+        return check.is_valid(value)

@@ -1,0 +1,148 @@
+"""From a view to an `Export`: names, schemas and requirement brought within a provider's limits.
+
+Everything is a copy: a limit never reaches a definition, and what is done to an export never reaches
+the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.export import anthropic, gemini, openai
+from mcp_toolset.tools.export.arguments import NullsLeftOut, WayBack, with_legal_properties
+from mcp_toolset.tools.export.form import Offer, Provider, ProviderForm
+from mcp_toolset.tools.export.names import provider_names
+from mcp_toolset.tools.export.root import rooted
+from mcp_toolset.tools.export.schema import Schema, with_definitions
+from mcp_toolset.tools.export.strict import strict_schema
+from mcp_toolset.tools.export.table import Export
+from mcp_toolset.tools.requirement import ToolRequirement
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.view import ToolBinding, ToolView
+
+FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
+    {
+        "openai": openai.CHAT,
+        "openai_responses": openai.RESPONSES,
+        "anthropic": anthropic.MESSAGES,
+        "gemini": gemini.FUNCTIONS,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shaped:
+    """A tool with its schema as a plain object, argument names fit for the provider."""
+
+    binding: ToolBinding
+    name: str
+    schema: Schema
+    strict: dict[str, Any] | None
+    way_back: WayBack | None
+
+
+def export(
+    view: ToolView,
+    provider: Provider,
+    *,
+    requirement: ToolRequirement | None = None,
+    strict: bool = False,
+    deferred: bool = True,
+) -> Export:
+    """A view's tools for one request, in its order; see `ToolView.export`."""
+    form = _form(provider)
+    required = requirement or ToolRequirement.optional()
+    bindings = _chosen(view, form, deferred)
+    met_by = required.resolve({binding.name: binding for binding in bindings})
+    named = met_by[0] if required.kind == "specific" else None
+    table = provider_names((binding.name for binding in bindings), form.names, form.reserved)
+    shaped = [_shaped(binding, table[binding.name], form, strict) for binding in bindings]
+    enforced = form.budget([tool.strict for tool in shaped])
+    offers = [
+        _offer(tool, form, strict, is_strict, resident=tool.binding.name == named)
+        for tool, is_strict in zip(shaped, enforced, strict=True)
+    ]
+    tools = form.tools(offers, [form.tool(offer) for offer in offers])
+    choice = form.choice(required, None if named is None else table[named], strict)
+    return Export(
+        provider=provider,
+        tools=tools,
+        tool_choice=choice,
+        names=MappingProxyType({name: public for public, name in table.items()}),
+        strict=frozenset(offer.name for offer in offers if offer.strict),
+        _request=form.request(tools, choice),
+        _ways_back=_ways_back(shaped, enforced, form),
+    )
+
+
+def plain_tools(view: ToolView, provider: Provider) -> list[dict[str, Any]]:
+    """The tools alone, where nothing had to be renamed.
+
+    Raises:
+        DefinitionError: a tool or an argument has a name that the provider refuses; a bare list has no
+            way back from another one.
+    """
+    form = _form(provider)
+    exported = export(view, provider)
+    for name, public in exported.names.items():
+        if name != public:
+            raise DefinitionError(
+                f"tool {public!r} cannot be offered to {form.title} under this name; use "
+                f".renamed({{{public!r}: {name!r}}}) on its toolset, or export({provider!r}), which keeps "
+                "a table of names"
+            )
+        if exported.renames(name):
+            raise DefinitionError(
+                f"tool {public!r} has an argument whose name {form.title} refuses; use "
+                f"export({provider!r}), which keeps the way back"
+            )
+    return exported.tools
+
+
+def _form(provider: Provider) -> ProviderForm:
+    form = FORMS.get(provider)
+    if form is None:
+        raise DefinitionError(f"there is no provider {provider!r}; use one of {', '.join(FORMS)}")
+    return form
+
+
+def _chosen(view: ToolView, form: ProviderForm, deferred: bool) -> list[ToolBinding]:
+    searchable = deferred and form.defers
+    return [binding for binding in view.values() if searchable or not binding.deferred]
+
+
+def _shaped(binding: ToolBinding, name: str, form: ProviderForm, strict: bool) -> _Shaped:
+    schema = rooted(with_definitions(binding.definition.input_schema))
+    way_back = None
+    if form.properties is not None:
+        schema, way_back = with_legal_properties(schema, form.properties)
+    made = strict_schema(schema, form.dialect) if strict and form.dialect is not None else None
+    return _Shaped(binding, name, schema, made, way_back)
+
+
+def _offer(tool: _Shaped, form: ProviderForm, strict: bool, enforced: bool, *, resident: bool) -> Offer:
+    """One tool; a required one is resident, for there is nothing left to search for."""
+    binding = tool.binding
+    return Offer(
+        name=tool.name,
+        description=binding.definition.description,
+        parameters=tool.strict if enforced and tool.strict is not None else form.parameters(tool.schema),
+        strict=enforced if strict and form.dialect is not None else None,
+        deferred=binding.deferred and not resident,
+    )
+
+
+def _ways_back(shaped: list[_Shaped], enforced: list[bool], form: ProviderForm) -> dict[str, WayBack]:
+    found: dict[str, WayBack] = {}
+    nullable = form.dialect is not None and form.dialect.all_required
+    for tool, is_strict in zip(shaped, enforced, strict=True):
+        if tool.way_back is not None:
+            found[tool.name] = tool.way_back
+        elif is_strict and nullable:
+            found[tool.name] = NullsLeftOut(tool.schema)
+    return found

@@ -1,0 +1,127 @@
+"""OpenAI: chat completions and Responses.
+
+Names and the place of deferral are as the client library's types and the guides say ("Function
+calling", "Structured outputs: supported schemas", "Tool search").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from mcp_toolset.tools.export.form import Offer, ProviderForm
+from mcp_toolset.tools.export.schema import Schema, portable
+from mcp_toolset.tools.export.strict import StrictDialect, sizes_of
+from mcp_toolset.tools.requirement import ToolRequirement
+
+MAX_DESCRIPTION: Final = 1024
+"""Characters of a function's description; what is longer goes on in that of its parameters."""
+
+MAX_PROPERTIES: Final = 5000
+MAX_NESTING: Final = 10
+MAX_ENUM_VALUES: Final = 1000
+
+_CONTINUED: Final = " (Continued in the description of the parameters.)"
+
+
+def _fits(schema: Schema) -> bool:
+    properties, nesting, values = sizes_of(schema)
+    return properties <= MAX_PROPERTIES and nesting <= MAX_NESTING and values <= MAX_ENUM_VALUES
+
+
+_DIALECT: Final = StrictDialect(
+    kept=frozenset(
+        {
+            "const",
+            "description",
+            "enum",
+            "exclusiveMaximum",
+            "exclusiveMinimum",
+            "format",
+            "maxItems",
+            "maximum",
+            "minItems",
+            "minimum",
+            "multipleOf",
+            "pattern",
+            "title",
+            "type",
+        }
+    ),
+    formats=frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}),
+    all_required=True,
+    recursion=True,
+    keeps=lambda key, value: key != "pattern" or "(?" not in value,
+    fits=_fits,
+)
+
+
+def _described(offer: Offer) -> Offer:
+    """The offer with a description that is short enough, the rest said at its parameters."""
+    text = offer.description
+    if text is None or len(text) <= MAX_DESCRIPTION:
+        return offer
+    room = MAX_DESCRIPTION - len(_CONTINUED)
+    cut = max(text.rfind(mark, 0, room) for mark in ("\n", ". ", " ")) + 1 or room
+    rest = " ".join(filter(None, [text[cut:].strip(), offer.parameters.get("description", "")]))
+    return replace(
+        offer,
+        description=text[:cut].rstrip() + _CONTINUED,
+        parameters={**offer.parameters, "description": rest},
+    )
+
+
+def _function(offer: Offer) -> dict[str, Any]:
+    offer = _described(offer)
+    function: dict[str, Any] = {"name": offer.name}
+    if offer.description is not None:
+        function["description"] = offer.description
+    function["parameters"] = offer.parameters
+    return function
+
+
+def _chat_tool(offer: Offer) -> dict[str, Any]:
+    strict = {} if offer.strict is None else {"strict": offer.strict}
+    return {"type": "function", "function": {**_function(offer), **strict}}
+
+
+def _responses_tool(offer: Offer) -> dict[str, Any]:
+    """`strict` is always said: where it is missing, the API tries to make a schema strict by itself."""
+    tool = {"type": "function", **_function(offer), "strict": bool(offer.strict)}
+    return {**tool, "defer_loading": True} if offer.deferred else tool
+
+
+def _responses_tools(offers: Sequence[Offer], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [*tools, {"type": "tool_search"}] if any(offer.deferred for offer in offers) else tools
+
+
+def _chat_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
+    if name is not None:
+        return {"type": "function", "function": {"name": name}}
+    return "required" if requirement.kind == "at_least_one" else "auto"
+
+
+def _responses_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
+    return {"type": "function", "name": name} if name is not None else _chat_choice(requirement, None, strict)
+
+
+CHAT: Final = ProviderForm(
+    title="OpenAI",
+    names=re.compile(r"[A-Za-z0-9_-]{1,64}"),
+    dialect=_DIALECT,
+    parameters=portable,
+    tool=_chat_tool,
+    tools=lambda offers, tools: tools,
+    choice=_chat_choice,
+)
+
+RESPONSES: Final = replace(
+    CHAT,
+    title="OpenAI Responses",
+    defers=True,
+    tool=_responses_tool,
+    tools=_responses_tools,
+    choice=_responses_choice,
+)

@@ -1,0 +1,202 @@
+"""Walking and copying JSON Schemas, for every provider alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+Schema = Mapping[str, Any]
+"""A JSON Schema that is an object; never changed here."""
+
+DEFINITIONS: Final = ("$defs", "definitions")
+"""Where a schema keeps what it refers to."""
+
+_MAPS_OF_SCHEMAS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+_LISTS_OF_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_SCHEMAS: Final = frozenset(
+    {
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_SILENT: Final = frozenset(
+    {*DEFINITIONS, "$schema", "$id", "$anchor", "$comment", "title", "deprecated", "readOnly", "writeOnly"}
+)
+_DEFINED: Final = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
+
+
+def mapped(schema: Schema, shape: Callable[[Any], Any]) -> dict[str, Any]:
+    """A copy with `shape` applied to each schema directly inside.
+
+    Only places where a schema stands are looked into: a default or an enum may hold anything.
+    """
+    return {key: _mapped_keyword(key, value, shape) for key, value in schema.items()}
+
+
+def _mapped_keyword(key: str, value: Any, shape: Callable[[Any], Any]) -> Any:
+    if key in _MAPS_OF_SCHEMAS and isinstance(value, Mapping):
+        return {name: shape(inner) for name, inner in cast("Schema", value).items()}
+    if key in _LISTS_OF_SCHEMAS and isinstance(value, list):
+        return [shape(inner) for inner in cast("list[Any]", value)]
+    return shape(value) if key in _SCHEMAS else deepcopy(value)
+
+
+def portable(schema: Any) -> Any:
+    """A copy without `$schema`, whose object schemas all have `properties` (L13)."""
+    if not isinstance(schema, Mapping):
+        return deepcopy(schema)
+    copy = mapped(cast("Schema", schema), portable)
+    copy.pop("$schema", None)
+    if "object" in kinds_of(copy):
+        copy.setdefault("properties", {})
+    return copy
+
+
+def kinds_of(schema: Schema) -> list[str]:
+    """The types that a schema names; empty when it names none."""
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        return cast("list[str]", kinds)
+    return [kinds] if isinstance(kinds, str) else []
+
+
+def resolved(root: Schema, reference: str) -> Any:
+    """What a local reference leads to, or `None` when that is nothing."""
+    if reference != "#" and not reference.startswith("#/"):
+        return None
+    found: Any = root
+    for step in unquote(reference.removeprefix("#")).split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        try:
+            found = cast("list[Any]", found)[int(key)] if isinstance(found, list) else found[key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+    return found
+
+
+def with_definitions(schema: Schema) -> Schema:
+    """The schema with every local reference leading to a definition of its root.
+
+    Reshaping moves parts of a schema around; a reference to such a part would lead nowhere.
+    """
+    return _Mover(schema).moved()
+
+
+class _Mover:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._references: dict[str, str] = {}
+        self._definitions: dict[str, Any] = {}
+
+    def moved(self) -> Schema:
+        copy = self._shape(self._root)
+        if not self._references:
+            return self._root
+        return {**copy, "$defs": {**copy.get("$defs", {}), **self._definitions}}
+
+    def _shape(self, schema: Any) -> Any:
+        if not isinstance(schema, Mapping):
+            return schema
+        copy = mapped(cast("Schema", schema), self._shape)
+        reference = copy.get("$ref")
+        if isinstance(reference, str) and not _DEFINED.fullmatch(reference):
+            copy["$ref"] = self._reference(reference)
+        return copy
+
+    def _reference(self, reference: str) -> str:
+        if reference in self._references:
+            return self._references[reference]
+        target = resolved(self._root, reference)
+        if target is None:
+            return reference
+        name = self._free_name()
+        self._references[reference] = f"#/$defs/{name}"
+        self._definitions[name] = None
+        self._definitions[name] = self._shape(_without(target, "$schema", *DEFINITIONS))
+        return self._references[reference]
+
+    def _free_name(self) -> str:
+        taken = {*self._root.get("$defs", {}), *self._definitions}
+        number = len(self._definitions)
+        while f"part_{number}" in taken:
+            number += 1
+        return f"part_{number}"
+
+
+def _without(schema: Any, *keys: str) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: value for key, value in cast("Schema", schema).items() if key not in keys}
+
+
+def definitions_of(schema: Schema) -> dict[str, Any]:
+    """The keywords of a root that hold its definitions, as they are."""
+    return {key: schema[key] for key in DEFINITIONS if key in schema}
+
+
+def references(schema: Any) -> Iterator[str]:
+    """Every reference inside, definitions aside."""
+    found: list[str] = []
+
+    def look(inner: Any) -> None:
+        if isinstance(inner, Mapping):
+            keywords = cast("Schema", inner)
+            if isinstance(keywords.get("$ref"), str):
+                found.append(keywords["$ref"])
+            mapped(_without(keywords, *DEFINITIONS), look)
+
+    look(schema)
+    return iter(found)
+
+
+def recursive_references(root: Schema) -> set[str]:
+    """The references whose definitions lead back to themselves."""
+    steps: dict[str, set[str]] = {}
+    waiting = set(references(root))
+    while waiting:
+        reference = waiting.pop()
+        steps[reference] = set(references(resolved(root, reference)))
+        waiting |= steps[reference] - steps.keys()
+    return {reference for reference in steps if _returns(reference, steps)}
+
+
+def _returns(start: str, steps: Mapping[str, set[str]]) -> bool:
+    seen: set[str] = set()
+    waiting = set(steps[start])
+    while waiting:
+        seen |= waiting
+        waiting = {after for reference in waiting for after in steps[reference]} - seen
+    return start in seen
+
+
+def with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
+    """The schema with one more sentence in its description."""
+    if not note:
+        return schema
+    description = schema.get("description")
+    return {**schema, "description": f"{description} {note}" if description else note}
+
+
+def lost(schema: Schema, kept: Collection[str]) -> str:
+    """What a schema asks for that its copy cannot say, as words for the description; empty if nothing."""
+    told = [
+        f"{key}: {json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in schema.items()
+        if key not in kept and key not in _SILENT
+    ]
+    return f"({'; '.join(told)})" if told else ""

@@ -1,0 +1,76 @@
+"""`Export`: tools in a provider's form, with the table that leads back from what the model sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.export.arguments import WayBack
+from mcp_toolset.tools.export.form import Provider
+
+
+@dataclass(frozen=True)
+class Export:
+    """What goes into one request, and the way back from its answer (O7).
+
+    Attributes:
+        provider: Whose form it is.
+        tools: The tools, and the provider's own search where some of them are deferred.
+        tool_choice: The requirement in the provider's words.
+        names: From each name in the request to the tool's public name, in the order of the request.
+        strict: The names in the request of the tools whose arguments the provider enforces.
+    """
+
+    provider: Provider
+    tools: list[dict[str, Any]]
+    tool_choice: Any
+    names: Mapping[str, str]
+    strict: frozenset[str] = frozenset()
+    _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
+
+    def request(self) -> dict[str, Any]:
+        """The part of a request that offers the tools, by field; empty when there are none.
+
+        Goes with `**` into `chat.completions.create`, `responses.create`, `messages.create`, or
+        Gemini's `GenerateContentConfig`.
+        """
+        return dict(self._request) if self.tools else {}
+
+    def decode(self, name: str) -> str:
+        """The public name of the tool that the model called.
+
+        Raises:
+            UnknownToolError: no tool went out under this name.
+        """
+        public = self.names.get(name)
+        if public is None:
+            raise UnknownToolError(name)
+        return public
+
+    def decode_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the tool declares them: under their own names, absent where `null` meant so.
+
+        They are not checked here; what the model got wrong stays as it sent it.
+
+        Raises:
+            UnknownToolError: no tool went out under this name.
+        """
+        self.decode(name)
+        way_back = self._ways_back.get(name)
+        return dict(arguments) if way_back is None else way_back(dict(arguments))
+
+    def renames(self, name: str) -> bool:
+        """Whether the arguments of a tool have to be decoded."""
+        return name in self._ways_back
+
+    def call(self, name: str, arguments: Mapping[str, Any], id: str = "") -> ToolCall:
+        """The call that the model made, ready for a round or for dispatch.
+
+        Raises:
+            UnknownToolError: no tool went out under this name.
+        """
+        return ToolCall(self.decode(name), self.decode_arguments(name, arguments), id)

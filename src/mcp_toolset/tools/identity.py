@@ -1,0 +1,43 @@
+"""What a tool is known by apart from its public name, and the name of its handler (A1, H2)."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+
+def default_id(name: str, function: object) -> str:
+    """The id of a tool that was given none: stable between processes, whatever prefix it gets.
+
+    For a function it is `module:function`, so that two tools of one name in two modules differ;
+    else `tool:name`.
+    """
+    path = _path_of(function)
+    if path is None:
+        return f"tool:{name}"
+    return path if path.rsplit(":", 1)[-1].split(".")[-1] == name else f"{path}#{name}"
+
+
+def handler_name(handler: object) -> str | None:
+    """`module:function` if that leads back to the handler, or to the tool that was made of it."""
+    if handler is None or isinstance(handler, str):
+        return handler
+    path = _path_of(handler)
+    if path is None or "<" in path or path.startswith("__main__:"):
+        return None
+    module, _, steps = path.partition(":")
+    found: Any = sys.modules.get(module)
+    for step in steps.split("."):
+        found = getattr(found, step, None)
+    return path if found is handler or getattr(found, "function", None) is handler else None
+
+
+def _path_of(function: object) -> str | None:
+    inner: Any = inspect.unwrap(cast("Callable[..., Any]", function)) if callable(function) else function
+    while isinstance(inner, partial):
+        inner = inner.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    module, name = getattr(inner, "__module__", None), getattr(inner, "__qualname__", None)
+    return f"{module}:{name}" if isinstance(module, str) and isinstance(name, str) else None

@@ -1,0 +1,277 @@
+"""`tool_input`: a pydantic model as a tool without a handler, and its calls decoded (L2, L3, L24).
+
+The model stays the class that it is, so it can be used in annotations, of hooks for instance.
+`input_tool(Model)` is the tool; a toolset takes the class itself. The calls wait for the application,
+unless a handler is attached with `with_handler`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Generic, TypeVar, Unpack, cast, overload
+
+from mcp_toolset.errors import (
+    DefinitionError,
+    InvalidOutputError,
+    ToolMismatchError,
+)
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.define import promised
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.handler import HandlerCall
+from mcp_toolset.tools.input_schema import InputReader, described, read_input
+from mcp_toolset.tools.names import check_name
+from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.view import ToolView
+
+I = TypeVar("I")  # noqa: E741 - the input, as O is the output
+O = TypeVar("O")  # noqa: E741
+M = TypeVar("M", bound=type)
+
+_TOOL: Final = "__mcp_toolset_tool__"
+
+
+@dataclass(frozen=True, slots=True)
+class CallMetadata:
+    """What a call was before anybody decoded it (L3).
+
+    Attributes:
+        id: The call's id, empty where the caller gave none.
+        name: The public name that was called.
+        arguments: The arguments as the caller sent them.
+        tool_id: The tool that decoded it.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    tool_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A call with its result, to be committed in a round; `arguments` are those that were sent (L14)."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class HandledInput(Generic[I, O]):
+    """A decoded call that was answered in place of the tool, with what it was answered with (L3, L18)."""
+
+    metadata: CallMetadata
+    input: I
+    output: O
+    result: ToolResult
+
+
+@dataclass(slots=True)
+class DecodedCall(Generic[I, O]):
+    """A call of one `tool_input` tool, its input typed (L3).
+
+    Attributes:
+        metadata: The call as it was sent.
+        input: The decoded input; it may be edited or replaced before the call is completed.
+        tool: The tool that it is a call of.
+    """
+
+    metadata: CallMetadata
+    input: I
+    tool: InputTool[I, O]
+
+    def complete(self, output: O) -> CompletedCall:
+        """The call with its output as a result that a provider takes.
+
+        Raises:
+            ToolMismatchError: it is another tool's call (L24).
+            InvalidOutputError: the output is not of the tool's type, or has no JSON form.
+        """
+        return self.tool.complete(self, output)
+
+    def handled(self, output: O) -> HandledInput[I, O]:
+        """The call as answered in place of the tool; raises as `complete` does."""
+        result = self.tool.complete(self, output).result
+        return HandledInput(self.metadata, self.input, output, result)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class InputTool(Tool[..., I], Generic[I, O]):
+    """A tool that is declared by the type of its input; calling it makes an input.
+
+    Attributes:
+        reader: Reads the input from the arguments of a call.
+    """
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
+
+    reader: InputReader = field(kw_only=True)
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
+        """The call with its input typed (L3).
+
+        Args:
+            call: A call of this tool.
+            view: Where its public name comes from, if it is not the tool's own (prefixed, renamed).
+
+        Raises:
+            ToolMismatchError: it is another tool's call.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        if not self._is_own(call.name, view):
+            raise ToolMismatchError(
+                f"the call {call.id or '-'} of {call.name!r} is none of tool {self.name!r}; decode it with "
+                "its own tool, and with the view that it was offered in if it has another name there"
+            )
+        sent = call.arguments if call.original is None else call.original
+        metadata = CallMetadata(call.id, call.name, deepcopy(dict(sent)), self.id)
+        return DecodedCall(metadata, self.reader(call), self)
+
+    def complete(self, call: DecodedCall[I, O], output: O) -> CompletedCall:
+        """See `DecodedCall.complete`."""
+        metadata = call.metadata
+        if metadata.tool_id != self.id:
+            raise ToolMismatchError(
+                f"the call {metadata.id or '-'} of {metadata.name!r} is none of tool {self.name!r}; "
+                "complete it with the call that its own tool decoded"
+            )
+        return CompletedCall(metadata.id, metadata.name, metadata.arguments, self._result(output))
+
+    def _result(self, output: O) -> ToolResult:
+        result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)
+        _, check = self._checks
+        if (
+            check is not None
+            and not result.is_error
+            and result.is_complete
+            and not check.is_valid(result.structured)
+        ):
+            faults = "; ".join(check.problems(result.structured))
+            raise InvalidOutputError(f"the output for {self.name} does not fit its schema: {faults}")
+        return result
+
+    def _is_own(self, name: str, view: ToolView | None) -> bool:
+        if view is None:
+            return name == self.name
+        binding = view.get(name)
+        return binding is not None and binding.tool_id == self.id
+
+
+@overload
+def tool_input(model: M, /) -> M: ...
+
+
+@overload
+def tool_input(
+    *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
+) -> Callable[[M], M]: ...
+
+
+def tool_input(
+    model: Any = None, /, *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
+) -> Any:
+    """Declare a class as the input of a tool; the class stays as it is, and a toolset takes it.
+
+    Its docstring is the tool's description. Parameters are described by their `Field`s, or in the
+    docstring (Google, NumPy or Sphinx form).
+
+    Args:
+        model: The class, when used as a bare decorator: a pydantic model (a `RootModel` for a union),
+            a dataclass, a TypedDict or an enum.
+        name: The tool's name; the class's own unless given.
+        output: The type of the result, or its schema in any of the notations.
+        **options: See `ToolOptions`; the id is `module:class` unless given.
+
+    Raises:
+        DefinitionError: the class, or the output, has no JSON Schema; or it is no class.
+    """
+    checked("tool_input()", options)
+
+    def declare(model: Any) -> Any:
+        if not isinstance(model, type):
+            raise DefinitionError(f"@tool_input takes a class, not {model!r}; use input_tool(…, name=…)")
+        made: InputTool[Any, Any] = _made(model, name, output, options)
+        setattr(model, _TOOL, made)
+        return cast("Any", model)
+
+    return declare if model is None else declare(model)
+
+
+@overload
+def input_tool(
+    model: type[I], /, *, output: type[O], name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[I, O]: ...
+
+
+@overload
+def input_tool(
+    model: type[I], /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[I, Any]: ...
+
+
+@overload
+def input_tool(
+    model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[Any, Any]: ...
+
+
+def input_tool(
+    model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[Any, Any]:
+    """The tool of a class that is declared by `@tool_input`, or a tool made of any other type.
+
+    Args:
+        model: A declared class; or a model, a union of models, an enum or any type with a JSON form.
+        output: The type of the result, or its schema in any of the notations.
+        name: The tool's name; a type that is no class needs one.
+        **options: See `ToolOptions`.
+
+    Raises:
+        DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
+    """
+    checked("input_tool()", options)
+    declared = declared_tool(model)
+    if declared is not None and output is None and name is None and not options:
+        return declared
+    return _made(model, name, output, options)
+
+
+def declared_tool(model: object) -> InputTool[Any, Any] | None:
+    """The tool of a class that `@tool_input` has declared; a class that inherits from it is another."""
+    return vars(model).get(_TOOL) if isinstance(model, type) else None
+
+
+def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> InputTool[Any, Any]:
+    own = name or (model.__name__ if isinstance(model, type) else "")
+    place = f"input {inspect.formatannotation(model)}"
+    if not own:
+        raise DefinitionError(f"{place} has no name of its own; give input_tool(…, name=…)")
+    reader, schema = read_input(model, place)
+    returned, (description, schema) = promised(output, own), described(schema)
+    definition = ToolDefinition(
+        name=check_name(own, place),
+        description=options.get("description") or description,
+        input_schema=schema,
+        output_schema=returned.schema,
+        title=options.get("title"),
+        annotations=annotations_of(options),
+        meta=options.get("meta"),
+    )
+    return InputTool(
+        definition,
+        model if isinstance(model, type) else None,
+        place,
+        options.get("manual", False),
+        options.get("timeout"),
+        options.get("id", ""),
+        calling=HandlerCall(reader, returned),
+        reader=reader,
+    )

@@ -1,0 +1,145 @@
+"""Selectors: how an application names a tool, or a group of them, in whatever toolset it stands (L8).
+
+A tool is selected by its public name or by the `Tool` itself. The `Tool` is found by identity in
+the compiled table, under whatever name nesting and verbs have given it there: no name is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, ForwardRef, Protocol, TypeVar, Union, runtime_checkable
+
+from mcp_toolset.errors import DefinitionError, UnknownToolError
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.tool import Tool
+    from mcp_toolset.tools.view import ToolBinding
+
+    ToolSelector = str | Tool[..., Any]
+    """A tool's public name, or the tool itself, such as the attribute of a class toolset."""
+else:
+    ToolSelector = Union[str, ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.tool")]  # noqa: UP007
+
+V = TypeVar("V")
+if TYPE_CHECKING:
+    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
+    """Something for each of some tools; mappings do not widen their keys, so all three are named."""
+
+MAX_NEAR: Final = 3
+"""Near matches that an error names."""
+
+
+@runtime_checkable
+class ToolGroup(Protocol):
+    """A nested toolset as a selector of everything in it (L27)."""
+
+    def identities(self) -> frozenset[object]:
+        """What its tools are told apart by, wherever they are nested."""
+        ...
+
+
+def identity(binding: ToolBinding) -> object:
+    """What stays the same about a tool through every verb: the `Tool`, or its source and own name."""
+    return id(binding.origin) if binding.origin is not None else (binding.source, binding.definition.name)
+
+
+def names_of(selector: object, table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names under which a selector's tool stands in a table: usually one."""
+    if isinstance(selector, str):
+        return [selector] if selector in table else []
+    return [name for name, binding in table.items() if _is_origin(selector, binding)]
+
+
+def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
+    """The public name that a selector stands for.
+
+    Raises:
+        UnknownToolError: there is no such tool; the message has near matches.
+        DefinitionError: the tool stands here more than once, or the selector is neither name nor tool.
+    """
+    names = names_of(selector, table)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise DefinitionError(
+            f"this tool stands here {len(names)} times, as {', '.join(names)}; select it by one of the names"
+        )
+    raise unknown(selector, table)
+
+
+def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names of everything in a nested toolset, in the table's order.
+
+    Raises:
+        UnknownToolError: the toolset has tools, and none of them is in the table.
+        DefinitionError: a tool of it stands in the table more than once.
+    """
+    wanted = group.identities()
+    found: dict[object, str] = {}
+    for name, binding in table.items():
+        key = identity(binding)
+        if key in wanted and found.setdefault(key, name) != name:
+            raise DefinitionError(
+                f"{group!r} stands here more than once, as {found[key]} and {name}; select its tools by name"
+            )
+    if wanted and not found:
+        raise UnknownToolError(repr(group), "; nothing of it is here")
+    return list(found.values())
+
+
+def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names that selectors and groups stand for, each once, in their order.
+
+    Raises:
+        UnknownToolError: one of them stands for nothing here.
+        DefinitionError: one of them is ambiguous, or no selector at all.
+    """
+    names: list[str] = []
+    for selector in selectors:
+        is_group = isinstance(selector, ToolGroup)
+        names.extend(group_names(selector, table) if is_group else [public_name_of(selector, table)])
+    return list(dict.fromkeys(names))
+
+
+def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
+    """The error for a selector that stands for nothing in a table, with what it may have meant."""
+    name: object = selector if isinstance(selector, str) else getattr(selector, "name", None)
+    if not isinstance(name, str):
+        return DefinitionError(
+            f"a tool is selected by its public name or by the tool itself, not {selector!r}"
+        )
+    if not isinstance(selector, str) and name in table:
+        return UnknownToolError(
+            name, "; another tool has this name here, so select by the name to mean that one"
+        )
+    near = near_names(name, table)
+    return UnknownToolError(name, f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names that somebody who wrote `name` may have meant: the same tool, prefixed, first."""
+    own = [public for public, binding in table.items() if binding.definition.name == name]
+    lowered = {public.lower(): public for public in table}
+    close = [lowered[match] for match in get_close_matches(name.lower(), lowered, MAX_NEAR)]
+    return list(dict.fromkeys([*own, *close]))[:MAX_NEAR]
+
+
+def picked(by: Mapping[ToolSelector, V], binding: ToolBinding) -> V | None:
+    """What a mapping by selectors has for one tool; its public name goes before the tool itself."""
+    if binding.name in by:
+        return by[binding.name]
+    return next((by[key] for key in by if _is_origin(key, binding)), None)
+
+
+def is_selected(selectors: Iterable[ToolSelector], binding: ToolBinding) -> bool:
+    """Whether one of the selectors, which may be name patterns such as `get_*`, means this tool."""
+    return any(
+        fnmatchcase(binding.name, one) if isinstance(one, str) else _is_origin(one, binding)
+        for one in selectors
+    )
+
+
+def _is_origin(selector: object, binding: ToolBinding) -> bool:
+    return selector is binding.origin and selector is not None

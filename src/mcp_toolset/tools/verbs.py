@@ -1,0 +1,201 @@
+"""The verbs of toolsets: each returns a new toolset in which every binding takes one more step (P1, P2).
+
+A verb says what it does to one binding; when a toolset is compiled the steps run, once, from the
+inside out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.injected import Supplies, with_injected
+from mcp_toolset.tools.names import check_name, check_prefix, public_name
+from mcp_toolset.tools.prepare import UNPREPARED, PrepareCall, PrepareDefinition, PreparedStep, prepared_step
+from mcp_toolset.tools.selector import ToolSelector, is_selected, picked, public_name_of
+from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.transform import ArgumentStep, ArgumentTransform
+from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.selector import BySelector
+    from mcp_toolset.tools.toolset import Toolset
+
+Transform = Callable[[ToolBinding], ToolBinding | None]
+"""One step of a verb: a binding as it should be, or `None` to leave it out."""
+
+Step = Transform | PreparedStep
+"""A step, or what makes one of a turn."""
+
+V = TypeVar("V")
+
+
+class ToolsetVerbs:
+    """What can be made of a toolset; `Toolset` says how."""
+
+    def through(self, step: Step, *, defers: bool = False) -> Toolset:
+        """The toolset with every binding passed through a step."""
+        raise NotImplementedError
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """Every tool as it stands for one turn."""
+        raise NotImplementedError
+
+    def sources(self) -> list[ToolSource]:
+        """Everything that has to be opened."""
+        raise NotImplementedError
+
+    def prefixed(self, prefix: str) -> Toolset:
+        """Every tool as `prefix_name`.
+
+        Raises:
+            DefinitionError: the prefix cannot start a tool's name.
+        """
+        check_prefix(prefix)
+        return self.through(lambda binding: replace(binding, name=public_name(binding.name, prefix=prefix)))
+
+    def renamed(self, names: BySelector[str]) -> Toolset:
+        """Tools under other names: `{"now": "then"}`; the others keep theirs.
+
+        Raises:
+            DefinitionError: a new name is none that the protocol allows.
+            NameConflictError: two local tools have one name then.
+        """
+        new = self._known(names)
+        for before, after in new.items():
+            check_name(after, f"renamed({before!r})")
+        return self.through(lambda binding: replace(binding, name=picked(new, binding) or binding.name))
+
+    def filtered(
+        self,
+        predicate: Callable[[ToolBinding], bool] | None = None,
+        *,
+        include: Iterable[ToolSelector] = ("*",),
+        exclude: Iterable[ToolSelector] = (),
+    ) -> Toolset:
+        """Only some of the tools, by tools, name patterns (`get_*`) and a predicate.
+
+        The rest cannot be called.
+        """
+        wanted, unwanted = (
+            tuple(self._known(dict.fromkeys(include))),
+            tuple(self._known(dict.fromkeys(exclude))),
+        )
+        return self.through(partial(keep_step, predicate, wanted, unwanted))
+
+    def described(self, descriptions: BySelector[str]) -> Toolset:
+        """Other descriptions for some tools."""
+        texts = self._known(descriptions)
+
+        def describe(binding: ToolBinding) -> ToolBinding:
+            text = picked(texts, binding)
+            return (
+                binding if text is None else replace(binding, definition=binding.definition.described(text))
+            )
+
+        return self.through(describe)
+
+    def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> Toolset:
+        """Some parameters of some tools hidden, renamed, defaulted or re-described (P2).
+
+        `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
+        Hooks see the arguments as the model gives them. A mounted tool that has no such parameter is
+        left out, since what was to be hidden could show; `set_aside()` says so, and the log does.
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+            DefinitionError: a local tool has no such parameter, or it cannot be changed so.
+        """
+        table = {selector: dict(one) for selector, one in self._known(transforms).items()}
+        if not self.sources():
+            require_known(table, self.compiled(UNPREPARED))
+        return self.through(ArgumentStep(table))
+
+    def prepared(
+        self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None
+    ) -> Toolset:
+        """Tools and calls as the input of each turn wants them (P1, H6).
+
+        Args:
+            define: `(binding[, turn]) -> ToolDefinition | None`, asked when a view is made; `None`
+                leaves the tool out. One that raises hides its tool and is logged (F41).
+            call: `(call[, turn]) -> arguments`, asked about each call before its arguments are
+                validated. One that raises means that the call does not run.
+
+        `turn` is what `view(turn=…)` was given, `None` over MCP; if the parameter is annotated,
+        another type is an error.
+
+        Raises:
+            DefinitionError: neither function was given, or one of them cannot be asked so.
+        """
+        if define is None and call is None:
+            raise DefinitionError("prepared() needs a function of the definition, or call=…")
+        return self.through(prepared_step(define, call))
+
+    def granting(self, *capabilities: str) -> Toolset:
+        """Capabilities for these tools, beyond those that every tool has (H4).
+
+        Raises:
+            DefinitionError: a capability is no non-empty text, or none is given.
+        """
+        if not capabilities or not all(isinstance(one, str) and one for one in capabilities):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"granting() takes names of capabilities, not {capabilities!r}")
+        granted = frozenset(capabilities)
+        return self.through(
+            lambda binding: replace(binding, capabilities=granted | (binding.capabilities or frozenset()))
+        )
+
+    def injecting(self, supplies: Supplies) -> Toolset:
+        """Values for the injected parameters of these tools (L5).
+
+        Args:
+            supplies: Values by parameter name or by type, or a function that gives them for the
+                context of one call. What an outer toolset or the call itself supplies goes before them.
+        """
+        return self.through(lambda binding: with_injected(binding, supplies))
+
+    def off(self, *selectors: ToolSelector) -> Toolset:
+        """Some tools, or all when none is named, outside the default availability (L10)."""
+        chosen = tuple(self._known(dict.fromkeys(selectors)))
+        return self.through(
+            lambda binding: (
+                replace(binding, on=False) if not chosen or is_selected(chosen, binding) else binding
+            ),
+        )
+
+    def deferred(self) -> Toolset:
+        """All tools behind search: found by meaning, resolved, granted and only then callable (X1)."""
+        return self.through(lambda binding: replace(binding, deferred=True), defers=True)
+
+    def _known(self, by: BySelector[V]) -> dict[ToolSelector, V]:
+        """A copy of what a verb was given; a tool that is not in the toolset cannot be meant."""
+        table = dict(cast("Mapping[ToolSelector, V]", by))
+        require_known([one for one in table if not isinstance(one, str)], self.compiled(UNPREPARED))
+        return table
+
+
+def keep_step(
+    predicate: Callable[[ToolBinding], bool] | None,
+    wanted: tuple[ToolSelector, ...],
+    unwanted: tuple[ToolSelector, ...],
+    binding: ToolBinding,
+) -> ToolBinding | None:
+    """The binding, if it is wanted."""
+    if not is_selected(wanted, binding) or is_selected(unwanted, binding):
+        return None
+    return binding if predicate is None or predicate(binding) else None
+
+
+def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
+    """Go on only if every selector stands for a tool.
+
+    Raises:
+        UnknownToolError: one of them does not; the message has near matches.
+    """
+    selectors = list(selectors)
+    table = {binding.name: binding for binding in bindings} if selectors else {}
+    for selector in selectors:
+        public_name_of(selector, table)

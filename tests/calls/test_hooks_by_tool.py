@@ -1,0 +1,35 @@
+import pytest
+
+from mcp_toolset.calls.decision import Complete
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.rounds import ToolRound
+from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.function import tool
+from mcp_toolset.tools.toolset import Toolset
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+def look(what: str = "") -> str:
+    """Look."""
+    return what
+
+
+async def test_l8_a_hook_of_a_tool_reaches_it_under_whatever_name_it_is_nested():
+    hooks = HookSet()
+
+    @hooks.execution(look)
+    async def answer(call: ToolCall, input: dict[str, str]) -> Complete:
+        return Complete("answered")
+
+    @hooks.description(look)
+    async def tell(definition: object) -> str:
+        return "Told."
+
+    view = Toolset(Toolset(look).prefixed("in")).renamed({"in_look": "see"}).view()
+    assert (await ToolDispatch(view.values(), hooks=hooks).call(ToolCall("see", {}))).value() == "answered"
+    assert [one.definition.description for one in await hooks.describe(view.values())] == ["Told."]
+    plan = await ToolRound.from_calls([ToolCall("see", {}, id="1")], view).apply_hooks(hooks)
+    assert [done.result.value() for done in plan.handled] == ["answered"]

@@ -1,0 +1,250 @@
+"""Loops that the application owns, with the providers' libraries as they are (L1, A16).
+
+A model cannot be had here: a local endpoint says what is scripted, and keeps what it was asked. The
+libraries, the wire and everything of ours is real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+from tests.calls.loop_tools import TOOLS
+
+from mcp_toolset import HookSet, Reject, RunNormally, ToolCall, ToolRound
+from mcp_toolset.calls.plan import ToolRoundPlan
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+Calls = list[tuple[str, str, dict[str, Any]]]
+
+FIRST: Calls = [
+    ("a1", "add", {"a": 20, "b": 22}),
+    ("a2", "shout", {"text": "hello"}),
+    ("a3", "delete", {"id": "7"}),
+    ("a4", "add", {"a": 1}),
+]
+SECOND: Calls = [
+    ("b1", "pay", {"amount": 5}),
+    ("b2", "add", {"a": 1, "b": 2}),
+    ("b3", "book", {"seat": "2A"}),
+]
+SCRIPT: list[Calls | str] = [FIRST, SECOND, "All done."]
+"""Several rounds: parallel calls with a refused and a wrong one; a manual call and a question; the end."""
+
+
+@dataclass
+class Endpoint:
+    """A scripted provider on loopback, and what it was asked."""
+
+    url: str = ""
+    asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    paths: list[str] = field(default_factory=list[str])
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+
+    class Scripted(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            made.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            made.paths.append(self.path)
+            body = json.dumps(FORMS[self.path](SCRIPT[len(made.asked) - 1])).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Scripted) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        made.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield made
+        server.shutdown()
+        thread.join(5)
+
+
+def completion(said: Calls | str) -> dict[str, Any]:
+    """As OpenAI's chat completions answer."""
+    message: dict[str, Any] = {"role": "assistant", "content": said, "refusal": None, "annotations": []}
+    if not isinstance(said, str):
+        made = [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for id, name, arguments in said
+        ]
+        message |= {"content": None, "tool_calls": made}
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "message": message}
+    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def response(said: Calls | str) -> dict[str, Any]:
+    """As OpenAI's Responses answer."""
+    reasoning = {"type": "reasoning", "id": "r", "summary": []}
+    if isinstance(said, str):
+        text = {"type": "output_text", "text": said, "annotations": []}
+        output = [
+            {"type": "message", "id": "t", "role": "assistant", "status": "completed", "content": [text]}
+        ]
+    else:
+        output = [reasoning] + [
+            {"type": "function_call", "id": f"f{id}", "call_id": id, "name": name} | _text(arguments)
+            for id, name, arguments in said
+        ]
+    rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "completed"}
+    return {"id": "x", "object": "response", "created_at": 0, "model": "m", "output": output, **rest}
+
+
+def _text(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"arguments": json.dumps(arguments), "status": "completed"}
+
+
+def message(said: Calls | str) -> dict[str, Any]:
+    """As Anthropic's Messages answer."""
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "signed"}
+    content: list[dict[str, Any]] = (
+        [{"type": "text", "text": said, "citations": None}]
+        if isinstance(said, str)
+        else [thinking]
+        + [{"type": "tool_use", "id": id, "name": name, "input": arguments} for id, name, arguments in said]
+    )
+    fields = {"id": "x", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
+    reason = "end_turn" if isinstance(said, str) else "tool_use"
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return {**fields, "content": content, "stop_reason": reason, "usage": usage}
+
+
+FORMS = {
+    "/v1/chat/completions": completion,
+    "/v1/responses": response,
+    "/v1/messages": message,
+}
+
+EXPECTED = {
+    "a1": "42",
+    "a2": "HELLO",
+    "a3": "Rejected: ask a person first",
+    "a4": 'Rejected: Invalid arguments for add: "b" is a required property',
+    "b1": '{"receipt":5}',
+    "b2": "3",
+    "b3": "yes to seat 2A?",
+}
+
+
+def guard() -> HookSet:
+    hooks = HookSet()
+
+    @hooks.execution("delete")
+    async def ask_first(call: ToolCall, input: dict[str, Any]) -> RunNormally | Reject:
+        return Reject("ask a person first")
+
+    return hooks
+
+
+async def first_process(round: ToolRound, messages: list[Any], path: Path) -> ToolRoundPlan | None:
+    """One round: to its end, or, where it waits for somebody, as far as it goes and into a file."""
+    plan = await round.apply_hooks(guard())
+    report = await plan.run_pending()
+    if not (report.manual or report.questions):
+        return plan
+    await anyio.Path(path).write_text(json.dumps({"messages": messages, "round": plan.to_state()}))
+    return None
+
+
+def second_process(provider: str, endpoint: Endpoint, path: Path) -> subprocess.CompletedProcess[str]:
+    keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none", "PYTHONWARNINGS": "error"}
+    urls = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "ANTHROPIC_BASE_URL": endpoint.url}
+    command = [sys.executable, "-m", "tests.calls.resume", provider, str(path)]
+    environment = {"PATH": os.environ["PATH"], **keys, **urls}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def finished(done: subprocess.CompletedProcess[str]) -> None:
+    assert (done.returncode, done.stdout) == (0, "All done.\n"), done.stderr
+    assert done.stderr == "awaiting_user\n"
+
+
+async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(endpoint: Endpoint, tmp_path: Path):
+    messages: list[Any] = [{"role": "user", "content": "Do it all."}]
+    view, path = TOOLS.view(), tmp_path / "round.json"
+    tools: Any = view.to_openai()
+    async with AsyncOpenAI(api_key="none", base_url=f"{endpoint.url}/v1") as client:
+        while True:
+            reply = await client.chat.completions.create(model="m", messages=messages, tools=tools)
+            round = ToolRound.from_openai(reply.choices[0].message, view)
+            plan = await first_process(round, messages, path)
+            if plan is None:
+                break
+            messages += plan.commit().to_openai()
+    finished(second_process("openai", endpoint, path))
+    final = endpoint.asked[-1]["messages"]
+    told = {said["tool_call_id"]: said["content"] for said in final if said["role"] == "tool"}
+    assert list(told.items()) == list(EXPECTED.items())
+    assert [said["role"] for said in final] == [
+        "user",
+        "assistant",
+        *["tool"] * 4,
+        "assistant",
+        *["tool"] * 3,
+    ]
+    assert len(endpoint.asked) == 3
+
+
+async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(endpoint: Endpoint, tmp_path: Path):
+    items: list[Any] = [{"role": "user", "content": "Do it all."}]
+    view, path = TOOLS.view(), tmp_path / "round.json"
+    tools: Any = view.to_openai_responses()
+    async with AsyncOpenAI(api_key="none", base_url=f"{endpoint.url}/v1") as client:
+        while True:
+            reply = await client.responses.create(model="m", input=items, tools=tools)
+            plan = await first_process(ToolRound.from_openai_responses(reply, view), items, path)
+            if plan is None:
+                break
+            items += plan.commit().to_openai_responses()
+    finished(second_process("responses", endpoint, path))
+    final = endpoint.asked[-1]["input"]
+    told = {item["call_id"]: item["output"] for item in final if item.get("type") == "function_call_output"}
+    assert list(told.items()) == list(EXPECTED.items())
+    assert [item["id"] for item in final if item.get("type") == "reasoning"] == ["r", "r"]
+
+
+async def test_l1_a16_an_anthropic_loop_is_taken_up_by_a_second_process(endpoint: Endpoint, tmp_path: Path):
+    messages: list[Any] = [{"role": "user", "content": "Do it all."}]
+    view, path = TOOLS.view(), tmp_path / "round.json"
+    export = view.export("anthropic")
+    async with AsyncAnthropic(api_key="none", base_url=endpoint.url) as client:
+        while True:
+            reply = await client.messages.create(
+                model="m", max_tokens=100, messages=messages, **export.request()
+            )
+            round = ToolRound.from_anthropic(reply, view, export=export)
+            plan = await first_process(round, messages, path)
+            if plan is None:
+                break
+            messages += plan.commit().to_anthropic()
+    finished(second_process("anthropic", endpoint, path))
+    final = endpoint.asked[-1]["messages"]
+    assert [said["role"] for said in final] == ["user", "assistant", "user", "assistant", "user"]
+    blocks = [block for said in (final[2], final[4]) for block in said["content"]]
+    assert {block["tool_use_id"]: block["content"][0]["text"] for block in blocks} == EXPECTED
+    assert [block["tool_use_id"] for block in blocks if block.get("is_error")] == ["a3", "a4"]
+    assert final[3]["content"] == message(SECOND)["content"]
