@@ -269,7 +269,7 @@ async def test_a11_a_tool_with_a_limit_of_its_own_is_cancelled_and_said_so() -> 
 
     with anyio.fail_after(5):
         result = await ToolDispatch([slow.bind()]).call(ToolCall("slow", {}))
-    assert result.is_error and result.text == "slow gave no result within 0.05 s; it was cancelled"
+    assert result.is_error and result.text == "slow gave no answer within 0.05 s and was stopped"
     assert stopped.is_set()
 
 

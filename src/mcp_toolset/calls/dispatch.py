@@ -252,7 +252,7 @@ async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -
     with anyio.move_on_after(binding.timeout) as limit:
         return await binding.execute(call, context)
     assert limit.cancelled_caught
-    return ToolResult.of_error(f"{call.name} gave no result within {binding.timeout:g} s; it was cancelled")
+    return ToolResult.of_error(f"{call.name} gave no answer within {binding.timeout:g} s and was stopped")
 
 
 async def _execute(

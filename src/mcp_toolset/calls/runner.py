@@ -170,7 +170,7 @@ class CallRunner:
             told.ask = result.ask
             return result if result.ask is None else _NOT_YET
 
-        return replace(binding, execute=execute)
+        return replace(binding, execute=execute, timeout=None)
 
     async def _in_time(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         seconds = self.options.timeout if binding.timeout is None else binding.timeout
