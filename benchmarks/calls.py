@@ -11,29 +11,24 @@ a peer speaks it. `--quick` only shows that everything runs. See docs/benchmarks
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
-import platform
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, get_args
 
 import anyio
-from measuring import Figures, figures, interleaved, markdown
+from measuring import Figures, figures, interleaved, markdown, separate_heaps
 from peers import Mode, Peer, Route, Scenario, available
+from reporting import say, surroundings
 
 BASE = "direct"
 OPENING_DEADLINE = 60.0
 """Seconds that opening all the peers of one case may take."""
 
 QUICK = {"rounds": 2, "budget": 0.02}
-PACKAGES = ("mcp-toolset", "mcp", "fastmcp", "pydantic", "anyio", "jsonschema-rs")
 
 
 @dataclass(frozen=True)
@@ -53,14 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments, known=[*peers, *missing])
     left_out = {name: missing[name] for name in options.peers or missing if name in missing}
     for name, reason in left_out.items():
-        _say(f"{name} is left out: {reason}")
+        say("calls", f"{name} is left out: {reason}")
     asked = options.peers or peers
     chosen = {name: peer for name, peer in peers.items() if name == BASE or name in asked}
-    before = os.getloadavg()
+    about = surroundings("calls", {name: vars(options)[name] for name in ("rounds", "budget", "quick")})
     rows = anyio.run(measured, chosen, options)
     print(table(rows))
     if options.json:
-        report = {**_surroundings(options, before), "left_out": left_out, "rows": list(_flat(rows))}
+        report = {**about(), "left_out": left_out, "rows": list(_flat(rows))}
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
@@ -69,9 +64,9 @@ async def measured(peers: Mapping[str, Peer], options: argparse.Namespace) -> li
     rows: list[Row] = []
     for scenario in options.scenario:
         for mode in options.mode:
-            async with opened(peers, scenario, mode) as routes, _separate_heaps():
+            async with opened(peers, scenario, mode) as routes, separate_heaps():
                 for conc in options.conc:
-                    _say(f"{scenario}, {mode}, {conc} at once: {', '.join(routes)}")
+                    say("calls", f"{scenario}, {mode}, {conc} at once: {', '.join(routes)}")
                     rows.extend(await case(routes, scenario, mode, conc, options))
     return rows
 
@@ -88,17 +83,6 @@ async def opened(
             with anyio.fail_after(OPENING_DEADLINE):
                 await routes[name].call()
         yield routes
-
-
-@asynccontextmanager
-async def _separate_heaps() -> AsyncGenerator[None]:
-    """Keep what is loaded out of garbage collections: no peer is to pay for the others' modules."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 async def case(
@@ -145,32 +129,6 @@ def _flat(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         yield {**flat, **flat.pop("figures")}
 
 
-def _surroundings(options: argparse.Namespace, before: tuple[float, float, float]) -> dict[str, Any]:
-    return {
-        "benchmark": "calls",
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            "system": platform.system(),
-            "architecture": platform.machine(),
-            "cpus": os.cpu_count(),
-            "load_before": before,
-            "load_after": os.getloadavg(),
-        },
-        "versions": {"python": platform.python_version(), **_versions()},
-        "options": {"rounds": options.rounds, "budget": options.budget, "quick": options.quick},
-    }
-
-
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
-
-
 def _options(arguments: Sequence[str] | None, *, known: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -203,10 +161,6 @@ def _listed(text: str) -> list[str]:
 
 def _counts(text: str) -> list[int]:
     return [int(part) for part in _listed(text)]
-
-
-def _say(text: str) -> None:
-    print(f"calls: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

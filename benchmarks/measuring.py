@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -110,6 +111,17 @@ def figures(samples: Sequence[Sample], base: Sequence[Sample]) -> Figures:
         x_cpu_lo=min(x_cpu),
         x_cpu_hi=max(x_cpu),
     )
+
+
+@asynccontextmanager
+async def separate_heaps() -> AsyncGenerator[None]:
+    """Keep what is loaded out of garbage collections: no peer is to pay for the others' modules."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -25,7 +25,7 @@ from mcp_toolset.catalog.search import SearchHit
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
-from mcp_toolset.tools.opening import settled
+from mcp_toolset.tools.opening import settled, unwind
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
@@ -154,14 +154,8 @@ class ToolsetServer:
     ) -> None:
         """Close every upstream, children included."""
         stack, self._stack = self._stack, None
-        if stack is None:
-            return
-        try:
-            await stack.__aexit__(kind, fault, trace)
-        except BaseExceptionGroup as group:
-            # What the block itself raised leaves it as it is, not wrapped in a group of one.
-            if sole(group) is not fault:
-                raise
+        if stack is not None:
+            await unwind(stack, kind, fault, trace)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:

@@ -1,14 +1,17 @@
-"""Opening sources: all at once, and none may hold up the others for long (F5, H24)."""
+"""Opening and closing sources: all at once, and none may hold up the others for long (F5, H24)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
+from types import TracebackType
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 
+from mcp_toolset.errors import sole
 from mcp_toolset.tools.source import ToolSource
 
 PATIENCE: Final = 3.0
@@ -62,3 +65,17 @@ async def settled(sources: Sequence[ToolSource]) -> None:
                 stop = source.on_change(changed.set)
         finally:
             stop()
+
+
+async def unwind(
+    stack: AsyncExitStack,
+    kind: type[BaseException] | None,
+    fault: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Close what a stack holds; what the block itself raised leaves it as it is, not in a group of one."""
+    try:
+        await stack.__aexit__(kind, fault, trace)
+    except BaseExceptionGroup as group:
+        if sole(group) is not fault:
+            raise

@@ -13,14 +13,14 @@ from typing import Any, Self, cast
 
 import anyio
 
-from mcp_toolset.errors import DefinitionError, StateError, sole
+from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.class_toolset import ClassMembers
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import tool
 from mcp_toolset.tools.input import declared_tool
-from mcp_toolset.tools.opening import open_sources
+from mcp_toolset.tools.opening import open_sources, unwind
 from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector, identity
@@ -198,14 +198,8 @@ class Toolset(ToolsetVerbs):
     ) -> None:
         """Close every source, children included."""
         stack, self._stack = self._stack, None
-        if stack is None:
-            return
-        try:
-            await stack.__aexit__(kind, fault, trace)
-        except BaseExceptionGroup as group:
-            # What the block itself raised leaves it as it is, not wrapped in a group of one.
-            if sole(group) is not fault:
-                raise
+        if stack is not None:
+            await unwind(stack, kind, fault, trace)
 
     def __repr__(self) -> str:
         """The names of the tools, for people."""

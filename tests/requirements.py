@@ -1,0 +1,105 @@
+"""The manifest that ties every row of the requirements to its tests, read and compared with the tests.
+
+`tests/requirements.toml` has a table for each row: `does` in our own words, `state` (`held`, `partly`,
+`open`), `tests` (node ids, `*` allowed in the name), and `missing`, the reason of a row that is not held.
+
+    python tests/requirements.py --missing    tests named after a row that the manifest does not have there
+    python tests/requirements.py              how many rows are held, and what is missing of the others
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MANIFEST = Path(__file__).with_suffix(".toml")
+GROUPS = {"L": range(1, 29), "A": [*range(1, 15), 16, 18], "O": range(1, 10), "N": range(1, 12)} | {
+    "H": range(1, 27),
+    "P": range(1, 14),
+    "X": range(1, 10),
+    "F": range(1, 48),
+}
+ROWS = [f"{group}{number}" for group, numbers in GROUPS.items() for number in numbers]
+_IN_NAME = re.compile(r"(?<=_)[laonhpxf]\d{1,2}(?=_|$)")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the manifest."""
+
+    id: str
+    does: str
+    state: str
+    tests: tuple[str, ...]
+    missing: str
+
+    def names(self, test: str) -> bool:
+        """Whether one of its patterns stands for a test."""
+        return any(fnmatchcase(test, pattern) for pattern in self.tests)
+
+
+def manifest() -> dict[str, Row]:
+    """The rows by their ids, in the order of the file."""
+    return {
+        id: Row(id, row["does"], row["state"], tuple(row.get("tests", ())), row.get("missing", ""))
+        for id, row in tomllib.loads(MANIFEST.read_text()).items()
+    }
+
+
+@cache
+def every_test() -> tuple[str, ...]:
+    """Every test as `tests/path.py::name`, read from the sources without running them."""
+    return tuple(test for file in sorted((ROOT / "tests").rglob("test_*.py")) for test in _tests_in(file))
+
+
+def _tests_in(file: Path) -> Iterator[str]:
+    place = file.relative_to(ROOT).as_posix()
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test_"):
+                yield f"{place}::{name}"
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.startswith("Test"):
+                yield f"{place}::{name}"
+            case _:
+                pass
+
+
+def rows_in(test: str) -> list[str]:
+    """The rows that a test's name carries: `test_l17_l26_…` has two."""
+    return [row.upper() for row in _IN_NAME.findall(test.rpartition("::")[2])]
+
+
+def unlisted() -> list[tuple[str, str]]:
+    """Tests that are named after a row and that the manifest does not have there: the row, the test."""
+    rows = manifest()
+    named = [(row, test) for test in every_test() for row in rows_in(test)]
+    return [(row, test) for row, test in named if row not in rows or not rows[row].names(test)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--missing", action="store_true", help="only the tests that are not listed")
+    if parser.parse_args().missing:
+        lines = dict.fromkeys(
+            f'{row}: "{test.split("::")[0]}::*_{row.lower()}_*"' for row, test in unlisted()
+        )
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    rows = manifest().values()
+    sys.stdout.write(f"{sum(row.state == 'held' for row in rows)} of {len(rows)} rows are held\n")
+    sys.stdout.writelines(f"{row.id} ({row.state}): {row.missing}\n" for row in rows if row.missing)
+
+
+if __name__ == "__main__":
+    main()
