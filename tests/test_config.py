@@ -22,7 +22,7 @@ from mcp_toolset.errors import ConfigError
 HOME = {"HOME": "/home/ann"}
 
 
-def hub(data: object, environ: Mapping[str, str] = HOME, source: str = "/work/mcp.json") -> HubConfig:
+def hub(data: object, environ: Mapping[str, str] = HOME, source: str = "/home/me/mcp.json") -> HubConfig:
     return parse_config(data, source=source, environ=environ)
 
 
@@ -193,7 +193,7 @@ def test_p3_a_disabled_server_needs_no_variables(switch: dict[str, bool]) -> Non
 
 
 def test_p3_relative_and_home_folders() -> None:
-    assert server({"command": "x", "cwd": "sub/../sub"}).cwd == "/work/sub"
+    assert server({"command": "x", "cwd": "sub/../sub"}).cwd == "/home/me/sub"
     assert server({"command": "x", "cwd": "~/p"}).cwd == "/home/ann/p"
     assert server({"command": "x"}).cwd is None
 
@@ -230,7 +230,7 @@ def test_p3_expansion(text: str, expanded: str) -> None:
 )
 def test_p3_a_missing_variable_names_place_and_mend(entry: dict[str, Any], place: str) -> None:
     message = server_refusal(entry)
-    assert message.startswith(f"/work/mcp.json: {place}: environment variable NOPE is not set")
+    assert message.startswith(f"/home/me/mcp.json: {place}: environment variable NOPE is not set")
     assert "set NOPE" in message and "${NOPE:-" in message
 
 
@@ -268,7 +268,7 @@ def test_p3_a_reference_only_its_own_client_understands_is_refused() -> None:
 )
 def test_p3_a_wrong_entry_gets_one_line_with_place_and_mend(entry: object, parts: list[str]) -> None:
     message = server_refusal(entry)
-    assert message.startswith("/work/mcp.json: ") and "\n" not in message
+    assert message.startswith("/home/me/mcp.json: ") and "\n" not in message
     assert [part for part in parts if part not in message] == []
 
 
