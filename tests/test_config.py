@@ -209,7 +209,7 @@ def test_p3_relative_and_home_folders() -> None:
         ("${B:-}", ""),
         ("${NESTED}", "${A}"),
         ("$A ${x%.*} ${} ${x:?no}", "$A ${x%.*} ${} ${x:?no}"),
-        ("${workspaceFolderBasename}${/}a", f"work{os.sep}a"),
+        ("${workspaceFolderBasename}${/}a", f"me{os.sep}a"),
     ],
 )
 def test_p3_expansion(text: str, expanded: str) -> None:
