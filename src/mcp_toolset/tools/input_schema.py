@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import docstring_parser
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.docstring import described_by
 from mcp_toolset.tools.schema import UNUSABLE, PlainSchema, reason_of
 from mcp_toolset.tools.signature import invalid_arguments
 
@@ -86,11 +86,9 @@ def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> boo
 
 def described(schema: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     """The description that a docstring gives, and the schema with its texts at the fields."""
-    doc = docstring_parser.parse(schema.pop("description", ""))
+    doc = described_by(schema.pop("description", ""))
     properties: dict[str, Any] = schema.get("properties", {})
-    for parameter in doc.params:
-        shown = properties.get(parameter.arg_name)
-        if shown is not None and parameter.description:
-            properties[parameter.arg_name] = {"description": parameter.description, **shown}
-    text = "\n\n".join(part for part in (doc.short_description, doc.long_description) if part)
-    return text or None, schema
+    for name, text in doc.parameters.items():
+        if name in properties:
+            properties[name] = {"description": text, **properties[name]}
+    return doc.text, schema

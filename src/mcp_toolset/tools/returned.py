@@ -6,6 +6,7 @@ import inspect
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import mcp_types
@@ -93,13 +94,31 @@ def returned_as(annotation: Any, place: str) -> Returned:
     if _is_untyped(annotation):
         return UNTYPED
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
+        return _promise(annotation)
     except UNUSABLE as fault:
         raise DefinitionError(
             f"{place}: the return type has no JSON Schema: {reason_of(fault)}; "
             "return what JSON can carry, or annotate it as Any"
         ) from None
+
+
+def _promise(annotation: Any) -> Returned:
+    try:
+        hash(annotation)
+    except TypeError:
+        return _read(annotation)
+    return _remembered(annotation, repr(annotation))
+
+
+@lru_cache(maxsize=256)
+def _remembered(annotation: Any, shown: str) -> Returned:
+    """As `_read`: many tools return the same type. `shown` tells equal unions of another order apart."""
+    return _read(annotation)
+
+
+def _read(annotation: Any) -> Returned:
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
     if schema.get("type") == "object" or "$ref" in schema:
         return Returned({"type": "object", **schema}, adapter, False)
     definitions = schema.pop("$defs", None)

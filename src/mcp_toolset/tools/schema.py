@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
@@ -18,6 +20,21 @@ UNUSABLE: Final = (
 """What pydantic raises for a type, or a constraint on it, that it cannot make a schema of."""
 
 
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+
+class _Methods(dict[str, Callable[[Any], Any]]):
+    """The methods of a generator by the type of schema, found when first wanted: few of seventy are."""
+
+    def __init__(self, generator: GenerateJsonSchema) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __missing__(self, kind: str) -> Callable[[Any], Any]:
+        method = self[kind] = getattr(self._generator, f"{kind.replace('-', '_')}_schema")
+        return method
+
+
 class PlainSchema(GenerateJsonSchema):
     """JSON Schema without the titles that pydantic derives from field names: a model pays for each.
 
@@ -26,6 +43,16 @@ class PlainSchema(GenerateJsonSchema):
     """
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
+
+    def build_schema_type_to_method(self) -> Any:
+        """The methods, looked up one at a time."""
+        return _Methods(self)
+
+    def encode_default(self, dft: Any) -> Any:
+        """A default as JSON; what is JSON already needs no adapter made for it."""
+        if type(dft) in _PLAIN or (type(dft) is float and math.isfinite(dft)):
+            return dft
+        return super().encode_default(dft)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         """Never."""

@@ -1,33 +1,28 @@
 """A function's signature as schemas, a parser for its arguments and a writer of its result.
 
-pydantic makes the schemas; docstrings in Google, NumPy and Sphinx form are read by
-`docstring_parser` (L4).
+pydantic makes the schemas, of a function that has the visible parameters and no others (L4, L5).
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-import docstring_parser
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.docstring import described_by
 from mcp_toolset.tools.injected import InjectedParameter, injected_parameter
 from mcp_toolset.tools.names import check_name
 from mcp_toolset.tools.returned import Returned, returned_as
 from mcp_toolset.tools.schema import UNUSABLE, PlainSchema, reason_of
-
-
-class _ArgumentsBase(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +30,7 @@ class Arguments:
     """The model-facing parameters of a function: their schema, and the way from JSON to keywords."""
 
     schema: Mapping[str, Any]
-    model: type[BaseModel]
-    fields: Mapping[str, str]
+    adapter: TypeAdapter[dict[str, Any]]
     context: tuple[str, ...]
     injected: tuple[InjectedParameter, ...] = ()
 
@@ -47,20 +41,19 @@ class Arguments:
             InvalidArgumentsError: a value does not fit its type; each fault with its place.
         """
         try:
-            parsed = self.model.model_validate(call.arguments).__dict__
+            keywords = self.adapter.validator.validate_python(call.arguments)
         except ValidationError as fault:
-            parsed = self._from_json(call, fault).__dict__
-        keywords = {parameter: parsed[field] for field, parameter in self.fields.items()}
+            keywords = self._from_json(call, fault)
         for parameter in self.context:
             keywords[parameter] = context
         for parameter in self.injected:
             parameter.supply(keywords, call, context)
         return keywords
 
-    def _from_json(self, call: ToolCall, fault: ValidationError) -> BaseModel:
+    def _from_json(self, call: ToolCall, fault: ValidationError) -> dict[str, Any]:
         """Read the arguments as the JSON that they are: to a strict type, a date is a string there."""
         try:
-            return self.model.model_validate_json(to_json(call.arguments))
+            return self.adapter.validate_json(to_json(call.arguments))
         except ValueError:
             raise InvalidArgumentsError(invalid_arguments(call.name, fault)) from None
 
@@ -91,12 +84,10 @@ def read_signature(function: Callable[..., Any], name: str | None = None) -> Fun
         raise DefinitionError(f"{place} is a generator, and a call has one result; return a list instead")
     check_name(own, place)
     hints = resolved_hints(target, place)
-    doc = docstring_parser.parse(inspect.getdoc(target) or "")
-    described = {parameter.arg_name: parameter.description or "" for parameter in doc.params}
-    arguments = _arguments(function, own, place, hints, described)
+    doc = described_by(inspect.getdoc(target) or "")
+    arguments = _arguments(function, place, hints, doc.parameters)
     returned = returned_as(hints.get("return", inspect.Signature.empty), place)
-    description = "\n\n".join(part for part in (doc.short_description, doc.long_description) if part) or None
-    return FunctionSignature(own, description, place, arguments, returned)
+    return FunctionSignature(own, doc.text, place, arguments, returned)
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,27 +130,24 @@ def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _arguments(
-    function: Callable[..., Any],
-    name: str,
-    place: str,
-    hints: Mapping[str, Any],
-    described: Mapping[str, str],
+    function: Callable[..., Any], place: str, hints: Mapping[str, Any], described: Mapping[str, str]
 ) -> Arguments:
-    definitions: dict[str, Any] = {}
-    fields: dict[str, str] = {}
+    visible: list[inspect.Parameter] = []
     context: list[str] = []
     injected: list[InjectedParameter] = []
-    for index, parameter in enumerate(_parameters(function, place)):
+    for parameter in _parameters(function, place):
         annotation = _annotation(parameter, hints, place)
         if _is_context(annotation):
             context.append(parameter.name)
         elif hidden := injected_parameter(parameter, annotation):
             injected.append(hidden)
         else:
-            fields[f"p{index}"] = parameter.name
-            definitions[f"p{index}"] = _field(parameter, annotation, described.get(parameter.name))
-    model, schema = _modelled(name, place, definitions, fields)
-    return Arguments(schema, model, fields, tuple(context), tuple(injected))
+            visible.append(_visible(parameter, annotation))
+    adapter, schema = _adapted(place, visible)
+    for name, shown in schema["properties"].items():
+        if name in described and "description" not in shown:
+            shown["description"] = described[name]
+    return Arguments(schema, adapter, tuple(context), tuple(injected))
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
@@ -192,55 +180,62 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
     return hints[parameter.name]
 
 
-def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> tuple[Any, Any]:
-    """A model field under an inner name; the parameter's own name is its alias, so that any name will do."""
+def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
+    """The parameter as pydantic is to see it: by name only, which no alias in a `Field` changes."""
     default: Any = parameter.default
     if isinstance(default, FieldInfo):
-        annotation = Annotated[annotation, default]
-    known = [item for item in get_args(annotation)[1:] if isinstance(item, FieldInfo)]
-    shown = next((info.description for info in known if info.description), description)
-    if default is parameter.empty or isinstance(default, FieldInfo):
-        return annotation, Field(alias=parameter.name, description=shown)
-    return annotation, Field(default, alias=parameter.name, description=shown)
+        annotation, default = Annotated[annotation, default], parameter.empty
+    if any(isinstance(item, FieldInfo) and item.validation_alias for item in get_args(annotation)[1:]):
+        annotation = Annotated[annotation, Field(alias=parameter.name)]
+    return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _modelled(
-    name: str, place: str, definitions: dict[str, Any], fields: Mapping[str, str]
-) -> tuple[type[BaseModel], dict[str, Any]]:
+def _adapted(
+    place: str, parameters: Sequence[inspect.Parameter]
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
     try:
-        return _model_and_schema(name, definitions)
+        return _adapter_and_schema(parameters)
     except UNUSABLE as fault:
-        raise _unusable(name, place, definitions, fields, fault) from None
+        raise _unusable(place, parameters, fault) from None
 
 
-def _model_and_schema(name: str, definitions: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
-    model = create_model(name, __base__=_ArgumentsBase, **definitions)
-    schema = model.model_json_schema(schema_generator=PlainSchema)
-    schema.pop("title", None)
-    schema.setdefault("properties", {})
-    return model, schema
+def _adapter_and_schema(
+    parameters: Sequence[inspect.Parameter],
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    def keywords(**parsed: Any) -> dict[str, Any]:
+        return parsed
+
+    keywords.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    cast("Any", keywords).__signature__ = inspect.Signature(parameters)
+    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(keywords)
+    return adapter, adapter.json_schema(schema_generator=PlainSchema)
 
 
-def _unusable(
-    name: str, place: str, definitions: dict[str, Any], fields: Mapping[str, str], fault: Exception
-) -> DefinitionError:
+def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
     """Which parameter it is that has no schema: the first that has none by itself."""
-    for field, definition in definitions.items():
+    for parameter in parameters:
         try:
-            _model_and_schema(name, {field: definition})
+            _adapter_and_schema([parameter])
         except UNUSABLE as own:
-            parameter = fields[field]
             return DefinitionError(
-                f"{place}: the type of parameter {parameter!r} has no JSON Schema: {reason_of(own)}; use "
-                "one that JSON can carry, or supply it yourself with Annotated[…, Injected]"
+                f"{place}: the type of parameter {parameter.name!r} has no JSON Schema: {reason_of(own)}; "
+                "use one that JSON can carry, or supply it yourself with Annotated[…, Injected]"
             )
     return DefinitionError(f"{place}: the parameters have no JSON Schema together: {reason_of(fault)}")
+
+
+_MISFITS: Final = {
+    "missing_keyword_only_argument": "Field required",
+    "unexpected_keyword_argument": "Extra inputs are not permitted",
+}
+"""What pydantic says of a call's keywords, as it says it of a model's fields."""
 
 
 def invalid_arguments(tool: str, fault: ValidationError) -> str:
     """What is wrong with the arguments of a call, each fault with its place."""
     lines = [
-        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in fault.errors(include_url=False)
+        f"{'.'.join(map(str, error['loc']))}: {_MISFITS.get(error['type'], error['msg'])}"
+        for error in fault.errors(include_url=False)
     ]
     return f"Invalid arguments for {tool}: {'; '.join(lines[:5])}"
 

@@ -1,0 +1,59 @@
+"""What a docstring says of a tool and its parameters: Google, NumPy and Sphinx form (L4).
+
+`docstring_parser` reads them. It tries every form on every text; here a form is tried only where its
+marks are, for most docstrings have none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Final
+
+from docstring_parser import Docstring, ParseError, google, numpydoc, rest
+
+_MARKS: Final[tuple[tuple[re.Pattern[str], ModuleType], ...]] = (
+    (re.compile(r"^\s*:", re.MULTILINE), rest),
+    (re.compile(r"^\s*[A-Z]\w*:\s*$", re.MULTILINE), google),
+    (re.compile(r"^\s*-{2,}\s*$|^\s*\.\. ", re.MULTILINE), numpydoc),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A docstring, read.
+
+    Attributes:
+        text: What it says before and beside its sections; `None` if that is nothing.
+        parameters: The description of each parameter that has one.
+    """
+
+    text: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def described_by(docstring: str) -> Described:
+    """What a cleaned docstring says; one that is broken in every form is all text."""
+    forms = [form for marks, form in _MARKS if marks.search(docstring)]
+    read = [parsed for form in forms if (parsed := _parsed(docstring, form)) is not None]
+    if not read:
+        return Described(_plain(docstring))
+    best = max(read, key=lambda parsed: len(parsed.meta))
+    texts = (best.short_description, best.long_description)
+    parameters = {item.arg_name: item.description for item in best.params if item.description}
+    return Described("\n\n".join(filter(None, texts)) or None, parameters)
+
+
+def _parsed(docstring: str, form: ModuleType) -> Docstring | None:
+    try:
+        return form.parse(docstring)
+    except ParseError:
+        return None
+
+
+def _plain(docstring: str) -> str | None:
+    """The text as the forms have it: its first line, and the rest after an empty line."""
+    first, _, rest_of_it = docstring.partition("\n")
+    return "\n\n".join(filter(None, (first, rest_of_it.strip()))) or None
