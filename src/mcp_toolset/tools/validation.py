@@ -7,8 +7,8 @@ allows it and a bounded number of backtracking steps where it does not (F21), ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -51,9 +51,9 @@ class SchemaCheck:
                 does not follow its dialect; the message says where.
         """
         where = f"tool {tool!r}: {part}"
-        if depth_exceeds(schema, MAX_SCHEMA_DEPTH):
-            raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
-        _Expansion(schema, where).check()
+        mappings = _mappings_in(schema, where)
+        if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
+            _Expansion(schema, where).check(mappings)
         self._validator = _compile(dict(schema), where)
         self._is_valid = self._validator.is_valid
 
@@ -81,6 +81,7 @@ def _line(error: jsonschema_rs.ValidationError) -> str:
     return f"{place.lstrip('.')}: {error.message}" if place else error.message
 
 
+_REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _APPLIED_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _APPLIED: Final = ("not", "if", "then", "else")
 _APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
@@ -99,16 +100,12 @@ class _Expansion:
         self._counts: dict[str, int] = {}
         self._open: list[str] = []
 
-    def check(self) -> None:
+    def check(self, mappings: Sequence[Mapping[str, Any]]) -> None:
         """Refuse endless and exploding references, wherever in the schema they stand."""
         self.count("#")
-        level: list[object] = [self._schema]
-        while level:
-            for item in level:
-                if isinstance(item, Mapping):
-                    for reference in _references(cast("Mapping[str, Any]", item)):
-                        self.count(reference)
-            level = [child for item in level for child in _children(item)]
+        for mapping in mappings:
+            for reference in _references(mapping):
+                self.count(reference)
 
     def count(self, pointer: str) -> int:
         """The subschemas behind a local reference; a target that is none is the compiler's to report."""
@@ -147,8 +144,12 @@ def _applied(schema: Mapping[str, Any]) -> Iterator[object]:
     yield from (schema[keyword] for keyword in _APPLIED if keyword in schema)
 
 
+def _refers(schema: Mapping[str, Any]) -> bool:
+    return any(keyword in schema for keyword in _REFERRING)
+
+
 def _references(schema: Mapping[str, Any]) -> Iterator[str]:
-    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+    for keyword in _REFERRING:
         reference: object = schema.get(keyword)
         if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
             yield reference
@@ -208,19 +209,33 @@ def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | No
     return arguments, SchemaCheck(definition.output_schema, tool=definition.name, part="outputSchema")
 
 
+def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for depth, level in enumerate(_levels(schema)):
+        if depth == MAX_SCHEMA_DEPTH:
+            raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
+        found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, Mapping)]
+    return found
+
+
 def depth_exceeds(value: object, limit: int) -> bool:
     """Whether containers are nested in `value` more than `limit` deep; reads no further than that."""
-    level: list[object] = [value]
-    for _ in range(limit):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return False
-    return any(isinstance(item, Mapping | list) for item in level)
+    return any(depth == limit for depth, _ in enumerate(_levels(value)))
 
 
-def _children(item: object) -> list[Any]:
-    if isinstance(item, Mapping):
-        return list(item.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    if isinstance(item, list):
-        return item  # pyright: ignore[reportUnknownVariableType]
-    return []
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _levels(value: object) -> Iterator[list[object]]:
+    """The containers in a value, by how deep they stand."""
+    level = [value] if isinstance(value, Mapping | list) else []
+    while level:
+        yield level
+        children = chain.from_iterable(map(_children, level))
+        inner = [child for child in children if type(child) not in _LEAVES]
+        level = [child for child in inner if isinstance(child, Mapping | list)]
+
+
+def _children(item: object) -> Iterable[object]:
+    values = cast("Mapping[str, object]", item).values() if isinstance(item, Mapping) else item
+    return cast("Iterable[object]", values)
