@@ -4,9 +4,10 @@
 
 The tool is local, async, takes two integers and gives one, as a structured result. `ours` passes the gate,
 the compiled argument check, one middleware, one hook and the output check; `ours_served` is the same by
-`ToolsetServer.call_tool`, without a gate. The base, `fastmcp`, is `FastMCP.call_tool` on a server with ten
-tools and nothing else, whatever the case; `fastmcp_alike` has the number of tools and the nesting of the
-case. All are measured in interleaved rounds: compare the ratios. `--quick` only shows that everything runs.
+`ToolsetServer.call_tool`, without a gate. Their hook awaits nothing, so that no deadline is set for it; that
+of `ours_awaiting`, in all else `ours_served`, awaits a function. The base, `fastmcp`, is `FastMCP.call_tool`
+on a server with ten tools and nothing else, whatever the case; `fastmcp_alike` has the tools and nesting of
+the case. All are measured in interleaved rounds: compare the ratios. `--quick` only shows that everything runs.
 """
 
 from __future__ import annotations
@@ -79,7 +80,19 @@ async def ours(tools: int, depth: int) -> AsyncGenerator[Call]:
 
 @asynccontextmanager
 async def ours_served(tools: int, depth: int) -> AsyncGenerator[Call]:
-    server = ToolsetServer(_nested(tools, depth), hooks=_one_hook(), middleware=[pass_on])
+    async with _served(_one_hook(), tools, depth) as call:
+        yield call
+
+
+@asynccontextmanager
+async def ours_awaiting(tools: int, depth: int) -> AsyncGenerator[Call]:
+    async with _served(_one_awaiting_hook(), tools, depth) as call:
+        yield call
+
+
+@asynccontextmanager
+async def _served(hooks: HookSet, tools: int, depth: int) -> AsyncGenerator[Call]:
+    server = ToolsetServer(_nested(tools, depth), hooks=hooks, middleware=[pass_on])
     async with server:
         name = server.tools()[-1]["name"]
 
@@ -105,6 +118,20 @@ def _one_hook() -> HookSet:
         return RunNormally(input)
 
     return hooks
+
+
+def _one_awaiting_hook() -> HookSet:
+    hooks = HookSet()
+
+    @hooks.execution("*")
+    async def run_all(call: ToolCall, input: dict[str, Any]) -> RunNormally:
+        return await _looked_at(input)
+
+    return hooks
+
+
+async def _looked_at(input: dict[str, Any]) -> RunNormally:
+    return RunNormally(input)
 
 
 @tool_middleware
@@ -148,7 +175,7 @@ def _expect(structured: object) -> None:
 
 def available() -> tuple[dict[str, Peer], dict[str, str]]:
     """The peers that can run here by name, the base first; and the others with the reason."""
-    own: dict[str, Peer] = {"ours": ours, "ours_served": ours_served}
+    own: dict[str, Peer] = {"ours": ours, "ours_served": ours_served, "ours_awaiting": ours_awaiting}
     if importlib.util.find_spec("fastmcp") is None:
         reason = "fastmcp is not installed here; scripts/install bench makes .venv-bench"
         return own, dict.fromkeys(("fastmcp", "fastmcp_alike"), reason)

@@ -14,7 +14,7 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "dispatch.py"
 HAS_FASTMCP = importlib.util.find_spec("fastmcp") is not None
-OWN = ["ours", "ours_served"]
+OWN = ["ours", "ours_served", "ours_awaiting"]
 OTHERS = ["fastmcp", "fastmcp_alike"]
 PEERS = [*OTHERS, *OWN] if HAS_FASTMCP else OWN
 

@@ -18,6 +18,7 @@ from pydantic.errors import PydanticUserError
 
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.record import record
+from mcp_toolset.calls.waiting import awaits
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
@@ -34,58 +35,75 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 @dataclass(frozen=True, slots=True)
 class BoundHook:
-    """An execution hook with what its signature asks for."""
+    """An execution hook with what its signature asks for.
+
+    Attributes:
+        function: The hook.
+        adapter: Reads its input, if that is typed.
+        takes_context: Whether it wants the context, too.
+        deadline: Seconds that it may take; `None` if it waits for nothing, so that no deadline could
+            end it.
+    """
 
     function: ExecutionHook
     adapter: TypeAdapter[Any] | None
     takes_context: bool
-    deadline: float
+    deadline: float | None
 
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
         """Ask the hook about a call; whatever goes wrong in it is a rejection."""
-        decision = await self._decision(call, context)
+        try:
+            if self.deadline is None:
+                decision = await self._ask(call, context)
+            else:
+                decision = await self._ask_in_time(call, context, self.deadline)
+        # A hook is the application's code and may raise anything; the call must not run then (F38).
+        except (Exception, SystemExit):
+            _log.exception("hook %s raised about %s", _shown(self.function), call.name)
+            decision = Reject(f"the check of {call.name} failed, so it was not run")
         effective = decision.input if isinstance(decision, RunNormally) else call.arguments
         reason = decision.reason if isinstance(decision, Reject) else ""
         record(call, type(decision).__name__, effective, reason=reason)
         return decision
 
-    async def _decision(self, call: ToolCall, context: ToolContext) -> Decision:
-        try:
-            with anyio.fail_after(self.deadline):
-                return await self._ask(call, context)
-        except TimeoutError:
-            _log.exception("hook %s gave no answer about %s in time", _shown(self.function), call.name)
-            return Reject(f"the check of {call.name} gave no answer in {self.deadline:g} s; try again later")
-        # A hook is the application's code and may raise anything; the call must not run then (F38).
-        except (Exception, SystemExit):
-            _log.exception("hook %s raised about %s", _shown(self.function), call.name)
-            return Reject(f"the check of {call.name} failed, so it was not run")
+    async def _ask_in_time(self, call: ToolCall, context: ToolContext, deadline: float) -> Decision:
+        with anyio.move_on_after(deadline):
+            return await self._ask(call, context)
+        _log.error("hook %s gave no answer about %s in time", _shown(self.function), call.name)
+        return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
 
     async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
-        given = call.arguments if self.adapter is None else self.adapter.validate_python(call.arguments)
-        seen = self._dumped(given)
-        arguments = (call, given, context) if self.takes_context else (call, given)
-        decision = cast("object", await self.function(*arguments))
-        if isinstance(decision, RunNormally):
-            if self.adapter is None or _is_json_instead(decision.input, given):
-                return RunNormally(_object(decision.input))
-            return RunNormally(self._edited(call.arguments, seen, decision.input))
-        if isinstance(decision, Complete | Reject):
-            return decision
-        raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
-
-    def _edited(self, arguments: dict[str, Any], seen: dict[str, Any], edited: Any) -> dict[str, Any]:
-        """The arguments with what the hook changed; what its type does not name stays as it was."""
-        wanted = self._dumped(edited)
-        kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
-        changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
-        return {**kept, **changed}
-
-    def _dumped(self, value: Any) -> dict[str, Any]:
         if self.adapter is None:
-            return _object(value)
-        dump = self.adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False)
-        return _object(dump)
+            return _decided(await self._answer(call, call.arguments, context))
+        given = self.adapter.validate_python(call.arguments)
+        seen = _dumped(self.adapter, given)
+        decision = await self._answer(call, given, context)
+        if isinstance(decision, RunNormally) and not _is_json_instead(decision.input, given):
+            return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
+        return _decided(decision)
+
+    def _answer(self, call: ToolCall, given: Any, context: ToolContext) -> Awaitable[object]:
+        return self.function(call, given, context) if self.takes_context else self.function(call, given)
+
+
+def _decided(decision: object) -> Decision:
+    if isinstance(decision, RunNormally):
+        _object(decision.input)
+        return decision
+    if isinstance(decision, Complete | Reject):
+        return decision
+    raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
+
+
+def _edited(arguments: dict[str, Any], seen: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with what a hook changed; what its type does not name stays as it was."""
+    kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
+    changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
+    return {**kept, **changed}
+
+
+def _dumped(adapter: TypeAdapter[Any], value: Any) -> dict[str, Any]:
+    return _object(adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +112,7 @@ class BoundResultHook:
 
     function: ResultHook
     takes_context: bool
-    deadline: float
+    deadline: float | None
 
     async def passed(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
         """The result as the hook lets it through; if anything goes wrong in it, nothing of the result."""
@@ -104,22 +122,24 @@ class BoundResultHook:
 
     async def _seen(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
         try:
-            with anyio.fail_after(self.deadline):
-                changed = await self._ask(call, result, context)
-        except TimeoutError:
-            _log.exception("result hook %s gave no answer about %s in time", _shown(self.function), call.name)
-            return "ResultWithheld", _withheld(call, f"gave no answer in {self.deadline:g} s")
+            if self.deadline is None:
+                return await self._ask(call, result, context)
+            with anyio.move_on_after(self.deadline):
+                return await self._ask(call, result, context)
         # A hook is the application's code and may raise anything; what it has not seen is not passed on.
         except (Exception, SystemExit):
             _log.exception("result hook %s raised about %s", _shown(self.function), call.name)
             return "ResultWithheld", _withheld(call, "failed")
-        return ("ResultKept", result) if changed is None else ("ResultChanged", changed)
+        _log.error("result hook %s gave no answer about %s in time", _shown(self.function), call.name)
+        return "ResultWithheld", _withheld(call, f"gave no answer in {self.deadline:g} s")
 
-    async def _ask(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult | None:
+    async def _ask(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
         arguments = (call, result, context) if self.takes_context else (call, result)
         answer = cast("object", await self.function(*arguments))
-        if answer is None or isinstance(answer, ToolResult):
-            return answer
+        if answer is None:
+            return "ResultKept", result
+        if isinstance(answer, ToolResult):
+            return "ResultChanged", answer
         raise TypeError(f"a result hook returns a ToolResult or None, not {answer!r}")
 
 
@@ -137,7 +157,7 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
     except PydanticUserError as fault:
         reason = str(fault).splitlines()[0]
         raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
-    return BoundHook(hook, adapter, len(parameters) == 3, deadline)
+    return BoundHook(hook, adapter, len(parameters) == 3, deadline if awaits(hook) else None)
 
 
 def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
@@ -147,7 +167,8 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
         DefinitionError: it is not async, or takes other parameters.
     """
     require_async(hook)
-    return BoundResultHook(hook, len(_parameters(hook, "result")) == 3, deadline)
+    takes_context = len(_parameters(hook, "result")) == 3
+    return BoundResultHook(hook, takes_context, deadline if awaits(hook) else None)
 
 
 def require_async(hook: Callable[..., Any]) -> str:

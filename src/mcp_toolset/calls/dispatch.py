@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -32,6 +31,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import Executor, ToolBinding
@@ -159,7 +159,7 @@ async def _asked(
     They are asked in order; each has a copy, so that an edit in place is an edit like others (F40).
     """
     for hook in hooks:
-        decision = await hook.decide(replace(call, arguments=deepcopy(call.arguments)), context)
+        decision = await hook.decide(_copy(call), context)
         match decision:
             case Complete():
                 return call, _completed(route.binding, decision)
@@ -169,6 +169,10 @@ async def _asked(
                 call = call.with_arguments(edited)
                 route.check(call)
     return call, None
+
+
+def _copy(call: ToolCall) -> ToolCall:
+    return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
 
 
 async def _seen(
@@ -204,7 +208,7 @@ async def _passed(
     if not result.is_complete:
         return result
     given = result
-    call = replace(call, arguments=deepcopy(call.arguments))
+    call = _copy(call)
     for hook in seeing:
         result = await hook.passed(call, result, context)
     if result is not given and binding.output is not None:

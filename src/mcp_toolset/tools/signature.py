@@ -207,7 +207,7 @@ def _adapter_and_schema(
 
     keywords.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     cast("Any", keywords).__signature__ = inspect.Signature(parameters)
-    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(keywords)
+    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(cast("Any", keywords))
     return adapter, adapter.json_schema(schema_generator=PlainSchema)
 
 

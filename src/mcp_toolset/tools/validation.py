@@ -8,7 +8,7 @@ allows it and a bounded number of backtracking steps where it does not (F21), ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -228,12 +228,14 @@ _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 
 def _levels(value: object) -> Iterator[list[object]]:
     """The containers in a value, by how deep they stand."""
-    level = [value] if isinstance(value, Mapping | list) else []
+    level = [value] if _is_container(value) else []
     while level:
         yield level
-        children = chain.from_iterable(map(_children, level))
-        inner = [child for child in children if type(child) not in _LEAVES]
-        level = [child for child in inner if isinstance(child, Mapping | list)]
+        level = [child for item in level for child in _children(item) if _is_container(child)]
+
+
+def _is_container(value: object) -> bool:
+    return type(value) not in _LEAVES and isinstance(value, Mapping | list)
 
 
 def _children(item: object) -> Iterable[object]:
