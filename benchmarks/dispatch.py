@@ -7,7 +7,7 @@ the compiled argument check, one middleware, one hook and the output check; `our
 `ToolsetServer.call_tool`, without a gate. Their hook awaits nothing, so that no deadline is set for it; that
 of `ours_awaiting`, in all else `ours_served`, awaits a function. The base, `fastmcp`, is `FastMCP.call_tool`
 on a server with ten tools and nothing else, whatever the case; `fastmcp_alike` has the tools and nesting of
-the case. All are measured in interleaved rounds: compare the ratios. `--quick` only shows that everything runs.
+the case. All are measured in interleaved rounds: compare the ratios. `--quick` only shows that it all runs.
 """
 
 from __future__ import annotations

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from mcp_toolset.bridge.remote import RemoteToolset
     from mcp_toolset.bridge.serve import serve
     from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.calls.background import BackgroundWork
     from mcp_toolset.calls.builtin import OutputFormatter, PermissionChecker
     from mcp_toolset.calls.cache import ResultCache
     from mcp_toolset.calls.call_result import CallResult, RoundHalt, RoundQuestion, RunReport, ToolFailure
     from mcp_toolset.calls.decision import Complete, Reject, RunNormally
+    from mcp_toolset.calls.events import EventLog
     from mcp_toolset.calls.hooks import HookSet
     from mcp_toolset.calls.issue import IssueReason, RoundIssue
     from mcp_toolset.calls.middleware import Next, ToolMiddleware, tool_middleware
@@ -35,13 +37,17 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.availability import ToolAvailability
     from mcp_toolset.tools.builder import ToolBuilder
     from mcp_toolset.tools.call import ToolCall, ToolContext
-    from mcp_toolset.tools.capability import SessionSnapshot
+    from mcp_toolset.tools.capability import SessionEvent, SessionSnapshot
+    from mcp_toolset.tools.compact import compact_listing, help_text
     from mcp_toolset.tools.definition import ToolDefinition
     from mcp_toolset.tools.function import tool
     from mcp_toolset.tools.injected import Injected
     from mcp_toolset.tools.input import input_tool, tool_input
+    from mcp_toolset.tools.loop_context import LoopContext
+    from mcp_toolset.tools.membership import ToolMembers
     from mcp_toolset.tools.outcome import AskUser, Halt
     from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
+    from mcp_toolset.tools.requirement import ToolRequirement
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.selector import ToolSelector
     from mcp_toolset.tools.tool import Tool
@@ -55,13 +61,16 @@ __all__ = [
     "Answer",
     "ArgumentTransform",
     "AskUser",
+    "BackgroundWork",
     "CallResult",
     "Complete",
     "DynamicToolset",
+    "EventLog",
     "Halt",
     "HookSet",
     "Injected",
     "IssueReason",
+    "LoopContext",
     "Next",
     "OutputFormatter",
     "PendingCall",
@@ -81,6 +90,7 @@ __all__ = [
     "SchemaValidator",
     "SearchHit",
     "SearchIndex",
+    "SessionEvent",
     "SessionSnapshot",
     "Timeout",
     "Tool",
@@ -91,8 +101,10 @@ __all__ = [
     "ToolDefinition",
     "ToolFailure",
     "ToolGrant",
+    "ToolMembers",
     "ToolMiddleware",
     "ToolProvider",
+    "ToolRequirement",
     "ToolResult",
     "ToolRound",
     "ToolRoundPlan",
@@ -101,8 +113,10 @@ __all__ = [
     "Toolset",
     "ToolsetError",
     "ToolsetServer",
+    "compact_listing",
     "default",
     "describe",
+    "help_text",
     "hide",
     "input_tool",
     "rejection_reason",
@@ -117,13 +131,16 @@ _HOMES: Final = {
     "Answer": "tools.asking",
     "ArgumentTransform": "tools.transform",
     "AskUser": "tools.outcome",
+    "BackgroundWork": "calls.background",
     "CallResult": "calls.call_result",
     "Complete": "calls.decision",
     "DynamicToolset": "tools.provider",
+    "EventLog": "calls.events",
     "Halt": "tools.outcome",
     "HookSet": "calls.hooks",
     "Injected": "tools.injected",
     "IssueReason": "calls.issue",
+    "LoopContext": "tools.loop_context",
     "Next": "calls.middleware",
     "OutputFormatter": "calls.builtin",
     "PendingCall": "bridge.manual",
@@ -143,6 +160,7 @@ _HOMES: Final = {
     "SchemaValidator": "calls.validator",
     "SearchHit": "catalog.search",
     "SearchIndex": "catalog.search",
+    "SessionEvent": "tools.capability",
     "SessionSnapshot": "tools.capability",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
@@ -153,8 +171,10 @@ _HOMES: Final = {
     "ToolDefinition": "tools.definition",
     "ToolFailure": "calls.call_result",
     "ToolGrant": "catalog.grants",
+    "ToolMembers": "tools.membership",
     "ToolMiddleware": "calls.middleware",
     "ToolProvider": "tools.provider",
+    "ToolRequirement": "tools.requirement",
     "ToolResult": "tools.result",
     "ToolRound": "calls.rounds",
     "ToolRoundPlan": "calls.rounds",
@@ -163,8 +183,10 @@ _HOMES: Final = {
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
+    "compact_listing": "tools.compact",
     "default": "tools.transform",
     "describe": "tools.transform",
+    "help_text": "tools.compact",
     "hide": "tools.transform",
     "input_tool": "tools.input",
     "rejection_reason": "calls.rejection",

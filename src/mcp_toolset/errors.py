@@ -175,7 +175,8 @@ class CapabilityError(ToolsetError):
         """Name the capability and the way to grant it."""
         super().__init__(
             f"capability {capability!r} was not granted; grant it with "
-            f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r})"
+            f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r}), "
+            "or in an owned loop by what LoopContext(…) is given"
         )
         self.capability = capability
 

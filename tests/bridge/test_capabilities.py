@@ -52,12 +52,27 @@ async def searched(context: ToolContext) -> Any:
     return context.search("double")
 
 
+async def joined(context: ToolContext) -> Any:
+    return context.membership.members()
+
+
+async def started(context: ToolContext) -> Any:
+    return context.background.start(sampled, context)
+
+
+async def noted(context: ToolContext) -> Any:
+    return context.append_event("seen")
+
+
 USES: dict[str, tuple[Callable[[ToolContext], Awaitable[Any]], str]] = {
     "ask": (no_answer, "ask"),
     "elicit": (elicited, "ask"),
     "sample": (sampled, "sample"),
     "snapshot": (seen, "session"),
     "search": (searched, "catalog"),
+    "membership": (joined, "membership"),
+    "background": (started, "background"),
+    "append_event": (noted, "events"),
 }
 
 
@@ -85,8 +100,8 @@ async def test_h4_without_a_server_nothing_beyond_progress_and_log_is_there(use:
 
 
 def test_h4_what_cannot_be_granted_is_refused_where_it_is_asked_for() -> None:
-    with pytest.raises(DefinitionError, match="no capability 'membership' to grant; there are progress"):
-        ToolsetServer(Toolset(hidden), capabilities=["ask", "membership"])
+    with pytest.raises(DefinitionError, match="no capability 'magic' to grant; there are progress"):
+        ToolsetServer(Toolset(hidden), capabilities=["ask", "magic"])
     with pytest.raises(DefinitionError, match=r"capabilities=\['ask'\]"):
         ToolsetServer(Toolset(hidden), capabilities="ask")
 

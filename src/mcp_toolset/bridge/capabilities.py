@@ -14,16 +14,40 @@ from typing import Any, Protocol
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.manual import ManualCalls
 from mcp_toolset.bridge.outcome import answered
+from mcp_toolset.calls.background import BackgroundWork
+from mcp_toolset.calls.events import EventLog
 from mcp_toolset.errors import CallError
 from mcp_toolset.tools.asking import CALL_META_KEY, Answer, Sample, joined
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.capability import CatalogHit, SessionSnapshot, granted
+from mcp_toolset.tools.capability import (
+    Background,
+    CatalogHit,
+    Membership,
+    SessionEvent,
+    SessionSnapshot,
+    granted,
+)
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import Executor, ToolBinding
 
 
 class Host(Protocol):
     """What a server can let its tools see of itself."""
+
+    @property
+    def members(self) -> Membership:
+        """Which tools are members."""
+        ...
+
+    @property
+    def work(self) -> BackgroundWork:
+        """What runs longer than a call."""
+        ...
+
+    @property
+    def events(self) -> EventLog:
+        """What tools have noted."""
+        ...
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller is shown, in wire form."""
@@ -104,6 +128,23 @@ class HandlerContext(ToolContext):
         """Search the deferred tools."""
         self.require("catalog")
         return self._host.search(query, server=server, limit=limit)
+
+    @property
+    def membership(self) -> Membership:
+        """Which tools are members, for every caller of this server."""
+        self.require("membership")
+        return self._host.members
+
+    @property
+    def background(self) -> Background:
+        """Work that outlives the call, until the server closes; a caller can await its own alone."""
+        self.require("background")
+        return self._host.work.owned_by(self.principal or self.session or "")
+
+    def append_event(self, kind: str, data: Any = None) -> SessionEvent:
+        """Note something in the server's `events`."""
+        self.require("events")
+        return self._host.events.append(kind, data, call=self._call, context=self)
 
 
 class LocalTools:

@@ -16,7 +16,9 @@ from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
 from mcp_toolset.bridge.naming import settle_names, sources_by_name
+from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
@@ -25,6 +27,7 @@ from mcp_toolset.catalog.search import SearchHit
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
+from mcp_toolset.tools.membership import ToolMembers
 from mcp_toolset.tools.opening import settled, unwind
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
@@ -54,6 +57,7 @@ class ToolsetServer:
         tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
         resources: ResourceProvider | None = None,
         capabilities: Iterable[str] = (),
+        events: EventLog | None = None,
         manual_timeout: float = MANUAL_TIMEOUT,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
@@ -67,8 +71,9 @@ class ToolsetServer:
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of single tools, by public name.
             resources: What clients can read besides.
-            capabilities: What every local tool is granted (H4): `ask`, `sample`, `session`, `catalog`;
-                `progress` and `log` are always.
+            capabilities: What every local tool is granted (H4): `ask`, `sample`, `session`, `catalog`,
+                `membership`, `background`, `events`; `progress` and `log` are always.
+            events: Where tools note events; a log in memory unless given.
             manual_timeout: Seconds that a manual call waits for the application, unless the tool says
                 otherwise (A7).
 
@@ -84,6 +89,9 @@ class ToolsetServer:
         self._tool_middleware = dict(tool_middleware or {})
         self._resources = resources
         self._capabilities = granted(capabilities, f"server {name!r}")
+        self.members = ToolMembers()
+        self.work = BackgroundWork()
+        self.events = EventLog() if events is None else events
         self._manual_timeout = manual_timeout
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
@@ -114,6 +122,7 @@ class ToolsetServer:
             tool_middleware=self._tool_middleware,
             resources=self._resources,
             capabilities=self._capabilities,
+            events=self.events,
             manual_timeout=self._manual_timeout,
         )
 
@@ -142,6 +151,8 @@ class ToolsetServer:
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
             group.start_soon(self._keep_fresh)
+            await stack.enter_async_context(self.work)
+            stack.callback(self.members.on_change(self._members_changed))
             if self._resources is not None:
                 stack.callback(self._resources.on_change(self._resources_changed))
                 group.start_soon(self._announce_resources)
@@ -290,6 +301,11 @@ class ToolsetServer:
     def _changed(self) -> None:
         self._dirty.set()
 
+    def _members_changed(self) -> None:
+        """Shut out at once what was taken out; the lists follow."""
+        self._dispatch = self._dispatch.without(self.members.removed())
+        self._changed()
+
     async def _keep_fresh(self) -> None:
         while True:
             await self._dirty.wait()
@@ -315,7 +331,8 @@ class ToolsetServer:
     async def _rebuild(self) -> None:
         reserved = FIXED_TOOLS if self._defers else ()
         named = settle_names(self.toolset.bindings(), reserved=reserved)
-        bindings = await self._hooks.describe(named)
+        self.members.update(named)
+        bindings = self.members.applied(await self._hooks.describe(named))
         deferred = [binding for binding in bindings if binding.on and binding.deferred]
         self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
         table = list(self._resident)

@@ -174,6 +174,8 @@ class CallRunner:
 
     async def _in_time(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         seconds = self.options.timeout if binding.timeout is None else binding.timeout
+        if not binding.source and binding.redirect is None:
+            context = context.for_handler(call, binding.capabilities or frozenset())
         with anyio.move_on_after(seconds):
             return await binding.execute(call, context)
         told = f"{call.name} gave no answer within {seconds:g} s and was stopped"

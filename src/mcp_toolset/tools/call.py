@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from mcp_toolset.errors import CannotAskError, CapabilityError
 from mcp_toolset.tools.asking import ELICITATION, SAMPLING, Answer, Sample, elicitation, sampling
-from mcp_toolset.tools.capability import ALWAYS, CatalogHit, SessionSnapshot
+from mcp_toolset.tools.capability import (
+    ALWAYS,
+    Background,
+    CatalogHit,
+    Membership,
+    SessionEvent,
+    SessionSnapshot,
+)
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
@@ -181,6 +188,48 @@ class ToolContext:
         """
         self.require("catalog")
         return ()
+
+    @property
+    def membership(self) -> Membership:
+        """Which tools are members of the catalog, to see and to change (capability `membership`).
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        raise CapabilityError("membership")
+
+    @property
+    def background(self) -> Background:
+        """Work that outlives the call (capability `background`); it has no context of its own.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        raise CapabilityError("background")
+
+    def append_event(self, kind: str, data: Any = None) -> SessionEvent:
+        """Note something for the application (capability `events`).
+
+        Args:
+            kind: What sort of thing it is.
+            data: What it says; anything with a JSON form.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            CallError: the data has no JSON form, or is too long.
+        """
+        raise CapabilityError("events")
+
+    def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
+        """The context that the handler of a call gets in an owned loop (H3).
+
+        Args:
+            call: The call, as it is run.
+            granted: What its tool was granted beyond what all have.
+        """
+        from mcp_toolset.tools.loop_context import CalledContext
+
+        return CalledContext(self, call)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Pass a notification on to the caller, on the stream of this call."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from mcp_toolset.errors import DefinitionError
 
@@ -15,8 +15,11 @@ CAPABILITIES: Final = {
     "sample": "have the client's model write something",
     "session": "see who calls and which tools the caller sees",
     "catalog": "search the deferred tools",
+    "membership": "see and change which tools are members of the catalog",
+    "background": "start work that outlives the call, and await it",
+    "events": "append events to the record of the session",
 }
-"""What each capability allows. Others of row H4 cannot be granted and are therefore always refused."""
+"""What each capability allows."""
 
 ALWAYS: Final = frozenset({"progress", "log"})
 """Granted to every tool: they tell the caller about its own call and nothing else."""
@@ -37,6 +40,75 @@ class SessionSnapshot:
     principal: str | None
     protocol_version: str | None
     tools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """Something that a tool has noted for the application.
+
+    Attributes:
+        number: Its place in the record, from 1.
+        kind: What sort of thing it is, in the tool's own words.
+        data: What it says, as JSON.
+        tool: The public name of the tool that noted it.
+        call_id: The call that it was noted in, where that has an id.
+        session: The session of the call, where the protocol has sessions.
+        principal: Who the caller has proved to be.
+    """
+
+    number: int
+    kind: str
+    data: Any
+    tool: str = ""
+    call_id: str = ""
+    session: str | None = None
+    principal: str | None = None
+
+
+class Membership(Protocol):
+    """Which tools are members of the catalog (capability `membership`)."""
+
+    @property
+    def generation(self) -> int:
+        """Advances with each change."""
+        ...
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, and whether it is a member now."""
+        ...
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Make tools members or take them out, all or nothing; the new generation.
+
+        Raises:
+            StateError: it was decided on an older generation; nothing is changed.
+            UnknownToolError: there is no such tool; nothing is changed.
+        """
+        ...
+
+
+class Background(Protocol):
+    """Work that outlives the call it was started in (capability `background`)."""
+
+    def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
+        """Run `work(*arguments)` on, after the call too; the id to ask for its result with.
+
+        Raises:
+            CallError: too much is under way.
+        """
+        ...
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        """What some work came to, once it has ended; `within` bounds the wait, in seconds.
+
+        Raises:
+            CallError: no such work of this caller is known, it failed, or it has not ended in time.
+        """
+        ...
+
+    def cancel(self, id: str) -> None:
+        """Stop some work; raises as `result` does if it is not known."""
+        ...
 
 
 class CatalogHit(Protocol):

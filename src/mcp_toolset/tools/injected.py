@@ -21,7 +21,7 @@ from mcp_toolset.tools.view import ToolBinding
 Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
 """Values by parameter name or type, or a function that has them for the context of one call."""
 
-_OWN: Final = frozenset({"_context", "injected", "injecting"})
+_OWN: Final = frozenset({"_context", "injected", "injecting", "for_handler"})
 
 
 class Injected:
@@ -84,6 +84,10 @@ class InjectingContext(ToolContext):
         """Look through to `context`; whatever it supplies itself goes before `supplied`."""
         self._context = context
         self.injected = {**supplied, **context.injected}
+
+    def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
+        """The handler's context of the one inside, with the same supplied."""
+        return InjectingContext(self._context.for_handler(call, granted), self.injected)
 
     def __getattribute__(self, name: str) -> Any:
         # Everything, so that a context of the bridge keeps what it has beyond the base class.

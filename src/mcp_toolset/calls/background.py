@@ -1,0 +1,182 @@
+"""`BackgroundWork`: what tools start in one call and await in another (H4).
+
+It has an owner, the block that opened it, and ends with that: nothing is left running (F44).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+import anyio.abc
+
+from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
+
+WORK_LIMIT: Final = 64
+"""Works under way at the same time unless told otherwise."""
+
+WORK_DEADLINE: Final = 3600.0
+"""Seconds that one work may take unless told otherwise."""
+
+WORKS_KEPT: Final = 256
+"""Ended works whose results are kept; the oldest go first."""
+
+_log = logging.getLogger("mcp_toolset.calls")
+
+
+@dataclass(slots=True)
+class _Work:
+    owner: str
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    value: Any = None
+    fault: str | None = None
+
+
+class BackgroundWork:
+    """Runs work that outlives calls, for as long as its `async with` block lasts."""
+
+    def __init__(self, *, limit: int = WORK_LIMIT, deadline: float = WORK_DEADLINE) -> None:
+        """Describe it.
+
+        Args:
+            limit: How much may be under way at the same time.
+            deadline: Seconds that one work may take.
+
+        Raises:
+            DefinitionError: either is not positive.
+        """
+        if limit < 1 or not deadline > 0:
+            raise DefinitionError(
+                f"background work has a positive limit and deadline, not {limit} and {deadline:g}"
+            )
+        self._limit = limit
+        self._deadline = deadline
+        self._under_way: dict[str, _Work] = {}
+        self._done: OrderedDict[str, _Work] = OrderedDict()
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        """Be ready for work; raises `StateError` if it is so already."""
+        if self._tasks is not None:
+            raise StateError("this background work is open already; open one block at a time")
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Stop what is under way; what the block raised leaves it as it is, not in a group of one."""
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        tasks.cancel_scope.cancel()
+        try:
+            return await tasks.__aexit__(kind, fault, trace)
+        except BaseExceptionGroup as group:
+            if sole(group) is fault:
+                return False
+            raise
+
+    def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any, owner: str = "") -> str:
+        """Run `work(*arguments)`; the id to ask for its result with, which nobody can guess.
+
+        Args:
+            work: An async function.
+            arguments: What it is called with.
+            owner: Who alone can ask for it.
+
+        Raises:
+            StateError: the block is not open.
+            CallError: too much is under way.
+        """
+        if self._tasks is None:
+            raise StateError("background work starts inside its block: async with BackgroundWork() as work")
+        if len(self._under_way) >= self._limit:
+            raise CallError(f"{self._limit} works are under way already; await one of them first")
+        id, made = secrets.token_urlsafe(16), _Work(owner)
+        self._under_way[id] = made
+        self._tasks.start_soon(self._run, id, made, work, arguments)
+        return id
+
+    async def result(self, id: str, *, within: float | None = None, owner: str = "") -> Any:
+        """What a work came to, once it has ended.
+
+        Args:
+            id: What `start` gave.
+            within: Seconds to wait; its own deadline bounds the wait in any case.
+            owner: Who asks.
+
+        Raises:
+            CallError: no such work of this owner is known, it failed, or it has not ended in time.
+        """
+        found = self._found(id, owner)
+        with anyio.move_on_after(within):
+            await found.ended.wait()
+        if not found.ended.is_set():
+            raise CallError(f"the work {id} has not ended within {within:g} s; ask again later")
+        if found.fault is not None:
+            raise CallError(f"the work {id} {found.fault}")
+        return found.value
+
+    def cancel(self, id: str, *, owner: str = "") -> None:
+        """Stop a work; one that has ended stays as it is."""
+        self._found(id, owner).scope.cancel()
+
+    def owned_by(self, owner: str) -> OwnedWork:
+        """The works of one owner, for a tool."""
+        return OwnedWork(self, owner)
+
+    def _found(self, id: str, owner: str) -> _Work:
+        found = self._under_way.get(id) or self._done.get(id)
+        if found is None or found.owner != owner:
+            raise CallError(f"no background work {id!r} is known here; start it again")
+        return found
+
+    async def _run(
+        self, id: str, made: _Work, work: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]
+    ) -> None:
+        made.fault = "was stopped"
+        try:
+            with made.scope, anyio.fail_after(self._deadline):
+                made.value = await work(*arguments)
+                made.fault = None
+        # It is the application's code and may raise anything, or try to exit; the others go on.
+        except (Exception, SystemExit) as fault:
+            _log.exception("background work %s failed", id)
+            made.fault = f"failed: {str(fault) or type(fault).__name__}"
+        finally:
+            self._end(id, made)
+
+    def _end(self, id: str, made: _Work) -> None:
+        del self._under_way[id]
+        self._done[id] = made
+        if len(self._done) > WORKS_KEPT:
+            self._done.popitem(last=False)
+        made.ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedWork:
+    """The background work of one owner: nobody else's can be awaited or stopped with it."""
+
+    work: BackgroundWork
+    owner: str
+
+    def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
+        """See `BackgroundWork.start`."""
+        return self.work.start(work, *arguments, owner=self.owner)
+
+    async def result(self, id: str, *, within: float | None = None) -> Any:
+        """See `BackgroundWork.result`."""
+        return await self.work.result(id, within=within, owner=self.owner)
+
+    def cancel(self, id: str) -> None:
+        """See `BackgroundWork.cancel`."""
+        self.work.cancel(id, owner=self.owner)
