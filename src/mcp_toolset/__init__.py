@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.tool import Tool
     from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
+    from mcp_toolset.tools.typed_call import DecodedCall, HandledInput, RejectedInput
     from mcp_toolset.tools.view import ToolView
 
 __version__: Final = "0.1.0"
@@ -64,9 +65,11 @@ __all__ = [
     "BackgroundWork",
     "CallResult",
     "Complete",
+    "DecodedCall",
     "DynamicToolset",
     "EventLog",
     "Halt",
+    "HandledInput",
     "HookSet",
     "Injected",
     "IssueReason",
@@ -77,6 +80,7 @@ __all__ = [
     "PermissionChecker",
     "RateLimit",
     "Reject",
+    "RejectedInput",
     "RemoteToolset",
     "ResultCache",
     "RetryLimit",
@@ -134,9 +138,11 @@ _HOMES: Final = {
     "BackgroundWork": "calls.background",
     "CallResult": "calls.call_result",
     "Complete": "calls.decision",
+    "DecodedCall": "tools.typed_call",
     "DynamicToolset": "tools.provider",
     "EventLog": "calls.events",
     "Halt": "tools.outcome",
+    "HandledInput": "tools.typed_call",
     "HookSet": "calls.hooks",
     "Injected": "tools.injected",
     "IssueReason": "calls.issue",
@@ -147,6 +153,7 @@ _HOMES: Final = {
     "PermissionChecker": "calls.builtin",
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
+    "RejectedInput": "tools.typed_call",
     "RemoteToolset": "bridge.remote",
     "ResultCache": "calls.cache",
     "RetryLimit": "calls.retry",

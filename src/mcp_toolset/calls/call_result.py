@@ -12,9 +12,9 @@ from mcp_toolset.calls.decision import Complete, Reject
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.call import ToolCall
-from mcp_toolset.tools.input import CompletedCall
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.typed_call import CompletedCall
 
 
 @dataclass(frozen=True, slots=True)

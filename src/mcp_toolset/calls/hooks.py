@@ -26,8 +26,10 @@ from mcp_toolset.calls.bound import (
 )
 from mcp_toolset.calls.policy import policy_hooks
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.names import MAX_NAME_LENGTH, check_prefix, public_name, qualified
+from mcp_toolset.tools.typed_call import HookAnswer
 from mcp_toolset.tools.view import ToolBinding
 
 EVERY_TOOL: Final = "*"
@@ -175,6 +177,12 @@ class HookSet:
         """The hook that may re-describe a tool: its own before one for many, the most particular first."""
         reaching = [selector for selector in self._descriptions if _reaches(selector, name)]
         return self._descriptions[max(reaching, key=_particularity)] if reaching else None
+
+    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
+        """What the hooks make of one call by itself (L9); see `DecodedCall.hook`."""
+        from mcp_toolset.calls.round_hooks import about_one
+
+        return await about_one(call, binding, self, context)
 
     async def describe(self, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
         """The bindings with their texts as the description hooks want them.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 from pydantic_core import PydanticSerializationError
 
 from mcp_toolset.calls.call_result import HandledCall, RejectedCall
@@ -12,7 +10,9 @@ from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rejection import rejection
 from mcp_toolset.errors import CallError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.plain import copied as copied_arguments
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.typed_call import HookAnswer
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
 Answer = ToolCall | HandledCall | RejectedCall
@@ -33,24 +33,35 @@ async def ask_hooks(
     found = await _decided(call, binding, hooks, context)
     if isinstance(found, ToolCall):
         return found
-    call, decided = found
+    call, decision = found
+    decided = _completed(call, decision) if isinstance(decision, Complete) else decision
     if isinstance(decided, Reject):
         return RejectedCall(call, decided, await _seen(call, binding, rejection(decided), seeing, context))
     return HandledCall(call, await _seen(call, binding, decided, seeing, context))
 
 
+async def about_one(call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext) -> HookAnswer:
+    """What hooks make of one call by itself (L9); what they refuse is shown to their result hooks (O9)."""
+    found = await _decided(call, binding, hooks, context)
+    if isinstance(found, ToolCall):
+        return HookAnswer(found)
+    left, decision = found
+    if isinstance(decision, Complete):
+        return HookAnswer(left, decision.output, is_answered=True)
+    refused = await _seen(left, binding, rejection(decision), hooks, context)
+    return HookAnswer(left, rejection=refused, reason=decision.reason)
+
+
 async def _decided(
     call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext
-) -> ToolCall | tuple[ToolCall, Reject | ToolResult]:
+) -> ToolCall | tuple[ToolCall, Reject | Complete]:
     if refusal := _gate_refusal(call, binding, context):
         return call, refusal
     for hook in hooks.execution_hooks(binding):
         decision = await hook.decide(copied(call), context)
-        if isinstance(decision, Reject):
+        if isinstance(decision, Reject | Complete):
             return call, decision
-        if isinstance(decision, Complete):
-            return call, _completed(call, decision)
-        call = call.with_arguments(deepcopy(decision.input))
+        call = call.with_arguments(copied_arguments(decision.input))
         if not binding.arguments.is_valid(call.arguments):
             faults = "; ".join(binding.arguments.problems(call.arguments))
             fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {faults}"
@@ -85,7 +96,7 @@ async def _seen(
 
 def copied(call: ToolCall) -> ToolCall:
     """The call with arguments of its own, for code that may edit them."""
-    return ToolCall(call.name, deepcopy(call.arguments), call.id, call.original, call.grant)
+    return ToolCall(call.name, copied_arguments(call.arguments), call.id, call.original, call.grant)
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:

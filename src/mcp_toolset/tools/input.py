@@ -8,7 +8,7 @@ unless a handler is attached with `with_handler`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar, Unpack, cast, overload
@@ -27,6 +27,7 @@ from mcp_toolset.tools.names import check_name
 from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.typed_call import CallMetadata, CompletedCall, DecodedCall
 from mcp_toolset.tools.view import ToolView
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
@@ -34,72 +35,6 @@ O = TypeVar("O")  # noqa: E741
 M = TypeVar("M", bound=type)
 
 _TOOL: Final = "__mcp_toolset_tool__"
-
-
-@dataclass(frozen=True, slots=True)
-class CallMetadata:
-    """What a call was before anybody decoded it (L3).
-
-    Attributes:
-        id: The call's id, empty where the caller gave none.
-        name: The public name that was called.
-        arguments: The arguments as the caller sent them.
-        tool_id: The tool that decoded it.
-    """
-
-    id: str
-    name: str
-    arguments: Mapping[str, Any]
-    tool_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class CompletedCall:
-    """A call with its result, to be committed in a round; `arguments` are those that were sent (L14)."""
-
-    id: str
-    name: str
-    arguments: Mapping[str, Any]
-    result: ToolResult
-
-
-@dataclass(frozen=True, slots=True)
-class HandledInput(Generic[I, O]):
-    """A decoded call that was answered in place of the tool, with what it was answered with (L3, L18)."""
-
-    metadata: CallMetadata
-    input: I
-    output: O
-    result: ToolResult
-
-
-@dataclass(slots=True)
-class DecodedCall(Generic[I, O]):
-    """A call of one `tool_input` tool, its input typed (L3).
-
-    Attributes:
-        metadata: The call as it was sent.
-        input: The decoded input; it may be edited or replaced before the call is completed.
-        tool: The tool that it is a call of.
-    """
-
-    metadata: CallMetadata
-    input: I
-    tool: InputTool[I, O]
-
-    def complete(self, output: O) -> CompletedCall:
-        """The call with its output as a result that a provider takes.
-
-        Raises:
-            ToolMismatchError: it is another tool's call (L24).
-            InvalidOutputError: the output is not of the tool's type, or has no JSON form.
-        """
-        return self.tool.complete(self, output)
-
-    def handled(self, output: O) -> HandledInput[I, O]:
-        """The call as answered in place of the tool; raises as `complete` does."""
-        result = self.tool.complete(self, output).result
-        return HandledInput(self.metadata, self.input, output, result)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -133,7 +68,10 @@ class InputTool(Tool[..., I], Generic[I, O]):
             )
         sent = call.arguments if call.original is None else call.original
         metadata = CallMetadata(call.id, call.name, deepcopy(dict(sent)), self.id)
-        return DecodedCall(metadata, self.reader(call), self)
+        own = ToolCall(call.name, deepcopy(call.arguments), call.id, metadata.arguments, call.grant)
+        return DecodedCall(
+            metadata, self.reader(own), self, own, self.bind() if view is None else view[call.name]
+        )
 
     def complete(self, call: DecodedCall[I, O], output: O) -> CompletedCall:
         """See `DecodedCall.complete`."""
@@ -143,7 +81,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
                 f"the call {metadata.id or '-'} of {metadata.name!r} is none of tool {self.name!r}; "
                 "complete it with the call that its own tool decoded"
             )
-        return CompletedCall(metadata.id, metadata.name, metadata.arguments, self._result(output))
+        return CompletedCall.of(metadata, self._result(output))
 
     def _result(self, output: O) -> ToolResult:
         result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)

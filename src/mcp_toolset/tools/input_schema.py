@@ -43,6 +43,20 @@ class InputReader:
         except ValidationError as fault:
             return self._from_json(call, given, fault)
 
+    def arguments_of(self, value: Any) -> dict[str, Any]:
+        """The arguments that are read as this input.
+
+        Raises:
+            InvalidArgumentsError: the value has no JSON form.
+        """
+        try:
+            plain = self.adapter.dump_python(
+                value, mode="json", by_alias=True, exclude_unset=True, warnings=False
+            )
+        except ValueError as fault:
+            raise InvalidArgumentsError(f"the input {value!r} has no JSON form: {fault}") from None
+        return {VALUE: plain} if self.wrapped else plain
+
     def _from_json(self, call: ToolCall, given: Any, fault: ValidationError) -> Any:
         """Read the arguments as the JSON that they are: to a strict type, a date is a string there."""
         try:

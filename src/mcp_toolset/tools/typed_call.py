@@ -1,0 +1,172 @@
+"""A call of a tool that is declared by its input: typed, completed, and put to hooks by itself (L3, L9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.input import InputTool
+
+I = TypeVar("I")  # noqa: E741 - the input, as O is the output
+O = TypeVar("O")  # noqa: E741
+
+
+@dataclass(frozen=True, slots=True)
+class CallMetadata:
+    """What a call was before anybody decoded it (L3).
+
+    Attributes:
+        id: The call's id, empty where the caller gave none.
+        name: The public name that was called.
+        arguments: The arguments as the caller sent them.
+        tool_id: The tool that decoded it.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    tool_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A call with its result, to be committed in a round; `arguments` are those that were sent (L14)."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    result: ToolResult
+
+    @classmethod
+    def of(cls, metadata: CallMetadata, result: ToolResult) -> CompletedCall:
+        """A call by what it was, with its result."""
+        return cls(metadata.id, metadata.name, metadata.arguments, result)
+
+
+@dataclass(frozen=True, slots=True)
+class HandledInput(Generic[I, O]):
+    """A decoded call that was answered in place of the tool, with what it was answered with (L3, L18)."""
+
+    metadata: CallMetadata
+    input: I
+    output: O
+    result: ToolResult
+
+    @property
+    def completed(self) -> CompletedCall:
+        """The call with its result, to be committed in a round."""
+        return CompletedCall.of(self.metadata, self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedInput(Generic[I]):
+    """A decoded call that hooks have refused (L9, L18); `result` tells the model why."""
+
+    metadata: CallMetadata
+    input: I
+    reason: str
+    result: ToolResult
+
+    @property
+    def completed(self) -> CompletedCall:
+        """The call with its rejection, to be committed in a round."""
+        return CompletedCall.of(self.metadata, self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What hooks make of one call.
+
+    Attributes:
+        call: The call as they leave it.
+        output: What they answer it with, if `is_answered`.
+        is_answered: Whether one of them has completed it.
+        rejection: What the model is told, if one of them has refused it.
+        reason: Why.
+    """
+
+    call: ToolCall
+    output: Any = None
+    is_answered: bool = False
+    rejection: ToolResult | None = None
+    reason: str = ""
+
+
+class CallHooks(Protocol):
+    """Hooks that can be asked about one call, such as a `HookSet`."""
+
+    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
+        """What they make of a call of a tool."""
+        ...
+
+
+@dataclass(slots=True)
+class DecodedCall(Generic[I, O]):
+    """A call of one `tool_input` tool, its input typed (L3, L9).
+
+    Attributes:
+        metadata: The call as it was sent.
+        input: The decoded input; it may be edited or replaced before the call is completed.
+        tool: The tool that it is a call of.
+        call: The call that was decoded.
+        binding: The tool under the name that was called.
+    """
+
+    metadata: CallMetadata
+    input: I
+    tool: InputTool[I, O]
+    call: ToolCall = field(repr=False)
+    binding: ToolBinding = field(repr=False)
+
+    @property
+    def selector(self) -> InputTool[I, O]:
+        """What selects the tool: for an availability, a requirement or a hook (L8, L9)."""
+        return self.tool
+
+    def parts(self) -> tuple[CallMetadata, I]:
+        """The metadata and the input."""
+        return self.metadata, self.input
+
+    async def hook(
+        self, hooks: CallHooks, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> DecodedCall[I, O] | HandledInput[I, O] | RejectedInput[I]:
+        """Ask hooks about this call alone (L9), in order and with its input as it is now.
+
+        Returns:
+            The call to go on with, as the hooks have left it; or what they have answered or refused,
+            whose `completed` is committed in a round.
+
+        Raises:
+            InvalidOutputError: a hook has answered with what the tool does not promise.
+        """
+        answer = await hooks.about(self.call.with_arguments(self._arguments()), self.binding, context)
+        given = self.tool.reader(answer.call)
+        if answer.rejection is not None:
+            return RejectedInput(self.metadata, given, answer.reason, answer.rejection)
+        left = DecodedCall(self.metadata, given, self.tool, answer.call, self.binding)
+        return left.handled(answer.output) if answer.is_answered else left
+
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments as they came, or those of the input if it was edited since."""
+        unchanged = self.tool.reader(self.call) == self.input
+        return dict(self.call.arguments) if unchanged else self.tool.reader.arguments_of(self.input)
+
+    def complete(self, output: O) -> CompletedCall:
+        """The call with its output as a result that a provider takes.
+
+        Raises:
+            ToolMismatchError: it is another tool's call (L24).
+            InvalidOutputError: the output is not of the tool's type, or has no JSON form.
+        """
+        return self.tool.complete(self, output)
+
+    def handled(self, output: O) -> HandledInput[I, O]:
+        """The call as answered in place of the tool; raises as `complete` does."""
+        result = self.tool.complete(self, output).result
+        return HandledInput(self.metadata, self.input, output, result)
