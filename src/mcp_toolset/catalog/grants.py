@@ -28,6 +28,7 @@ from mcp_toolset.catalog.grant_store import (
 from mcp_toolset.errors import DefinitionError, GrantError
 from mcp_toolset.tools.asking import REPLAY_META_KEY
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.view import ToolBinding
 
 __all__ = [
@@ -91,7 +92,7 @@ def replay_key(context: ToolContext) -> str:
     """
     key: object = context.meta.get(REPLAY_META_KEY)
     usable = isinstance(key, str) and 0 < len(key) <= LONGEST_REFERENCE and bool(owner_of(context))
-    return str(key) if usable else ""
+    return encodable(str(key)) if usable else ""
 
 
 class GrantLedger:
@@ -152,7 +153,7 @@ class GrantLedger:
         """
         owner, now = owner_of(context), self._now()
         records = [
-            GrantRecord(owner, replay, id, now, now + self._lifetime, reason=found)
+            GrantRecord(owner, replay, encodable(id), now, now + self._lifetime, reason=found)
             if isinstance(found, str)
             else self._record(found, id, owner, replay, now)
             for id, found in asked
@@ -170,7 +171,7 @@ class GrantLedger:
         """What came of an id under the caller's replay key (H16)."""
         if not replay:
             return None
-        return self._store.recorded(owner_of(context), replay, id)
+        return self._store.recorded(owner_of(context), replay, encodable(id))
 
     def find(self, reference: str, context: ToolContext) -> ToolGrant | None:
         """The grant behind a handle, or behind a public name that the caller's session holds.
@@ -178,7 +179,7 @@ class GrantLedger:
         Raises:
             GrantStoreError: the store cannot be read.
         """
-        if len(reference) > LONGEST_REFERENCE:
+        if len(reference) > LONGEST_REFERENCE or encodable(reference) != reference:
             return None
         owner = owner_of(context)
         grant = self._store.get(key_of(reference))
