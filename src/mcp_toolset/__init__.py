@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
-    from mcp_toolset.catalog.grants import ToolGrant
+    from mcp_toolset.catalog.deferred import Withheld
+    from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
+    from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.tools.asking import Answer, Sample
     from mcp_toolset.tools.availability import ToolAvailability
@@ -58,6 +60,7 @@ __all__ = [
     "CallResult",
     "Complete",
     "DynamicToolset",
+    "GrantLedger",
     "Halt",
     "HookSet",
     "Injected",
@@ -82,6 +85,7 @@ __all__ = [
     "SearchHit",
     "SearchIndex",
     "SessionSnapshot",
+    "SqliteGrantStore",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -101,6 +105,7 @@ __all__ = [
     "Toolset",
     "ToolsetError",
     "ToolsetServer",
+    "Withheld",
     "default",
     "describe",
     "hide",
@@ -120,6 +125,7 @@ _HOMES: Final = {
     "CallResult": "calls.call_result",
     "Complete": "calls.decision",
     "DynamicToolset": "tools.provider",
+    "GrantLedger": "catalog.grants",
     "Halt": "tools.outcome",
     "HookSet": "calls.hooks",
     "Injected": "tools.injected",
@@ -144,6 +150,7 @@ _HOMES: Final = {
     "SearchHit": "catalog.search",
     "SearchIndex": "catalog.search",
     "SessionSnapshot": "tools.capability",
+    "SqliteGrantStore": "catalog.sqlite_grants",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",
@@ -163,6 +170,7 @@ _HOMES: Final = {
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
+    "Withheld": "catalog.deferred",
     "default": "tools.transform",
     "describe": "tools.transform",
     "hide": "tools.transform",

@@ -1,4 +1,4 @@
-"""Nothing reaches an upstream without a live grant: one machine over both stores, and a model apart from them.
+"""Nothing reaches an upstream without a live grant: one machine over both stores, a model apart.
 
 The model knows only what a caller can see (handles, answers) and what the world does (time, tools,
 servers); it shares no code with the ledger, the stores or the catalog.
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -103,7 +102,7 @@ class Gate(RuleBasedStateMachine):
         self.now = 1_000_000.0
         self.world = {name: World(texts={}, reads={}) for name in SOURCES}
         self.known: list[Known] = []
-        self.replayed: dict[tuple[Any, str, str], tuple[str, str | None]] = {}
+        self.replayed: dict[Any, tuple[str, str]] = {}
         self.reached: list[tuple[str, tuple[Any, ...]]] = []
         self.revoking: list[Callable[..., int]] = []
         self.start()
@@ -378,9 +377,7 @@ class Gate(RuleBasedStateMachine):
             self.revoked(
                 self.ledgers[at].revoke(**given),
                 lambda one: (
-                    mine in (None, one.who)
-                    and source in (None, one.seen[0])
-                    and name in (None, one.name)
+                    mine in (None, one.who) and source in (None, one.seen[0]) and name in (None, one.name)
                 ),
             )
 

@@ -231,9 +231,7 @@ def test_h16_a_replay_is_answered_from_the_record(store: GrantStore):
     caller = Caller(session="one", replay="turn 7")
     first = ledger.resolved([("read", binding("read")), ("gone", "no such tool")], caller, "turn 7")
     clock.now += 60
-    again = ledger.resolved(
-        [("read", binding("read", "wider")), ("gone", binding("gone"))], caller, "turn 7"
-    )
+    again = ledger.resolved([("read", binding("read", "wider")), ("gone", binding("gone"))], caller, "turn 7")
     assert again == first
     assert [ledger.recorded(id, caller, "turn 7") for id in ("read", "gone")] == first
     other = ledger.resolved([("gone", binding("gone"))], caller, "turn 8")
@@ -266,7 +264,9 @@ def test_h16_grants_and_refusals_are_recorded_for_the_host(store: GrantStore):
         ("", "", "read", ""),
     ]
     assert [one.grant is not None for one in records] == [True, False, False, True]
-    assert records[3].grant is not None and records[3].grant.handle == "", "an unowned handle is kept as a hash"
+    assert records[3].grant is not None and records[3].grant.handle == "", (
+        "an unowned handle is kept as a hash"
+    )
     assert [one.id for one in ledger.records(session="one")] == ["read", "x"]
     assert ledger.records(principal="one") == []
 
@@ -363,7 +363,9 @@ def test_f35_the_owner_is_shown_what_moved(store: GrantStore):
     hinted = replace(
         binding("read", "Read it."), definition=ToolDefinition("read", "Read it.", annotations={"x": 1})
     )
-    with pytest.raises(GrantError, match=r"annotations\.readOnlyHint: true → absent; annotations\.x: absent → 1"):
+    with pytest.raises(
+        GrantError, match=r"annotations\.readOnlyHint: true → absent; annotations\.x: absent → 1"
+    ):
         ledger.check(grant, hinted)
 
 
@@ -412,7 +414,21 @@ def test_x1_a_grant_from_the_future_is_none(store: GrantStore):
     GrantLedger(store, now=lambda: clock.now - SKEW).check(grant, binding("read"))
 
 
-LOOK_ALIKES = ["rеad", "READ", "Read", " read", "read ", "read\n", "read\0", "ｒead", "re\u00adad", "read'--", "%", "*", "\ud800"]
+LOOK_ALIKES = [
+    "rеad",
+    "READ",
+    "Read",
+    " read",
+    "read ",
+    "read\n",
+    "read\0",
+    "ｒead",
+    "re\u00adad",
+    "read'--",
+    "%",
+    "*",
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)

@@ -1,4 +1,4 @@
-"""Grants in a file: what may be opened, what is refused and left alone, and several processes at once (F37)."""
+"""Grants in a file: what may be opened, what is refused and left alone, several processes at once (F37)."""
 
 from __future__ import annotations
 
@@ -168,7 +168,9 @@ def test_f37_a_batch_is_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
         assert ledger.issue(binding("read"), CALLERS[1])
 
 
-def test_f37_a_locked_file_is_waited_for_only_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f37_a_locked_file_is_waited_for_only_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sqlite_grants, "WRITE_PATIENCE", 0.05)
     path = tmp_path / "grants.db"
     with SqliteGrantStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -199,7 +201,8 @@ def test_x1_threads_never_share_a_use(tmp_path: Path) -> None:
         grant = ledger.issue(binding("read"), Caller())
         had: list[bool] = []
         threads = [
-            threading.Thread(target=lambda: had.extend(ledger.use(grant) for _ in range(10))) for _ in range(8)
+            threading.Thread(target=lambda: had.extend(ledger.use(grant) for _ in range(10)))
+            for _ in range(8)
         ]
         for thread in threads:
             thread.start()

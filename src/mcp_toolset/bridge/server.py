@@ -94,9 +94,7 @@ class ToolsetServer:
         self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
         self.grants = grants or GrantLedger()
         self._access = access
-        self._catalog = DeferredCatalog(
-            self.grants, self._status_of, statuses=self.statuses, access=access
-        )
+        self._catalog = DeferredCatalog(self.grants, self._status_of, statuses=self.statuses, access=access)
         self._defers = toolset.defers
         self._sources = sources_by_name(toolset.sources())
         self._resident: list[ToolBinding] = []
@@ -113,8 +111,10 @@ class ToolsetServer:
             self, name=name, version=version, instructions=instructions, resources=resources
         )
 
-    def derived(self, *, toolset: Toolset | None = None, name: str | None = None) -> ToolsetServer:
-        """A server like this one, hooks and all, with another toolset or name."""
+    def derived(
+        self, *, toolset: Toolset | None = None, name: str | None = None, grants: GrantLedger | None = None
+    ) -> ToolsetServer:
+        """A server like this one, hooks and all, with another toolset, name or ledger of grants."""
         return ToolsetServer(
             toolset or self.toolset,
             name=name or self.name,
@@ -126,7 +126,7 @@ class ToolsetServer:
             resources=self._resources,
             capabilities=self._capabilities,
             manual_timeout=self._manual_timeout,
-            grants=self.grants,
+            grants=grants or self.grants,
             access=self._access,
         )
 

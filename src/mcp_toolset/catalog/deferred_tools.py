@@ -115,16 +115,12 @@ def search_binding(search: Search, preview: str) -> ToolBinding:
     )
     async def search_tools(
         context: ToolContext,
-        query: Annotated[
-            str, Field(description="What the tool should do, in plain words.", max_length=2000)
-        ],
+        query: Annotated[str, Field(description="What the tool should do, in plain words.", max_length=2000)],
         server: Annotated[
             str | None, Field(description="Only tools of this server.", max_length=LONGEST_ID)
         ] = None,
         limit: Annotated[int, Field(ge=1, le=100, description="At most so many hits.")] = 10,
-        exclude: Annotated[
-            list[Id] | None, Field(description="Ids to leave out.", max_length=1000)
-        ] = None,
+        exclude: Annotated[list[Id] | None, Field(description="Ids to leave out.", max_length=1000)] = None,
         resolve: Annotated[int, Field(ge=0, le=5, description="Resolve the first n hits at once.")] = 0,
     ) -> Found:
         return await search(SearchRequest(query, server, limit, exclude or (), resolve), context)

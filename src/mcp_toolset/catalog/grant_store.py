@@ -100,9 +100,7 @@ class GrantFilter:
 
     def items(self) -> Iterator[tuple[str, str | None]]:
         """What is said, field by field."""
-        return iter(
-            [("key", self.key), ("owner", self.owner), ("source", self.source), ("name", self.name)]
-        )
+        return iter([("key", self.key), ("owner", self.owner), ("source", self.source), ("name", self.name)])
 
 
 class GrantStore(Protocol):
@@ -276,7 +274,9 @@ class MemoryGrantStore:
         """A record with its grant as it is by now."""
         if record is None or record.grant is None:
             return record
-        return replace(record, grant=self._grants.get(record.grant.key) or replace(record.grant, revoked=True))
+        return replace(
+            record, grant=self._grants.get(record.grant.key) or replace(record.grant, revoked=True)
+        )
 
     def _keep(self, grant: ToolGrant) -> None:
         self._grants[grant.key] = grant

@@ -219,7 +219,9 @@ class GrantLedger:
         if endpoint != grant.endpoint:
             return f"{grant.name} now comes from another server than the one granted"
         if binding.definition.digest != grant.digest:
-            return f"the definition of {grant.name} has changed since it was granted{self._how(grant, binding)}"
+            return (
+                f"the definition of {grant.name} has changed since it was granted{self._how(grant, binding)}"
+            )
         if listed != grant.listed:
             return f"the definition of {grant.name} has just changed at its server"
         return ""
@@ -304,9 +306,7 @@ class GrantLedger:
                 callback()
         return count
 
-    def _record(
-        self, binding: ToolBinding, id: str, owner: str, replay: str, now: float
-    ) -> GrantRecord:
+    def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
         expires = now + (self._lifetime if owner else self._bearer_lifetime)
         handle = f"{binding.name}.{secrets.token_urlsafe(12)}"
         endpoint, listed = _behind(binding)
@@ -359,4 +359,3 @@ def _behind(binding: ToolBinding) -> tuple[str, str]:
         return "", ""
     found = binding.provenance()
     return found.endpoint, found.digest
-

@@ -210,7 +210,7 @@ class SqliteGrantStore:
                 f"SELECT owner, replay, id, at, expires, reason, key FROM records {where} ORDER BY number",
                 *values,
             )
-            return [GrantRecord(*row[:5], self._of_record(row), row[5]) for row in found]
+            return [_record_of(row, self._of_record(row)) for row in found]
 
     def _of_record(self, row: _Row) -> ToolGrant | None:
         """The grant of a record as it is by now; one that was forgotten meanwhile is not good any more."""
@@ -340,6 +340,11 @@ def _standing(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:
     if key is not None and grant is None:
         reason = "what was granted then is no longer kept"
     return replace(record, at=at, expires=expires, grant=grant, reason=reason)
+
+
+def _record_of(row: _Row, grant: ToolGrant | None) -> GrantRecord:
+    owner, replay, id, at, expires, reason, _ = row
+    return GrantRecord(owner, replay, id, at, expires, grant, reason)
 
 
 def _row_of(grant: ToolGrant) -> _Row:
