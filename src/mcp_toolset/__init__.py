@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
-    from mcp_toolset.catalog.grants import ToolGrant
+    from mcp_toolset.catalog.deferred import Withheld
+    from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
+    from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.tools.asking import Answer, Sample
     from mcp_toolset.tools.availability import ToolAvailability
@@ -68,6 +70,7 @@ __all__ = [
     "DecodedCall",
     "DynamicToolset",
     "EventLog",
+    "GrantLedger",
     "Halt",
     "HandledInput",
     "HookSet",
@@ -96,6 +99,7 @@ __all__ = [
     "SearchIndex",
     "SessionEvent",
     "SessionSnapshot",
+    "SqliteGrantStore",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -117,6 +121,7 @@ __all__ = [
     "Toolset",
     "ToolsetError",
     "ToolsetServer",
+    "Withheld",
     "compact_listing",
     "default",
     "describe",
@@ -141,6 +146,7 @@ _HOMES: Final = {
     "DecodedCall": "tools.typed_call",
     "DynamicToolset": "tools.provider",
     "EventLog": "calls.events",
+    "GrantLedger": "catalog.grants",
     "Halt": "tools.outcome",
     "HandledInput": "tools.typed_call",
     "HookSet": "calls.hooks",
@@ -169,6 +175,7 @@ _HOMES: Final = {
     "SearchIndex": "catalog.search",
     "SessionEvent": "tools.capability",
     "SessionSnapshot": "tools.capability",
+    "SqliteGrantStore": "catalog.sqlite_grants",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",
@@ -190,6 +197,7 @@ _HOMES: Final = {
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
+    "Withheld": "catalog.deferred",
     "compact_listing": "tools.compact",
     "default": "tools.transform",
     "describe": "tools.transform",

@@ -19,6 +19,7 @@ ToolsetError                     catch this to catch all
 │   ├── UpstreamUnavailableError it cannot be reached now
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
+├── GrantStoreError              the store of grants cannot be opened, read or written (F37)
 ├── CapabilityError              a tool asked for something that it was not granted (H4)
 ├── NextConsumedError            a middleware called `next` twice (N2)
 ├── ToolMismatchError            a call was decoded or completed by a tool that is not its own (L24)
@@ -41,6 +42,7 @@ __all__ = [
     "ConfigError",
     "DefinitionError",
     "GrantError",
+    "GrantStoreError",
     "InvalidArgumentsError",
     "InvalidOutputError",
     "NameConflictError",
@@ -166,6 +168,13 @@ class UpstreamProtocolError(UpstreamError):
         super().__init__(upstream, message)
         self.code = code
         self.data = data
+
+
+class GrantStoreError(ToolsetError):
+    """The store of grants cannot be opened, read or written; nothing is granted and nothing runs (F37).
+
+    Where it is opened the message names the file and the mend; later it may reach a model, and names none.
+    """
 
 
 class CapabilityError(ToolsetError):

@@ -98,6 +98,11 @@ class UpstreamConnection:
             set_aside=self.snapshot.set_aside,
         )
 
+    @property
+    def identity(self) -> str:
+        """Which server this is: its address, and the name that it gave itself when it was reached (F35)."""
+        return f"{self.link.identity}:{self.server_info.name if self.server_info else ''}"
+
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed."""
         key = object()

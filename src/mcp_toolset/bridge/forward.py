@@ -14,7 +14,7 @@ from mcp.shared.message import ServerMessageMetadata
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mcp_toolset.bridge.ask import Replay, RoundTrips
-from mcp_toolset.bridge.sdk import MCPError, connection_of
+from mcp_toolset.bridge.sdk import MCPError, connection_of, token_principal
 from mcp_toolset.bridge.wire import is_modern
 from mcp_toolset.errors import CallError, CannotAskError
 from mcp_toolset.tools.asking import (
@@ -236,4 +236,4 @@ def _principal(request: ServerRequestContext[Any, Any]) -> str | None:
     user: Any = cast("dict[str, Any]", scope).get("user") if isinstance(scope, dict) else None
     if user is None or not getattr(user, "is_authenticated", False):
         return None
-    return str(user.display_name)
+    return token_principal(user) or str(user.display_name)

@@ -6,8 +6,11 @@ remote catalog says is never a target (F47): commands and URLs come from the hos
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
+import secrets
 import shutil
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -75,6 +78,21 @@ class Link:
             return "a server of this process"
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+    @cached_property
+    def identity(self) -> str:
+        """A digest of where it leads, without credentials in headers or environment (F35).
+
+        A server of this process has another one each time it is mounted: nothing tells it apart later.
+        """
+        if self.server is not None:
+            return secrets.token_hex(16)
+        process = self.process
+        where = (
+            [self.url] if process is None else [process.command, *process.args, "", str(process.cwd or "")]
+        )
+        named = json.dumps([self.transport, *where])
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
 
     @asynccontextmanager
     async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher[Any]]:

@@ -51,8 +51,8 @@ class Surface(Protocol):
         """The tools that this caller sees, in wire form."""
         ...
 
-    def grants_held(self, context: ToolContext) -> int:
-        """How many deferred tools this caller's session may call by name."""
+    def grants_issued(self, context: ToolContext) -> int:
+        """How many grants this caller's session was given so far."""
         ...
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -119,6 +119,10 @@ class LowlevelServer(Server[Any]):
     async def announce_tools(self) -> None:
         """Tell every client, of both eras, that the list of tools has changed (P6)."""
         await self._bus.publish(ToolsListChanged())
+        await self.announce_grants()
+
+    async def announce_grants(self) -> None:
+        """Tell every legacy client that its own list may have changed: what it was granted is in it (X2)."""
         async with anyio.create_task_group() as group:
             for connection in list(self._sessions.values()):
                 group.start_soon(_bounded, connection.send_tool_list_changed)
@@ -164,14 +168,14 @@ class LowlevelServer(Server[Any]):
     async def _call(self, request: Request) -> dict[str, Any]:
         name, arguments = _call_params(request.params or {})
         context = WireContext(request)
-        held = self._surface.grants_held(context)
+        issued = self._surface.grants_issued(context)
         try:
             result = await self._answered(ToolCall(name, arguments), context)
         except UnknownToolError as fault:
             raise MCPError(types.INVALID_PARAMS, str(fault)) from None
         except UpstreamProtocolError as fault:
             raise MCPError(fault.code, str(fault), fault.data) from None
-        if self._surface.grants_held(context) != held:
+        if self._surface.grants_issued(context) != issued:
             await self.announce_to(request)
         return result_for(halted(result).wire, modern=is_modern(request.protocol_version), stamp=self._stamp)
 

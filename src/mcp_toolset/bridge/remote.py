@@ -16,7 +16,7 @@ from mcp_toolset.catalog.source import ListedTool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.names import public_name
-from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.source import Provenance, SourceStatus, ToolSource
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
 
@@ -107,4 +107,9 @@ class RemoteToolset(Toolset):
             output=tool.output,
             source=self.source_name,
             place=f"server {self.source_name!r}",
+            provenance=partial(self._provenance, definition.name),
         )
+
+    def _provenance(self, tool: str) -> Provenance:
+        listed = self.connection.snapshot.tools.get(tool)
+        return Provenance(self.connection.identity, "" if listed is None else listed.definition.digest)

@@ -8,6 +8,7 @@ because nothing public tells one legacy connection from another, and `MCPServer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
@@ -17,6 +18,7 @@ import anyio.abc
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.server._otel import OpenTelemetryMiddleware
+from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -223,3 +225,12 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
 def connection_of(session: ServerSession) -> Connection:
     """The connection behind a request's session: one object for the life of a legacy connection."""
     return session._connection  # pyright: ignore[reportPrivateUsage]
+
+
+def token_principal(user: object) -> str | None:
+    """Whom an access token stands for: its client, issuer and subject; `None` without a token.
+
+    The display name of the SDK's user is the client's id alone, which all users of a client share.
+    """
+    token: object = getattr(user, "access_token", None)
+    return json.dumps(principal_components(token)) if isinstance(token, AccessToken) else None

@@ -15,6 +15,7 @@ from mcp_toolset.bridge.hub import toolset_from_config
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
@@ -43,6 +44,7 @@ def serve(
     resources: ResourceProvider | None = None,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    grants: GrantLedger | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
 
@@ -58,6 +60,7 @@ def serve(
         resources: What clients can read besides.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
+        grants: Issues and judges the grants of deferred tools; in memory unless given.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -67,7 +70,13 @@ def serve(
     if transport not in ("stdio", "http", "sse"):
         raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
     server = server_of(
-        target, name=name, instructions=instructions, hooks=hooks, middleware=middleware, resources=resources
+        target,
+        name=name,
+        instructions=instructions,
+        hooks=hooks,
+        middleware=middleware,
+        resources=resources,
+        grants=grants,
     )
     capture = capturing.get()
     if capture is not None:
@@ -97,6 +106,7 @@ def server_of(
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
     resources: ResourceProvider | None = None,
+    grants: GrantLedger | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -105,7 +115,7 @@ def server_of(
         ConfigError: the configuration file cannot be used.
     """
     if isinstance(target, ToolsetServer):
-        if hooks or middleware or resources or name or instructions:
+        if hooks or middleware or resources or name or instructions or grants:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks and middleware to it, not to serve()"
             )
@@ -122,6 +132,7 @@ def server_of(
         hooks=hooks,
         middleware=middleware,
         resources=resources,
+        grants=grants,
     )
 
 

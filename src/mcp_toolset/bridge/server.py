@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.from_thread
+from anyio.from_thread import BlockingPortal
 
 from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.lowlevel import LowlevelServer
@@ -21,7 +21,7 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
+from mcp_toolset.catalog.deferred import FIXED_TOOLS, Access, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.search import SearchHit
 from mcp_toolset.errors import StateError, sole
@@ -59,6 +59,8 @@ class ToolsetServer:
         capabilities: Iterable[str] = (),
         events: EventLog | None = None,
         manual_timeout: float = MANUAL_TIMEOUT,
+        grants: GrantLedger | None = None,
+        access: Access | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -76,6 +78,9 @@ class ToolsetServer:
             events: Where tools note events; a log in memory unless given.
             manual_timeout: Seconds that a manual call waits for the application, unless the tool says
                 otherwise (A7).
+            grants: Issues and judges the grants of deferred tools; in memory, with the default
+                lifetimes, unless given.
+            access: Who may have which deferred tool, asked at each search, resolve and call (X5).
 
         Raises:
             DefinitionError: there is no such capability, or the time is not positive.
@@ -95,7 +100,9 @@ class ToolsetServer:
         self._manual_timeout = manual_timeout
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
-        self._catalog = DeferredCatalog(GrantLedger(), self._status_of)
+        self.grants = grants or GrantLedger()
+        self._access = access
+        self._catalog = DeferredCatalog(self.grants, self._status_of, statuses=self.statuses, access=access)
         self._defers = toolset.defers
         self._sources = sources_by_name(toolset.sources())
         self._resident: list[ToolBinding] = []
@@ -104,14 +111,18 @@ class ToolsetServer:
         self._dispatch = ToolDispatch(())
         self._dirty = anyio.Event()
         self._resources_dirty = anyio.Event()
+        self._grants_dirty = anyio.Event()
         self._thread = 0
+        self._portal: BlockingPortal | None = None
         self._stack: AsyncExitStack | None = None
         self.lowlevel = LowlevelServer(
             self, name=name, version=version, instructions=instructions, resources=resources
         )
 
-    def derived(self, *, toolset: Toolset | None = None, name: str | None = None) -> ToolsetServer:
-        """A server like this one, hooks and all, with another toolset or name."""
+    def derived(
+        self, *, toolset: Toolset | None = None, name: str | None = None, grants: GrantLedger | None = None
+    ) -> ToolsetServer:
+        """A server like this one, hooks and all, with another toolset, name or ledger of grants."""
         return ToolsetServer(
             toolset or self.toolset,
             name=name or self.name,
@@ -124,6 +135,8 @@ class ToolsetServer:
             capabilities=self._capabilities,
             events=self.events,
             manual_timeout=self._manual_timeout,
+            grants=grants or self.grants,
+            access=self._access,
         )
 
     async def __aenter__(self) -> Self:
@@ -153,6 +166,10 @@ class ToolsetServer:
             group.start_soon(self._keep_fresh)
             await stack.enter_async_context(self.work)
             stack.callback(self.members.on_change(self._members_changed))
+            if self._defers:
+                self._portal = await stack.enter_async_context(BlockingPortal())
+                stack.callback(self.grants.on_revoke(self._grants_changed))
+                group.start_soon(self._announce_grants)
             if self._resources is not None:
                 stack.callback(self._resources.on_change(self._resources_changed))
                 group.start_soon(self._announce_resources)
@@ -222,9 +239,9 @@ class ToolsetServer:
         Raises:
             UnknownToolError: no such tool.
         """
-        binding = self._table.get(name)
-        if binding is not None and binding.deferred:
-            direct = self._composed([replace(binding, gate=None)])
+        binding = self._catalog.ungated(name)
+        if binding is not None:
+            direct = self._composed([binding])
             return await direct.call(ToolCall(name, arguments or {}), context)
         return await self.call_tool(name, arguments, context=context)
 
@@ -289,14 +306,18 @@ class ToolsetServer:
         granted = self._catalog.granted(context)
         return [*self._wire, *(binding.to_wire() for binding in granted)] if granted else self._wire
 
-    def grants_held(self, context: ToolContext) -> int:
-        """How many deferred tools this caller's session may call by name."""
-        return len(self._catalog.granted(context)) if context.session and self._defers else 0
+    def grants_issued(self, context: ToolContext) -> int:
+        """How many grants this caller's session was given so far."""
+        return self.grants.issued_to(context) if context.session and self._defers else 0
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool, for the SDK's header checks."""
+        """The input schema of a listed tool, for the SDK's header checks.
+
+        They come before the gate, so a deferred tool has none here: a difference between its answer
+        and that for an unknown tool would tell that it exists (F34).
+        """
         binding = self._table.get(name)
-        return None if binding is None else binding.definition.input_schema
+        return None if binding is None or binding.deferred else binding.definition.input_schema
 
     def _changed(self) -> None:
         self._dirty.set()
@@ -310,10 +331,28 @@ class ToolsetServer:
         while True:
             await self._dirty.wait()
             self._dirty = anyio.Event()
-            before = self._wire
+            before, deferred = self._wire, self._catalog.digests()
             await self._rebuild()
             if self._wire != before:
                 await self.lowlevel.announce_tools()
+            elif self._catalog.digests() != deferred:
+                await self.lowlevel.announce_grants()
+
+    def _grants_changed(self) -> None:
+        """Note that grants were taken back; the host may do so in any thread."""
+        if threading.get_ident() == self._thread:
+            self._grants_dirty.set()
+        elif self._portal is not None:
+            # Closing meanwhile means that nobody is left to be told.
+            with suppress(RuntimeError):
+                self._portal.start_task_soon(lambda: self._grants_dirty.set())
+
+    async def _announce_grants(self) -> None:
+        """Have legacy sessions list again: they list what they were granted (X2)."""
+        while True:
+            await self._grants_dirty.wait()
+            self._grants_dirty = anyio.Event()
+            await self.lowlevel.announce_grants()
 
     def _resources_changed(self) -> None:
         """Note a change; providers may call this from a worker thread."""
@@ -335,10 +374,11 @@ class ToolsetServer:
         bindings = self.members.applied(await self._hooks.describe(named))
         deferred = [binding for binding in bindings if binding.on and binding.deferred]
         self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
-        table = list(self._resident)
+        table = list(map(self._local.bound, self._resident))
         if self._defers:
-            self._catalog.update(deferred)
-            table = [*self._resident, *self._catalog.bindings()]
+            # The gate goes around what runs a tool, so that it is asked again right before.
+            self._catalog.update(map(self._local.bound, deferred))
+            table = [*table, *map(self._local.bound, self._catalog.surface()), *self._catalog.gated()]
         self._table = {binding.name: binding for binding in table}
         self._dispatch = self._composed(table)
         self._wire = [binding.to_wire() for binding in table if not binding.deferred]
@@ -346,7 +386,7 @@ class ToolsetServer:
 
     def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
         return ToolDispatch(
-            map(self._local.bound, bindings),
+            bindings,
             hooks=self._hooks,
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,

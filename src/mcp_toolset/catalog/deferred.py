@@ -2,83 +2,99 @@
 
 `search_tools` finds, `resolve_tools` grants, `call_tool` and `call_read_only_tool` run what was
 granted. The list that a client sees never moves (server/tools: a list must not vary as a side
-effect of other requests), and every path to a deferred tool passes the same gate (X1).
+effect of other requests), and every path to a deferred tool passes the same gate (X1): when a call
+comes in, and again right before the tool runs, since hooks and middleware may have taken their time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+import anyio.to_thread
 
-from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
-from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
-from mcp_toolset.errors import GrantError, UnknownToolError
+from mcp_toolset.catalog.deferred_tools import (
+    FIXED_TOOLS,
+    MAX_RESOLVED,
+    Found,
+    Hit,
+    HitState,
+    Resolution,
+    SearchRequest,
+    Unavailable,
+    call_binding,
+    read_binding,
+    resolve_binding,
+    search_binding,
+)
+from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
+from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.function import Tool, tool
+from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
 
-FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
-"""The tools that stand in front of a deferred catalog, in the order they are listed."""
+__all__ = ["FIXED_TOOLS", "MAX_RESOLVED", "PREVIEW_LENGTH", "Access", "DeferredCatalog", "Withheld"]
 
 PREVIEW_LENGTH: Final = 1200
 """Characters that the preview of a catalog may take, about 300 tokens (H22)."""
 
-MAX_RESOLVED: Final = 20
-"""Tools that one `resolve_tools` call may ask for."""
-
 StatusOf = Callable[[str], SourceStatus | None]
 """How a source is doing, by its name."""
 
-
-class Hit(BaseModel):
-    """One found tool."""
-
-    id: str = Field(description="Give this to resolve_tools.")
-    signature: str
-    description: str
-    server: str | None = None
-    state: str = "available"
-    score: float
+_NO_SUCH: Final = "no such tool; use the id of a search hit"
+_T = TypeVar("_T")
 
 
-class Resolution(BaseModel):
-    """One resolved tool, or why it could not be."""
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Why a deferred tool is not for this caller, by the host's policy (X5).
 
-    id: str
-    status: Literal["granted", "not_available"]
-    grant: str | None = Field(default=None, description="Give this to call_tool or call_read_only_tool.")
-    reason: str | None = None
-    definition: dict[str, Any] | None = Field(
-        default=None, description="The full definition, with its schemas."
-    )
+    Attributes:
+        state: `unauthorised` for this caller, or `filtered` by a rule that has nothing to do with it.
+        reason: What the model is told in a search hit, and when it resolves the tool.
+        retry_in: Seconds until another try makes sense, if ever.
+        shown: Whether a search finds it; else the caller never learns that it exists.
+    """
 
-
-class Found(BaseModel):
-    """What a search found."""
-
-    hits: list[Hit]
-    resolved: list[Resolution] = Field(default_factory=list[Resolution])
-    note: str | None = None
+    state: Literal["filtered", "unauthorised"] = "unauthorised"
+    reason: str = "you are not authorised to use it"
+    retry_in: float | None = None
+    shown: bool = True
 
 
-class Resolved(BaseModel):
-    """What became of each id, in order."""
-
-    tools: list[Resolution]
+Access = Callable[[ToolBinding, ToolContext], Withheld | None]
+"""The host's say on who may have a deferred tool; asked at each search, resolve and call, and never waits."""
 
 
 class DeferredCatalog:
     """Deferred bindings behind search and grants; give `bindings()` to a dispatch table."""
 
-    def __init__(self, ledger: GrantLedger, status_of: StatusOf) -> None:
-        """Start empty. `status_of` tells how a source is doing, so that absence is data (X5)."""
+    def __init__(
+        self,
+        ledger: GrantLedger,
+        status_of: StatusOf,
+        *,
+        statuses: Callable[[], Mapping[str, SourceStatus]] = dict[str, SourceStatus],
+        access: Access | None = None,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            ledger: Issues and judges the grants.
+            status_of: Tells how a source is doing, so that absence is data (X5).
+            statuses: Tells the same of all, those without a tool so far too.
+            access: Who may have what; everybody everything unless given.
+        """
         self._ledger = ledger
         self._status_of = status_of
+        self._statuses = statuses
+        self._access = access
         self._tools: dict[str, ToolBinding] = {}
         self._index = SearchIndex()
 
@@ -97,139 +113,206 @@ class DeferredCatalog:
         """The search index over the deferred tools."""
         return self._index
 
+    def digests(self) -> dict[str, str]:
+        """The digest of each deferred tool's definition, by public name."""
+        return {name: binding.definition.digest for name, binding in self._tools.items()}
+
     def bindings(self) -> list[ToolBinding]:
         """The four fixed tools, then every deferred tool behind the gate."""
-        gated = [replace(binding, gate=self._gate) for binding in self._tools.values()]
-        return [*self._surface(), *gated]
+        return [*self.surface(), *self.gated()]
+
+    def surface(self) -> list[ToolBinding]:
+        """The four fixed tools."""
+        return [
+            search_binding(self._search, self.preview()),
+            resolve_binding(self._resolve),
+            call_binding(self._redirect),
+            read_binding(self._redirect_read_only),
+        ]
+
+    def gated(self) -> list[ToolBinding]:
+        """Every deferred tool, behind the gate."""
+        return [
+            replace(binding, gate=self._gate, execute=partial(self._run, binding))
+            for binding in self._tools.values()
+        ]
+
+    def ungated(self, name: str) -> ToolBinding | None:
+        """A deferred tool as it is without a gate, for the host, who needs no grant."""
+        return self._tools.get(name)
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
-        """The tools that the caller's session may also call by name (X2)."""
-        return [self._tools[name] for name in self._ledger.names(context) if name in self._tools]
+        """The tools that the caller's session may also call by name, as they were granted (X2)."""
+        found = ((grant, self._tools.get(grant.name)) for grant in self._ledger.held(context))
+        return [
+            binding
+            for grant, binding in found
+            if binding is not None
+            and not self._ledger.moved(grant, binding)
+            and self._withheld(binding, context) is None
+        ]
 
     def preview(self) -> str:
         """What is in the catalog, for a model that has not searched yet; empty when nothing is (H22)."""
         return _preview(self._tools.values())
 
-    def _surface(self) -> list[ToolBinding]:
-        search, resolve = self._search_tool().bind(), self._resolve_tool().bind()
-        call = _calling_tool("call_tool", "Call a resolved tool", CALL_TEXT, read_only=False)
-        read = _calling_tool(
-            "call_read_only_tool", "Call a resolved read-only tool", READ_TEXT, read_only=True
+    async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
+        # What is withheld and not shown must not use up the places of what is.
+        hidden = self._hidden(context)
+        found = self._index.search(
+            request.query,
+            server=request.server,
+            limit=request.limit,
+            exclude=[*request.exclude, *hidden],
         )
-        return [
-            replace(search, place="the deferred catalog"),
-            replace(resolve, place="the deferred catalog"),
-            replace(call.bind(), redirect=self._redirect, place="the deferred catalog"),
-            replace(read.bind(), redirect=self._redirect_read_only, place="the deferred catalog"),
-        ]
+        held = {grant.name: grant for grant in self._ledger.held(context)} if found else {}
+        hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
+        resolved = await self._resolve([hit.id for hit in hits[: request.resolve]], context)
+        unavailable = self._unavailable(request.server)
+        return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
 
-    def _search_tool(self) -> Tool[..., Any]:
-        preview = self.preview()
-        text = f"{SEARCH_TEXT}\n\n{preview}" if preview else SEARCH_TEXT
-
-        @tool(
-            name="search_tools",
-            title="Search for tools",
-            description=text,
-            read_only=True,
-            idempotent=False,
-            open_world=False,
+    def _hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
+        state, reason, retry_in = self._standing(self._tools[hit.name], grant, context)
+        return Hit(
+            id=hit.id,
+            signature=hit.signature,
+            description=hit.description,
+            server=hit.server,
+            state=state,
+            reason=reason,
+            retry_in=retry_in,
+            score=round(hit.score, 3),
         )
-        async def search_tools(
-            context: ToolContext,
-            query: Annotated[
-                str, Field(description="What the tool should do, in plain words.", max_length=2000)
-            ],
-            server: Annotated[str | None, Field(description="Only tools of this server.")] = None,
-            limit: Annotated[int, Field(ge=1, le=100, description="At most so many hits.")] = 10,
-            exclude: Annotated[list[str] | None, Field(description="Ids to leave out.")] = None,
-            resolve: Annotated[int, Field(ge=0, le=5, description="Resolve the first n hits at once.")] = 0,
-        ) -> Found:
-            return self._search(context, query, server, limit, exclude or (), resolve)
 
-        return search_tools
-
-    def _resolve_tool(self) -> Tool[..., Any]:
-        @tool(
-            name="resolve_tools",
-            title="Resolve found tools",
-            description=RESOLVE_TEXT,
-            read_only=True,
-            idempotent=False,
-            open_world=False,
-        )
-        async def resolve_tools(
-            context: ToolContext,
-            ids: Annotated[
-                list[str], Field(min_length=1, max_length=MAX_RESOLVED, description="Ids of hits.")
-            ],
-        ) -> Resolved:
-            return Resolved(tools=[self._resolve(name, context) for name in ids])
-
-        return resolve_tools
-
-    def _search(
-        self,
-        context: ToolContext,
-        query: str,
-        server: str | None,
-        limit: int,
-        exclude: Sequence[str],
-        resolve: int,
-    ) -> Found:
-        found = self._index.search(query, server=server, limit=limit, exclude=exclude)
-        hits = [
-            Hit(
-                id=hit.id,
-                signature=hit.signature,
-                description=hit.description,
-                server=hit.server,
-                state=self._state(hit.server),
-                score=round(hit.score, 3),
-            )
-            for hit in found
-        ]
-        resolved = [self._resolve(hit.id, context) for hit in hits[:resolve]]
-        note = None if hits else "Nothing in the catalog fits. Try other words, one search for each step."
-        return Found(hits=hits, resolved=resolved, note=note)
-
-    def _state(self, server: str | None) -> str:
-        status = self._status_of(server or "")
-        return "available" if status is None or status.state == "ready" else "offline"
-
-    def _resolve(self, name: str, context: ToolContext) -> Resolution:
-        binding = self._tools.get(name)
-        if binding is None:
-            return Resolution(
-                id=name, status="not_available", reason="no such tool; use the id of a search hit"
-            )
+    def _standing(
+        self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
+    ) -> tuple[HitState, str | None, float | None]:
+        """Whether a tool can be had now, why not, and after how many seconds to ask again (X5)."""
+        withheld = self._withheld(binding, context)
+        if withheld is not None:
+            return withheld.state, withheld.reason, withheld.retry_in
         status = self._status_of(binding.source)
         if status is not None and status.state != "ready":
-            return Resolution(
-                id=name, status="not_available", reason=f"{binding.source} is offline: {status.reason}"
-            )
-        grant = self._ledger.issue(binding, context)
-        return Resolution(id=name, status="granted", grant=grant.handle, definition=binding.to_wire())
+            return "offline", _offline(binding.source, status), status.retry_in
+        moved = "" if grant is None else self._ledger.moved(grant, binding)
+        return ("changed", f"{moved}; resolve it again", None) if moved else ("available", None, None)
+
+    def _unavailable(self, server: str | None) -> list[Unavailable]:
+        """The servers that a search could not see into; never the same as finding nothing (X5)."""
+        asked = None if server is None else server.casefold()
+        return [
+            Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
+            for name, status in self._statuses().items()
+            if status.state != "ready" and asked in (None, name.casefold())
+        ]
+
+    async def _resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:
+        """What becomes of each id, in order; one that comes twice is granted once (H14)."""
+        if not ids:
+            return []
+        replay = replay_key(context)
+        wanted = list(dict.fromkeys(ids))
+        resolve = partial(self._records, wanted, context, replay)
+        records = dict(zip(wanted, await self._apart(resolve), strict=True))
+        return [self._resolution(records[id], context) for id in ids]
+
+    def _records(self, ids: Sequence[str], context: ToolContext, replay: str) -> list[GrantRecord]:
+        known = {id: self._ledger.recorded(id, context, replay) for id in ids}
+        asked = [(id, self._available(id, context)) for id, record in known.items() if record is None]
+        fresh = iter(self._ledger.resolved(asked, context, replay) if asked else ())
+        return [record or next(fresh) for record in known.values()]
+
+    def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
+        binding = self._tools.get(id)
+        if binding is None or self._is_hidden(binding, context):
+            return _NO_SUCH
+        _, reason, _ = self._standing(binding, None, context)
+        return reason or binding
+
+    def _resolution(self, record: GrantRecord, context: ToolContext) -> Resolution:
+        grant, binding = record.grant, self._tools.get(record.id)
+        if grant is None:
+            fault = record.reason
+        else:
+            fault = self._ledger.lapsed(grant) or self._ledger.moved(grant, binding)
+        if grant is None or fault or binding is None or self._withheld(binding, context) is not None:
+            retry_in = None if binding is None else self._standing(binding, None, context)[2]
+            reason = fault or _NO_SUCH
+            return Resolution(id=record.id, status="not_available", reason=reason, retry_in=retry_in)
+        return Resolution(
+            id=record.id,
+            status="granted",
+            grant=grant.handle,
+            expires_in=self._ledger.remaining(grant),
+            definition=binding.to_wire(),
+        )
+
+    def _hidden(self, context: ToolContext) -> list[str]:
+        if self._access is None:
+            return []
+        return [name for name, tool in self._tools.items() if self._is_hidden(tool, context)]
+
+    def _is_hidden(self, binding: ToolBinding, context: ToolContext) -> bool:
+        withheld = self._withheld(binding, context)
+        return withheld is not None and not withheld.shown
+
+    def _withheld(self, binding: ToolBinding, context: ToolContext) -> Withheld | None:
+        return None if self._access is None else self._access(binding, context)
 
     def _gate(self, call: ToolCall, context: ToolContext) -> None:
-        grant = self._ledger.find(call.grant or call.name, context)
+        self._admitted(call, context)
+
+    def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
+        """The grant that lets a call through; an unknown tool to whoever has none, whatever it is (F34)."""
+        try:
+            grant = self._found(call.grant or call.name, context)
+        except GrantStoreError:
+            raise UnknownToolError(call.name) from None
         if grant is None or grant.name != call.name:
             raise UnknownToolError(call.name)
-        self._ledger.check(grant, self._tools.get(call.name))
+        self._ledger.check(grant, self._tools.get(grant.name))
+        return grant
+
+    def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
+        """The caller's grant, if the host lets the caller have its tool at all."""
+        grant = self._ledger.find(reference, context)
+        binding = None if grant is None else self._tools.get(grant.name)
+        if binding is not None and self._withheld(binding, context) is not None:
+            return None
+        return grant
+
+    async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        grant = self._admitted(call, context)
+        if grant.uses is None:
+            return await binding.execute(call, context)
+        if not await self._apart(partial(self._ledger.use, grant)):
+            raise GrantError(f"the grant for {grant.name} is used up; search for it and resolve it again")
+        try:
+            result = await binding.execute(call, context)
+        except InputRequired:
+            await self._apart(partial(self._ledger.give_back, grant))
+            raise
+        # A round trip to the client (2026-07-28) ends with the use that it began with.
+        if not result.is_complete:
+            await self._apart(partial(self._ledger.give_back, grant))
+        return result
+
+    async def _apart(self, work: Callable[[], _T]) -> _T:
+        """Do what may wait for a disk in a worker thread, so that it holds up no other call."""
+        return await anyio.to_thread.run_sync(work) if self._ledger.waits else work()
 
     def _redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        grant = self._verified(call, context)
-        return ToolCall(grant.name, call.arguments.get("arguments") or {}, call.id, grant=grant.handle)
+        return _standing_for(call, self._verified(call, context))
 
     def _redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
         grant = self._verified(call, context)
-        if not self._tools[grant.name].definition.read_only:
+        if not _changes_nothing(self._tools[grant.name].definition):
             raise GrantError(f"{grant.name} is not annotated as read-only; use call_tool")
-        return self._redirect(call, context)
+        return _standing_for(call, grant)
 
     def _verified(self, call: ToolCall, context: ToolContext) -> ToolGrant:
-        reference = call.arguments["grant"]
-        grant = self._ledger.find(reference, context)
+        reference: str = call.arguments["grant"]
+        grant = self._found(reference, context)
         if grant is None:
             raise GrantError(
                 f"no live grant for {reference!r}; find the tool with search_tools, then resolve_tools"
@@ -238,39 +321,27 @@ class DeferredCatalog:
         return grant
 
 
-SEARCH_TEXT: Final = (
-    "Find tools by what they do. Only a few tools are listed here; many more can be found with this "
-    "search. Search once for each step of a task, in plain words, then give the ids of the hits you "
-    "want to resolve_tools and run them with call_tool or call_read_only_tool."
-)
-RESOLVE_TEXT: Final = (
-    "Get the full definitions of found tools, and a grant for each. A tool runs only with its grant: "
-    "pass it to call_tool, or to call_read_only_tool for tools that change nothing."
-)
-CALL_TEXT: Final = "Run a tool that resolve_tools granted. It may change things."
-READ_TEXT: Final = (
-    "Run a granted tool that changes nothing. Tools that are not annotated read-only are refused."
-)
+def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:
+    arguments: dict[str, Any] = call.arguments.get("arguments") or {}
+    return ToolCall(grant.name, arguments, call.id, grant=call.arguments["grant"])
 
 
-def _calling_tool(name: str, title: str, text: str, *, read_only: bool) -> Tool[..., Any]:
-    @tool(
-        name=name,
-        title=title,
-        description=text,
-        read_only=read_only,
-        destructive=not read_only,
-        open_world=True,
-    )
-    async def calling_tool(
-        grant: Annotated[str, Field(description="The grant from resolve_tools.")],
-        arguments: Annotated[
-            dict[str, Any] | None, Field(description="The tool's arguments, as its inputSchema says.")
-        ] = None,
-    ) -> ToolResult:
-        raise GrantError(f"{name} stands for another tool and was called without one")
+def _changes_nothing(definition: ToolDefinition) -> bool:
+    """Whether a tool says that it changes nothing, and does not say the opposite as well (X3)."""
+    return definition.read_only and (definition.annotations or {}).get("destructiveHint") is not True
 
-    return calling_tool
+
+def _offline(source: str, status: SourceStatus) -> str:
+    return f"{source} is {status.state}: {status.reason}" if status.reason else f"{source} is {status.state}"
+
+
+def _note(hits: Sequence[Hit], unavailable: Sequence[Unavailable]) -> str | None:
+    if hits:
+        return None
+    if unavailable:
+        names = ", ".join(one.server for one in unavailable)
+        return f"Nothing that can be seen now fits; {names} cannot be reached, so that more may be there."
+    return "Nothing in the catalog fits. Try other words, one search for each step."
 
 
 def _preview(bindings: Iterable[ToolBinding]) -> str:

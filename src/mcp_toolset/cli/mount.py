@@ -15,6 +15,7 @@ from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, Re
 from mcp_toolset.bridge.sdk import lowlevel_of
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.catalog.deferred import FIXED_TOOLS
+from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.cli.output import complain, working
 from mcp_toolset.cli.program import load
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
@@ -39,11 +40,13 @@ class MountOptions:
         deferred: Put what is mounted behind search, or list it; None leaves it as it is.
         timeout: Seconds for connecting and for each call; None leaves the defaults.
         name: The server's name; None leaves it as it is.
+        grants: Issues and judges the grants of deferred tools; None leaves it as it is.
     """
 
     deferred: bool | None = None
     timeout: float | None = None
     name: str | None = None
+    grants: GrantLedger | None = None
 
 
 def mount(target: Target, options: MountOptions) -> ToolsetServer:
@@ -143,13 +146,15 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
 
 
 def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    if options.name is None and options.deferred is None:
+    if options.name is None and options.deferred is None and options.grants is None:
         return server
-    return server.derived(toolset=_settled(server.toolset, options.deferred), name=options.name)
+    toolset = _settled(server.toolset, options.deferred)
+    return server.derived(toolset=toolset, name=options.name, grants=options.grants)
 
 
 def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer:
-    return ToolsetServer(_settled(toolset, options.deferred), name=options.name or name)
+    toolset = _settled(toolset, options.deferred)
+    return ToolsetServer(toolset, name=options.name or name, grants=options.grants)
 
 
 def _settled(toolset: Toolset, deferred: bool | None) -> Toolset:

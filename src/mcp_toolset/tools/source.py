@@ -31,6 +31,19 @@ class SourceStatus:
     set_aside: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What stands behind a mounted tool at this moment; a grant holds for this alone (H17, F35).
+
+    Attributes:
+        endpoint: Which server it is: a digest of its address and of the name that it gives itself.
+        digest: The digest of the definition as the server listed it last; empty when it lists it no more.
+    """
+
+    endpoint: str
+    digest: str
+
+
 @runtime_checkable
 class ToolSource(Protocol):
     """What a toolset opens and closes."""

@@ -16,6 +16,7 @@ from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector, names_of, public_name_of
+from mcp_toolset.tools.source import Provenance
 from mcp_toolset.tools.validation import SchemaCheck
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class ToolBinding:
         origin: The `Tool` that it was made of, whatever verbs have done since; selectors look for it.
         capabilities: What it was granted beyond what every tool has (H4); `None` when nothing was said.
         prepare: Changes a call before its arguments are validated, with the turn's input (H6).
+        provenance: Tells what stands behind the tool now, whatever this binding was made of (H17).
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -76,6 +78,7 @@ class ToolBinding:
     origin: object = field(default=None, compare=False, repr=False)
     capabilities: frozenset[str] | None = None
     prepare: Prepare | None = field(default=None, compare=False, repr=False)
+    provenance: Callable[[], Provenance] | None = field(default=None, compare=False, repr=False)
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""

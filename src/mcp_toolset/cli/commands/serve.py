@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ from mcp_toolset.cli.target import parse_target
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.catalog.grants import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.target import Target
 
@@ -39,6 +41,12 @@ __all__ = ["serve_command"]
 @click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
+@click.option(
+    "--grants",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the grants of deferred tools in FILE (SQLite), over restarts and for several processes.",
+)
 @deferred_option
 @timeout_option
 @verbose_option
@@ -52,6 +60,7 @@ def serve_command(
     allow_host: Sequence[str],
     allow_origin: Sequence[str],
     name: str | None,
+    grants: Path | None,
     deferred: bool | None,
     timeout: float | None,
     verbose: int,
@@ -68,11 +77,24 @@ def serve_command(
     from mcp_toolset.cli.output import log_to_stderr
 
     log_to_stderr(verbose, quiet=False)
-    options = MountOptions(deferred=deferred, timeout=timeout, name=name)
-    server = _mounted(place, options)
-    _serve(
-        server, bool(command) or "://" in (target or ""), transport, (host, port), (allow_host, allow_origin)
-    )
+    with _ledger(grants) as ledger:
+        options = MountOptions(deferred=deferred, timeout=timeout, name=name, grants=ledger)
+        server = _mounted(place, options)
+        single = bool(command) or "://" in (target or "")
+        _serve(server, single, transport, (host, port), (allow_host, allow_origin))
+
+
+@contextmanager
+def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
+    """A ledger over a file, open for the length of the block; none without a path."""
+    if path is None:
+        yield None
+        return
+    from mcp_toolset.catalog.grants import GrantLedger
+    from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
+
+    with SqliteGrantStore(path) as store:
+        yield GrantLedger(store)
 
 
 def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
