@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.grants import ToolGrant
+    from mcp_toolset.catalog.registry import SourceHandle, StateReport, ToolRegistry
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
+    from mcp_toolset.catalog.state import ToolEntry, ToolState
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.tools.asking import Answer, Sample
     from mcp_toolset.tools.availability import ToolAvailability
@@ -82,6 +84,8 @@ __all__ = [
     "SearchHit",
     "SearchIndex",
     "SessionSnapshot",
+    "SourceHandle",
+    "StateReport",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -89,14 +93,17 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolDefinition",
+    "ToolEntry",
     "ToolFailure",
     "ToolGrant",
     "ToolMiddleware",
     "ToolProvider",
+    "ToolRegistry",
     "ToolResult",
     "ToolRound",
     "ToolRoundPlan",
     "ToolSelector",
+    "ToolState",
     "ToolView",
     "Toolset",
     "ToolsetError",
@@ -144,6 +151,8 @@ _HOMES: Final = {
     "SearchHit": "catalog.search",
     "SearchIndex": "catalog.search",
     "SessionSnapshot": "tools.capability",
+    "SourceHandle": "catalog.registry",
+    "StateReport": "catalog.registry",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",
@@ -151,14 +160,17 @@ _HOMES: Final = {
     "ToolCall": "tools.call",
     "ToolContext": "tools.call",
     "ToolDefinition": "tools.definition",
+    "ToolEntry": "catalog.state",
     "ToolFailure": "calls.call_result",
     "ToolGrant": "catalog.grants",
     "ToolMiddleware": "calls.middleware",
     "ToolProvider": "tools.provider",
+    "ToolRegistry": "catalog.registry",
     "ToolResult": "tools.result",
     "ToolRound": "calls.rounds",
     "ToolRoundPlan": "calls.rounds",
     "ToolSelector": "tools.selector",
+    "ToolState": "catalog.state",
     "ToolView": "tools.view",
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",

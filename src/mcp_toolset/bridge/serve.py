@@ -43,6 +43,8 @@ def serve(
     resources: ResourceProvider | None = None,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    client_prefix: str | None = None,
+    state: str | PathLike[str] | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
 
@@ -58,6 +60,9 @@ def serve(
         resources: What clients can read besides.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
+        client_prefix: What clients put before every name; the file's own unless given; see
+            `ToolsetServer`.
+        state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -67,7 +72,14 @@ def serve(
     if transport not in ("stdio", "http", "sse"):
         raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
     server = server_of(
-        target, name=name, instructions=instructions, hooks=hooks, middleware=middleware, resources=resources
+        target,
+        name=name,
+        instructions=instructions,
+        hooks=hooks,
+        middleware=middleware,
+        resources=resources,
+        client_prefix=client_prefix,
+        state=state,
     )
     capture = capturing.get()
     if capture is not None:
@@ -97,6 +109,8 @@ def server_of(
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
     resources: ResourceProvider | None = None,
+    client_prefix: str | None = None,
+    state: str | PathLike[str] | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -105,14 +119,15 @@ def server_of(
         ConfigError: the configuration file cannot be used.
     """
     if isinstance(target, ToolsetServer):
-        if hooks or middleware or resources or name or instructions:
+        if hooks or middleware or resources or name or instructions or client_prefix or state:
             raise DefinitionError(
-                "a ToolsetServer is complete; give name, hooks and middleware to it, not to serve()"
+                "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
         return target
     if isinstance(target, str | PathLike):
         config = load_config(cast("str | PathLike[str]", target))
         toolset, name = toolset_from_config(config), name or config.name
+        client_prefix = config.client_prefix if client_prefix is None else client_prefix
     else:
         toolset = target if isinstance(target, Toolset) else Toolset(target)
     return ToolsetServer(
@@ -122,6 +137,8 @@ def server_of(
         hooks=hooks,
         middleware=middleware,
         resources=resources,
+        client_prefix=client_prefix or "",
+        state=state,
     )
 
 

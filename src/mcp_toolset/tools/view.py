@@ -55,6 +55,8 @@ class ToolBinding:
         origin: The `Tool` that it was made of, whatever verbs have done since; selectors look for it.
         capabilities: What it was granted beyond what every tool has (H4); `None` when nothing was said.
         prepare: Changes a call before its arguments are validated, with the turn's input (H6).
+        asked: The name that the host's toolset gives it, where it has to be served under another one;
+            hooks and middleware for that name go on reaching it.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -76,6 +78,7 @@ class ToolBinding:
     origin: object = field(default=None, compare=False, repr=False)
     capabilities: frozenset[str] | None = None
     prepare: Prepare | None = field(default=None, compare=False, repr=False)
+    asked: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""

@@ -39,6 +39,17 @@ __all__ = ["serve_command"]
 @click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
+@click.option(
+    "--client-prefix",
+    metavar="TEXT",
+    help="What the client puts before every tool's name, such as mcp__tools__; names stay short enough.",
+)
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Keep names and membership of tools here from one run to the next.",
+)
 @deferred_option
 @timeout_option
 @verbose_option
@@ -52,6 +63,8 @@ def serve_command(
     allow_host: Sequence[str],
     allow_origin: Sequence[str],
     name: str | None,
+    client_prefix: str | None,
+    state: str | None,
     deferred: bool | None,
     timeout: float | None,
     verbose: int,
@@ -68,7 +81,7 @@ def serve_command(
     from mcp_toolset.cli.output import log_to_stderr
 
     log_to_stderr(verbose, quiet=False)
-    options = MountOptions(deferred=deferred, timeout=timeout, name=name)
+    options = MountOptions(deferred, timeout, name, client_prefix, state)
     server = _mounted(place, options)
     _serve(
         server, bool(command) or "://" in (target or ""), transport, (host, port), (allow_host, allow_origin)
