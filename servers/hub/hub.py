@@ -71,7 +71,11 @@ def hub_server(
     report = status_tool(lambda: server.statuses())
     tools = Toolset(report, mounted if listed else mounted.deferred(), name=read.name)
     server = ToolsetServer(
-        tools, name=read.name, instructions=INSTRUCTIONS, middleware=[OutputFormatter(max_length)]
+        tools,
+        name=read.name,
+        instructions=INSTRUCTIONS,
+        middleware=[OutputFormatter(max_length)],
+        client_prefix=read.client_prefix,
     )
     return server
 

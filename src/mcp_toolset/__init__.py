@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.deferred import Withheld
     from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
+    from mcp_toolset.catalog.registry import SourceHandle, StateReport, ToolRegistry
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
     from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
+    from mcp_toolset.catalog.state import ToolEntry, ToolState
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.tools.asking import Answer, Sample
     from mcp_toolset.tools.availability import ToolAvailability
@@ -99,7 +101,9 @@ __all__ = [
     "SearchIndex",
     "SessionEvent",
     "SessionSnapshot",
+    "SourceHandle",
     "SqliteGrantStore",
+    "StateReport",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -107,16 +111,19 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolDefinition",
+    "ToolEntry",
     "ToolFailure",
     "ToolGrant",
     "ToolMembers",
     "ToolMiddleware",
     "ToolProvider",
+    "ToolRegistry",
     "ToolRequirement",
     "ToolResult",
     "ToolRound",
     "ToolRoundPlan",
     "ToolSelector",
+    "ToolState",
     "ToolView",
     "Toolset",
     "ToolsetError",
@@ -175,7 +182,9 @@ _HOMES: Final = {
     "SearchIndex": "catalog.search",
     "SessionEvent": "tools.capability",
     "SessionSnapshot": "tools.capability",
+    "SourceHandle": "catalog.registry",
     "SqliteGrantStore": "catalog.sqlite_grants",
+    "StateReport": "catalog.registry",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",
@@ -183,16 +192,19 @@ _HOMES: Final = {
     "ToolCall": "tools.call",
     "ToolContext": "tools.call",
     "ToolDefinition": "tools.definition",
+    "ToolEntry": "catalog.state",
     "ToolFailure": "calls.call_result",
     "ToolGrant": "catalog.grants",
     "ToolMembers": "tools.membership",
     "ToolMiddleware": "calls.middleware",
     "ToolProvider": "tools.provider",
+    "ToolRegistry": "catalog.registry",
     "ToolRequirement": "tools.requirement",
     "ToolResult": "tools.result",
     "ToolRound": "calls.rounds",
     "ToolRoundPlan": "calls.rounds",
     "ToolSelector": "tools.selector",
+    "ToolState": "catalog.state",
     "ToolView": "tools.view",
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",

@@ -25,6 +25,8 @@ ToolsetError                     catch this to catch all
 ├── ToolMismatchError            a call was decoded or completed by a tool that is not its own (L24)
 ├── RoundError                   a round was committed or advanced wrongly; nothing has changed (L14)
 └── StateError                   an object is used before it is opened, or after it is closed
+    ├── StaleStateError          a state is of another generation than the current one (H10)
+    └── InvalidStateError        a saved state cannot be read or written; names the file (F37)
 ```
 
 A message says what happened, where, and how to mend it. `CallError` and `UpstreamError` may reach a
@@ -45,11 +47,13 @@ __all__ = [
     "GrantStoreError",
     "InvalidArgumentsError",
     "InvalidOutputError",
+    "InvalidStateError",
     "NameConflictError",
     "NextConsumedError",
     "PermissionDeniedError",
     "RetrySuggestedError",
     "RoundError",
+    "StaleStateError",
     "StateError",
     "TargetError",
     "ToolExecutionError",
@@ -204,3 +208,11 @@ class RoundError(ToolsetError):
 
 class StateError(ToolsetError):
     """An object is used outside its `async with` block, or in a state that forbids it."""
+
+
+class StaleStateError(StateError):
+    """A state is of another generation than the one that it would change (H10); nothing has changed."""
+
+
+class InvalidStateError(StateError):
+    """A saved state is corrupt, foreign, or cannot be read or written (F37); the file is untouched."""

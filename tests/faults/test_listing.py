@@ -117,8 +117,9 @@ async def test_f16_prefixes_that_make_one_name_of_two_lose_no_tool() -> None:
     first = mount("first", tools=[tool("b_c")]).prefixed("a")
     second = mount("second", tools=[tool("c")]).prefixed("a_b")
     async with served(first, second) as server:
-        assert len(set(names(server))) == 2
-        assert all(name.startswith(("first_a_b_c_", "second_a_b_c_")) for name in names(server))
+        one, other = names(server)
+        assert one == "a_b_c" and other.startswith("second_a_b_c_")
+        assert [(await server.call_tool(name, {})).text for name in (one, other)] == ["{}", "{}"]
 
 
 async def test_f16_names_that_become_one_by_the_alphabet_of_names_lose_no_tool(log: Path) -> None:

@@ -2,32 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+from mcp_toolset.catalog.deferred import FIXED_TOOLS
 from mcp_toolset.config import HubConfig, ServerConfig
-from mcp_toolset.tools.names import prefix_from
+from mcp_toolset.errors import DefinitionError, NameConflictError
+from mcp_toolset.tools.names import (
+    check_public_name,
+    mounted_name,
+    plain_prefix,
+    prefix_from,
+    public_name,
+    qualified,
+)
 from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import ToolBinding
 
 
 def toolset_from_config(config: HubConfig) -> Toolset:
-    """Mount every server that is not disabled: filtered, prefixed and deferred as the file says (P3).
+    """Mount every server that is not disabled: filtered, named and deferred as the file says (P3).
 
     A server's tools carry its name as a prefix unless the file gives another one, or `false` for
-    none: two servers often have a tool of the same name.
+    none; `names` in the file names single tools. What a tool is called depends on its own server and
+    on the file, not on which other servers are up (H23); see `mounted_name`.
 
     Raises:
-        DefinitionError: a server's target or prefix cannot be used.
+        DefinitionError: a server's target, prefix or name for a tool cannot be used.
+        NameConflictError: two servers have one prefix, or two tools are given one name.
     """
-    mounted = [_mounted(server) for server in config.servers if not server.disabled]
+    servers = [server for server in config.servers if not server.disabled]
+    prefixes = _prefixes(servers, str(config.path))
+    chosen = _chosen(servers, str(config.path))
+    mounted = [_mounted(server, prefixes[server.name], chosen) for server in servers]
     return Toolset(*mounted, name=config.name)
 
 
-def _mounted(server: ServerConfig) -> Toolset:
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The step that names one server's tools."""
+
+    server: str
+    prefix: str
+    own: Mapping[str, str]
+    chosen: frozenset[str]
+
+    def __call__(self, binding: ToolBinding) -> ToolBinding:
+        tool = binding.definition.name
+        if tool in self.own:
+            return replace(binding, name=self.own[tool])
+        name = mounted_name(self.prefix, tool) if self.prefix else public_name(tool)
+        # A name that the file gives to another tool is that one's, whether it is there or not.
+        name = qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
+        return replace(binding, name=name)
+
+
+def _mounted(server: ServerConfig, prefix: str, chosen: frozenset[str]) -> Toolset:
     tools: Toolset = _remote(server)
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
-    if server.prefix is not False:
-        tools = tools.prefixed(server.prefix or prefix_from(server.name))
+    tools = tools.through(_Names(server.name, prefix, server.names, chosen))
     return tools.deferred() if server.deferred else tools
+
+
+def _prefixes(servers: Sequence[ServerConfig], path: str) -> dict[str, str]:
+    """The prefix of each server, empty for none; those that there are differ."""
+    prefixes: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for server in servers:
+        prefix = "" if server.prefix is False else _prefix_of(server, path)
+        prefixes[server.name] = prefix
+        if prefix and owners.setdefault(prefix, server.name) != server.name:
+            raise NameConflictError(
+                f"{path}: servers {owners[prefix]!r} and {server.name!r} have the same prefix {prefix!r}; "
+                "give one of them another `prefix`"
+            )
+    return prefixes
+
+
+def _prefix_of(server: ServerConfig, path: str) -> str:
+    if not server.prefix:
+        return prefix_from(server.name)
+    try:
+        return plain_prefix(server.prefix)
+    except DefinitionError as fault:
+        raise DefinitionError(f"{path}: server {server.name!r}: {fault}") from None
+
+
+def _chosen(servers: Sequence[ServerConfig], path: str) -> frozenset[str]:
+    """The names that the file gives to single tools; each to one, and none of the server's own."""
+    owners: dict[str, str] = dict.fromkeys(FIXED_TOOLS, "the deferred catalog")
+    for server in servers:
+        for tool, name in server.names.items():
+            place = f"{tool!r} of server {server.name!r}"
+            check_public_name(name, f"{path}: {place}")
+            if owners.setdefault(name, place) != place:
+                raise NameConflictError(
+                    f"{path}: {owners[name]} and {place} are both to be named {name!r}; name one otherwise"
+                )
+    return frozenset(owners) - set(FIXED_TOOLS)
 
 
 def _remote(server: ServerConfig) -> RemoteToolset:

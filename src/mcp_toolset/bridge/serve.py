@@ -45,6 +45,8 @@ def serve(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     grants: GrantLedger | None = None,
+    client_prefix: str | None = None,
+    state: str | PathLike[str] | None = None,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
 
@@ -61,6 +63,9 @@ def serve(
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
         grants: Issues and judges the grants of deferred tools; in memory unless given.
+        client_prefix: What clients put before every name; the file's own unless given; see
+            `ToolsetServer`.
+        state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -77,6 +82,8 @@ def serve(
         middleware=middleware,
         resources=resources,
         grants=grants,
+        client_prefix=client_prefix,
+        state=state,
     )
     capture = capturing.get()
     if capture is not None:
@@ -107,6 +114,8 @@ def server_of(
     middleware: Sequence[ToolMiddleware] = (),
     resources: ResourceProvider | None = None,
     grants: GrantLedger | None = None,
+    client_prefix: str | None = None,
+    state: str | PathLike[str] | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -115,14 +124,15 @@ def server_of(
         ConfigError: the configuration file cannot be used.
     """
     if isinstance(target, ToolsetServer):
-        if hooks or middleware or resources or name or instructions or grants:
+        if hooks or middleware or resources or name or instructions or grants or client_prefix or state:
             raise DefinitionError(
-                "a ToolsetServer is complete; give name, hooks and middleware to it, not to serve()"
+                "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
         return target
     if isinstance(target, str | PathLike):
         config = load_config(cast("str | PathLike[str]", target))
         toolset, name = toolset_from_config(config), name or config.name
+        client_prefix = config.client_prefix if client_prefix is None else client_prefix
     else:
         toolset = target if isinstance(target, Toolset) else Toolset(target)
     return ToolsetServer(
@@ -133,6 +143,8 @@ def server_of(
         middleware=middleware,
         resources=resources,
         grants=grants,
+        client_prefix=client_prefix or "",
+        state=state,
     )
 
 

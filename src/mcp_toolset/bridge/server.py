@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.from_thread
-from anyio.from_thread import BlockingPortal
 
+from mcp_toolset.bridge.attachments import DRAIN, Attachments
 from mcp_toolset.bridge.capabilities import LocalTools
+from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
-from mcp_toolset.bridge.naming import settle_names, sources_by_name
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.events import EventLog
@@ -23,26 +26,33 @@ from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.deferred import FIXED_TOOLS, Access, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.catalog.search import SearchHit
-from mcp_toolset.errors import StateError, sole
+from mcp_toolset.errors import NameConflictError, StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
 from mcp_toolset.tools.membership import ToolMembers
 from mcp_toolset.tools.opening import settled, unwind
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.selector import ToolSelector
 from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+_log = logging.getLogger("mcp_toolset.server")
+
 
 class ToolsetServer:
     """Serves a toolset. `async with server:` opens what is mounted in it.
 
-    `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process.
+    `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
+    says which tools there are and which of them can be called; toolsets join and leave with `attach`
+    and `detach` while clients are connected.
     """
 
     def __init__(
@@ -61,6 +71,8 @@ class ToolsetServer:
         manual_timeout: float = MANUAL_TIMEOUT,
         grants: GrantLedger | None = None,
         access: Access | None = None,
+        client_prefix: str = "",
+        state: str | PathLike[str] | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -81,9 +93,15 @@ class ToolsetServer:
             grants: Issues and judges the grants of deferred tools; in memory, with the default
                 lifetimes, unless given.
             access: Who may have which deferred tool, asked at each search, resolve and call (X5).
+            client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
+                stay within 64 characters (H23).
+            state: A file that keeps names and membership from one run to the next (H11).
 
         Raises:
-            DefinitionError: there is no such capability, or the time is not positive.
+            DefinitionError: there is no such capability, the time is not positive, or the prefix is
+                too long.
+            NameConflictError: two mounts or two local tools have one name, or one has a name of the
+                deferred catalog's.
         """
         self.toolset = toolset
         self.name = name
@@ -103,26 +121,36 @@ class ToolsetServer:
         self.grants = grants or GrantLedger()
         self._access = access
         self._catalog = DeferredCatalog(self.grants, self._status_of, statuses=self.statuses, access=access)
+        self._client_prefix = client_prefix
+        self._state = state
+        self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
+        self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._defers = toolset.defers
-        self._sources = sources_by_name(toolset.sources())
-        self._resident: list[ToolBinding] = []
         self._table: dict[str, ToolBinding] = {}
         self._wire: list[dict[str, Any]] = []
         self._dispatch = ToolDispatch(())
-        self._dirty = anyio.Event()
+        self._dirty = Flag()
+        self._moved = Flag()
+        self._rebuilding = anyio.Lock()
+        self._attachments = Attachments(self.registry, self._dirty.set)
         self._resources_dirty = anyio.Event()
-        self._grants_dirty = anyio.Event()
+        self._grants_moved = Flag()
         self._thread = 0
-        self._portal: BlockingPortal | None = None
         self._stack: AsyncExitStack | None = None
         self.lowlevel = LowlevelServer(
             self, name=name, version=version, instructions=instructions, resources=resources
         )
 
     def derived(
-        self, *, toolset: Toolset | None = None, name: str | None = None, grants: GrantLedger | None = None
+        self,
+        *,
+        toolset: Toolset | None = None,
+        name: str | None = None,
+        grants: GrantLedger | None = None,
+        client_prefix: str | None = None,
+        state: str | PathLike[str] | None = None,
     ) -> ToolsetServer:
-        """A server like this one, hooks and all, with another toolset, name or ledger of grants."""
+        """A server like this one, hooks and all, with another toolset, name, ledger, prefix or state file."""
         return ToolsetServer(
             toolset or self.toolset,
             name=name or self.name,
@@ -137,6 +165,8 @@ class ToolsetServer:
             manual_timeout=self._manual_timeout,
             grants=grants or self.grants,
             access=self._access,
+            client_prefix=self._client_prefix if client_prefix is None else client_prefix,
+            state=state or self._state,
         )
 
     async def __aenter__(self) -> Self:
@@ -144,7 +174,7 @@ class ToolsetServer:
 
         Raises:
             StateError: it is open already.
-            NameConflictError: two local tools have one name, or one has a name of the deferred catalog's.
+            InvalidStateError: the state file is corrupt or foreign.
         """
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
@@ -157,19 +187,28 @@ class ToolsetServer:
 
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
-            for source in self._sources.values():
-                stack.callback(source.on_change(self._changed))
+            self._dirty.attach()
+            if self._keeper is not None:
+                await self._keeper.restore()
+                stack.callback(self.registry.on_change(self._keeper.changed))
+                stack.push_async_callback(self._save_last)
+            for source in self.toolset.sources():
+                stack.callback(source.on_change(self._dirty.set))
             await stack.enter_async_context(self.toolset)
             await self._rebuild()
+            stack.callback(self.registry.on_change(self._dirty.set))
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
             group.start_soon(self._keep_fresh)
+            group.start_soon(self._announce_tools, self._wire)
+            if self._keeper is not None:
+                group.start_soon(self._keeper.run)
+            await stack.enter_async_context(self._attachments.running())
             await stack.enter_async_context(self.work)
             stack.callback(self.members.on_change(self._members_changed))
-            if self._defers:
-                self._portal = await stack.enter_async_context(BlockingPortal())
-                stack.callback(self.grants.on_revoke(self._grants_changed))
-                group.start_soon(self._announce_grants)
+            self._grants_moved.attach()
+            stack.callback(self.grants.on_revoke(self._grants_moved.set))
+            group.start_soon(self._announce_grants)
             if self._resources is not None:
                 stack.callback(self._resources.on_change(self._resources_changed))
                 group.start_soon(self._announce_resources)
@@ -194,6 +233,68 @@ class ToolsetServer:
         async with self:
             yield
 
+    async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
+        """Serve one more toolset from now on; clients are told once that the list has changed (H24).
+
+        It returns when what is mounted in it has been reached, or has failed once and is tried again.
+
+        Raises:
+            StateError: the server is not open, or the toolset is open somewhere else.
+            NameConflictError: a mount or a local tool has a name that is taken; nothing has changed.
+        """
+        handle = await self._attachments.join(_toolset_of(toolset))
+        await self._rebuild()
+        return handle
+
+    async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
+        """Serve a toolset no longer, and close it (H8).
+
+        Nothing new is called in it from this moment; calls that are under way end as they would, for
+        at most `drain` seconds (F14). It returns when everything is closed.
+
+        Raises:
+            StateError: nothing is attached by this handle.
+        """
+        left = self._attachments.leave(handle)
+        try:
+            await self._rebuild()
+        finally:
+            await left.ended(drain)
+
+    async def replace(
+        self,
+        handle: SourceHandle,
+        toolset: Toolset | Tool[..., Any] | Callable[..., Any],
+        *,
+        drain: float = DRAIN,
+    ) -> None:
+        """Serve another toolset in the place of an attached one, under the same handle (H8).
+
+        The new one is open before the old one leaves, and calls see the one or the other. Tools of
+        the same id keep their names and their membership.
+
+        Raises:
+            StateError: nothing is attached by this handle, or the toolset is open somewhere else.
+            NameConflictError: a name is taken; the old one stays.
+        """
+        left = await self._attachments.change(handle, _toolset_of(toolset))
+        try:
+            await self._rebuild()
+        finally:
+            await left.ended(drain)
+
+    async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
+        """Put tools into the catalog or take them out, and wait until that is served (H7).
+
+        See `ToolRegistry.choose`; a tool that is taken out is refused at once.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden by a policy; nothing has changed.
+        """
+        generation = self.registry.choose(members)
+        await self._rebuild()
+        return generation
+
     def tools(self) -> list[dict[str, Any]]:
         """What a client without grants sees in `tools/list`, in wire form."""
         return list(self._wire)
@@ -204,14 +305,14 @@ class ToolsetServer:
 
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""
-        return {name: source.status for name, source in self._sources.items()}
+        return {name: source.status for name, source in self.registry.sources().items()}
 
     async def settled(self) -> None:
         """Wait until every mounted server has been reached or has failed once.
 
         Opening does not wait for slow ones (F5); whoever wants the whole picture does.
         """
-        await settled(list(self._sources.values()))
+        await settled(list(self.registry.sources().values()))
         await self._rebuild()
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
@@ -241,7 +342,7 @@ class ToolsetServer:
         """
         binding = self._catalog.ungated(name)
         if binding is not None:
-            direct = self._composed([binding])
+            direct = self._composed([self.registry.gated(binding)])
             return await direct.call(ToolCall(name, arguments or {}), context)
         return await self.call_tool(name, arguments, context=context)
 
@@ -319,40 +420,43 @@ class ToolsetServer:
         binding = self._table.get(name)
         return None if binding is None or binding.deferred else binding.definition.input_schema
 
-    def _changed(self) -> None:
-        self._dirty.set()
-
     def _members_changed(self) -> None:
         """Shut out at once what was taken out; the lists follow."""
         self._dispatch = self._dispatch.without(self.members.removed())
-        self._changed()
+        self._dirty.set()
 
     async def _keep_fresh(self) -> None:
         while True:
             await self._dirty.wait()
-            self._dirty = anyio.Event()
-            before, deferred = self._wire, self._catalog.digests()
-            await self._rebuild()
-            if self._wire != before:
-                await self.lowlevel.announce_tools()
-            elif self._catalog.digests() != deferred:
-                await self.lowlevel.announce_grants()
+            try:
+                await self._rebuild()
+            # A toolset of the application's own came to name two tools alike; what was served stays.
+            except NameConflictError as fault:
+                _log.warning("the tools stay as they were: %s", fault)
 
-    def _grants_changed(self) -> None:
-        """Note that grants were taken back; the host may do so in any thread."""
-        if threading.get_ident() == self._thread:
-            self._grants_dirty.set()
-        elif self._portal is not None:
-            # Closing meanwhile means that nobody is left to be told.
-            with suppress(RuntimeError):
-                self._portal.start_task_soon(lambda: self._grants_dirty.set())
+    async def _announce_tools(self, told: list[dict[str, Any]]) -> None:
+        """Tell clients about a changed list, however many steps led to it, once (F13)."""
+        self._moved.clear()
+        deferred = self._catalog.digests()
+        while True:
+            before, deferred = deferred, self._catalog.digests()
+            if self._wire != told:
+                told = self._wire
+                await self.lowlevel.announce_tools()
+            elif deferred != before:
+                await self.lowlevel.announce_grants()
+            await self._moved.wait()
 
     async def _announce_grants(self) -> None:
         """Have legacy sessions list again: they list what they were granted (X2)."""
         while True:
-            await self._grants_dirty.wait()
-            self._grants_dirty = anyio.Event()
+            await self._grants_moved.wait()
             await self.lowlevel.announce_grants()
+
+    async def _save_last(self) -> None:
+        if self._keeper is not None:
+            with anyio.CancelScope(shield=True):
+                await self._keeper.save()
 
     def _resources_changed(self) -> None:
         """Note a change; providers may call this from a worker thread."""
@@ -368,21 +472,26 @@ class ToolsetServer:
             await self.lowlevel.announce_resources()
 
     async def _rebuild(self) -> None:
-        reserved = FIXED_TOOLS if self._defers else ()
-        named = settle_names(self.toolset.bindings(), reserved=reserved)
-        self.members.update(named)
-        bindings = self.members.applied(await self._hooks.describe(named))
-        deferred = [binding for binding in bindings if binding.on and binding.deferred]
-        self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
-        table = list(map(self._local.bound, self._resident))
-        if self._defers:
+        """Serve the members of the registry as they are now; one after the other, so that the last stays."""
+        async with self._rebuilding:
+            self.registry.refresh()
+            members = self.registry.bindings()
+            self._defers = self.registry.defers
+            self._dirty.clear()
+            self.members.update(members)
+            described = self.members.applied(await self._hooks.describe(members))
+            bound = [self._local.bound(binding) for binding in described if binding.on]
             # The gate goes around what runs a tool, so that it is asked again right before.
-            self._catalog.update(map(self._local.bound, deferred))
-            table = [*table, *map(self._local.bound, self._catalog.surface()), *self._catalog.gated()]
-        self._table = {binding.name: binding for binding in table}
-        self._dispatch = self._composed(table)
-        self._wire = [binding.to_wire() for binding in table if not binding.deferred]
-        self.lowlevel.instructions = self._instructions_now()
+            self._catalog.update(binding for binding in bound if binding.deferred)
+            table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
+            if self._defers:
+                table += map(self._local.bound, self._catalog.surface())
+                table += map(self.registry.gated, self._catalog.gated())
+            self._table = {binding.name: binding for binding in table}
+            self._dispatch = self._composed(table)
+            self._wire = [binding.to_wire() for binding in table if not binding.deferred]
+            self.lowlevel.instructions = self._instructions_now()
+            self._moved.set()
 
     def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
         return ToolDispatch(
@@ -397,5 +506,9 @@ class ToolsetServer:
         return "\n\n".join(part for part in parts if part) or None
 
     def _status_of(self, source: str) -> SourceStatus | None:
-        found = self._sources.get(source)
+        found = self.registry.sources().get(source)
         return None if found is None else found.status
+
+
+def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:
+    return value if isinstance(value, Toolset) else Toolset(value)

@@ -78,7 +78,9 @@ class ToolDispatch:
         hooks = hooks or HookSet()
         own = tool_middleware or {}
         self._routes = {
-            binding.name: _route(binding, hooks, [*middleware, *own.get(binding.name, ())])
+            binding.name: _route(
+                binding, hooks, [*middleware, *own.get(binding.name, own.get(binding.asked, ()))]
+            )
             for binding in bindings
         }
 

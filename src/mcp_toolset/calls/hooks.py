@@ -226,9 +226,15 @@ class HookSet:
 
 def _reaches(chosen: _Chosen, subject: str | ToolBinding) -> bool:
     """Whether a hook is for a tool; a long name may have been cut before the end of its prefixes."""
-    selector, name = chosen.name, subject if isinstance(subject, str) else subject.name
-    if chosen.tool is not None and not isinstance(subject, str) and subject.origin is chosen.tool:
+    if isinstance(subject, str):
+        return _matches(chosen.name, subject)
+    if chosen.tool is not None and subject.origin is chosen.tool:
         return True
+    # A guard must not be lost because its tool has to be served under another name (F16).
+    return _matches(chosen.name, subject.name) or bool(subject.asked) and _matches(chosen.name, subject.asked)
+
+
+def _matches(selector: str, name: str) -> bool:
     if selector.endswith(EVERY_TOOL):
         return name.startswith(selector[:-1][:_KEPT])
     return selector == name

@@ -41,12 +41,16 @@ class MountOptions:
         timeout: Seconds for connecting and for each call; None leaves the defaults.
         name: The server's name; None leaves it as it is.
         grants: Issues and judges the grants of deferred tools; None leaves it as it is.
+        client_prefix: What clients put before every name; None leaves it as it is.
+        state: The file that keeps names and membership; None leaves it as it is.
     """
 
     deferred: bool | None = None
     timeout: float | None = None
     name: str | None = None
     grants: GrantLedger | None = None
+    client_prefix: str | None = None
+    state: str | None = None
 
 
 def mount(target: Target, options: MountOptions) -> ToolsetServer:
@@ -58,7 +62,8 @@ def mount(target: Target, options: MountOptions) -> ToolsetServer:
     match target:
         case ConfigFile():
             config = _with_timeout(load_config(target.path), options.timeout)
-            return _server(toolset_from_config(config), config.name, options)
+            prefix = config.client_prefix if options.client_prefix is None else options.client_prefix
+            return _server(toolset_from_config(config), config.name, replace(options, client_prefix=prefix))
         case Module() | Program():
             return _served(load(target, is_mountable), target, options)
         case Url():
@@ -146,15 +151,25 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
 
 
 def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    if options.name is None and options.deferred is None and options.grants is None:
+    if replace(options, timeout=None) == MountOptions():
         return server
-    toolset = _settled(server.toolset, options.deferred)
-    return server.derived(toolset=toolset, name=options.name, grants=options.grants)
+    return server.derived(
+        toolset=_settled(server.toolset, options.deferred),
+        name=options.name,
+        grants=options.grants,
+        client_prefix=options.client_prefix,
+        state=options.state,
+    )
 
 
 def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer:
-    toolset = _settled(toolset, options.deferred)
-    return ToolsetServer(toolset, name=options.name or name, grants=options.grants)
+    return ToolsetServer(
+        _settled(toolset, options.deferred),
+        name=options.name or name,
+        grants=options.grants,
+        client_prefix=options.client_prefix or "",
+        state=options.state,
+    )
 
 
 def _settled(toolset: Toolset, deferred: bool | None) -> Toolset:

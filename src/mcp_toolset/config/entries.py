@@ -76,6 +76,7 @@ class ServerEntry(_Entry):
     prefix: Annotated[str | None, BeforeValidator(_no_prefix)] = Field(
         None, description="a string, null for the default, or false for none"
     )
+    names: dict[str, str] = Field({}, description=_TABLE)
     include: _Texts = Field([], description="a list of patterns such as `read_*`")
     exclude: _Texts = Field([], description="a list of patterns such as `delete_*`")
     timeout: _Seconds | None = Field(None, description=_SECONDS)
@@ -91,6 +92,7 @@ class ToolsetSection(_Entry):
     deferred: bool = Field(False, description=_SWITCH)
     timeout: _Seconds | None = Field(None, description=_SECONDS)
     start_timeout: _Seconds | None = Field(None, description=_SECONDS)
+    client_prefix: str = Field("", description="what the client puts before names, such as `mcp__tools__`")
 
 
 class InputEntry(_Entry):

@@ -62,7 +62,7 @@ def parse_config(
     defaults = validated(ToolsetSection, table.get("toolset", {}), root.at("toolset"))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root))
     servers = (_server(name, entry, section.at(name), surroundings) for name, entry in entries.items())
-    return HubConfig(path, defaults.name, tuple(servers))
+    return HubConfig(path, defaults.name, tuple(servers), defaults.client_prefix)
 
 
 def _surroundings(

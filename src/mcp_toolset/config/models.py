@@ -36,6 +36,7 @@ class ServerConfig:
         disabled: The file keeps it but asks not to start it.
         deferred: Its tools are searched for instead of listed.
         prefix: Before its tools' names; None leaves it to the hub, False means none.
+        names: Public names for single tools, by the server's own names for them (H23).
         include: Patterns (`fnmatch`) of the tools to take; empty means all.
         exclude: Patterns of the tools to leave out; stronger than `include`.
         timeout: Seconds for one call; None means the default.
@@ -53,6 +54,7 @@ class ServerConfig:
     disabled: bool = False
     deferred: bool = False
     prefix: str | Literal[False] | None = None
+    names: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     timeout: float | None = None
@@ -61,8 +63,16 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class HubConfig:
-    """A whole file: where it is (absolute), what the hub calls itself, and its servers in file order."""
+    """A whole file.
+
+    Attributes:
+        path: Where it is, absolute.
+        name: What the hub calls itself.
+        servers: Its servers in file order.
+        client_prefix: What clients put before every name of a tool (H23).
+    """
 
     path: Path
     name: str
     servers: tuple[ServerConfig, ...]
+    client_prefix: str = ""

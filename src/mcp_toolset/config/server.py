@@ -80,6 +80,7 @@ def server_config(
         disabled=disabled,
         deferred=defaults.deferred if entry.deferred is None else entry.deferred,
         prefix=False if entry.prefix == "" else entry.prefix,
+        names=MappingProxyType(entry.names),
         include=(*entry.include, *map(glob.escape, entry.include_tools)),
         exclude=(*entry.exclude, *map(glob.escape, [*entry.exclude_tools, *entry.disabled_tools])),
         timeout=entry.timeout or defaults.timeout,

@@ -3,6 +3,9 @@
 The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name
 that must be altered gets a short digest of what it was, so that two names never become one. Names
 are mapped back through a view, never by parsing.
+
+`mounted_name` makes the names of a hub's servers: each depends on its own server and tool alone, and
+those of two servers never meet, whichever of them are there (decision note 8).
 """
 
 from __future__ import annotations
@@ -18,29 +21,88 @@ _DIGEST_LENGTH: Final = 7
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _ALLOWED: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_PUBLIC: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DIGESTED: Final = re.compile(r"_[0-9a-f]{7}$")
+_SEPARATORS: Final = "_-./:"
+_SHORTEST: Final = 24
 
 
-def public_name(name: str, *, prefix: str = "") -> str:
+def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) -> str:
     """A name that every client accepts, made from a tool's own name.
 
     Args:
         name: Any non-empty string.
         prefix: Put before it with an underscore; checked by `check_prefix`.
+        limit: Characters that the name may have; see `limit_beside`.
 
     Returns:
         `prefix_name` as it is when it fits; else its legal part, cut, with a digest of the whole.
     """
     whole = f"{prefix}_{name}" if prefix else name
     legal = _OUTSIDE.sub("_", whole)
-    if legal == whole and len(legal) <= MAX_NAME_LENGTH:
+    if legal == whole and len(legal) <= limit:
         return whole
-    return qualified(legal, whole)
+    return qualified(legal, whole, limit)
 
 
-def qualified(name: str, identity: str) -> str:
+def mounted_name(prefix: str, name: str) -> str:
+    """The name of a server's tool in a hub, made of nothing but the two (H23, F16).
+
+    `git` and `log` make `git_log`; so do `git` and `git_log`, since a prefix that is there already is
+    not doubled. A name without digest is read in one way only: up to its first `__`, or else its
+    first `_`, it is the prefix. So a prefix with an underscore takes two behind it (`my_git__log`),
+    and `a` + `b_c` and `a_b` + `c` are `a_b_c` and `a_b__c`. A pair for which neither is clear gets a
+    digest, and so does one that would look as if it had one.
+
+    Args:
+        prefix: From `prefix_from` or `plain_prefix`.
+        name: The tool's own name, any non-empty string.
+    """
+    rest = _without(prefix, name)
+    legal = _OUTSIDE.sub("_", rest)
+    for joint in ("_", "__"):
+        whole = f"{prefix}{joint}{rest}"
+        clear = _parts(whole) == (prefix, rest) and not _DIGESTED.search(whole)
+        if clear and legal == rest and len(whole) <= MAX_NAME_LENGTH:
+            return whole
+    return qualified(f"{prefix}{'__' if '_' in prefix else '_'}{legal}", f"{prefix}\n{rest}")
+
+
+def qualified(name: str, identity: str, limit: int = MAX_NAME_LENGTH) -> str:
     """`name`, cut as needed, with a digest of `identity` that tells it from others of that name."""
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
-    return f"{name[: MAX_NAME_LENGTH - _DIGEST_LENGTH - 1]}_{digest}"
+    return f"{name[: limit - _DIGEST_LENGTH - 1]}_{digest}"
+
+
+def limit_beside(client_prefix: str) -> int:
+    """The characters that are left for a name when a client puts `client_prefix` before it (H23).
+
+    Claude Code, for one, shows `mcp__SERVER__TOOL` to its model, and all of that may have 64.
+
+    Raises:
+        DefinitionError: it leaves fewer than 24.
+    """
+    limit = MAX_NAME_LENGTH - len(client_prefix)
+    if limit < _SHORTEST:
+        raise DefinitionError(
+            f"client prefix {client_prefix!r} leaves {limit} of {MAX_NAME_LENGTH} characters for a tool's "
+            f"name; choose one of at most {MAX_NAME_LENGTH - _SHORTEST}"
+        )
+    return limit
+
+
+def check_public_name(name: str, place: str) -> str:
+    """A name that somebody chose for a tool to be served under (H9, H23).
+
+    Raises:
+        DefinitionError: it is empty, longer than 64, or has a character outside `[A-Za-z0-9_-]`; the
+            message starts with `place`.
+    """
+    if not _PUBLIC.fullmatch(name):
+        raise DefinitionError(
+            f"{place}: a tool cannot be served as {name!r}; choose a name of 1 to 64 of A-Z a-z 0-9 _ -"
+        )
+    return name
 
 
 def check_name(name: str, place: str) -> str:
@@ -68,10 +130,30 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
+def plain_prefix(prefix: str) -> str:
+    """A prefix that somebody chose, as `mounted_name` takes it: single underscores, and none at its end.
+
+    Raises:
+        DefinitionError: it cannot start a tool's name, or is nothing but underscores.
+    """
+    return check_prefix(re.sub("_+", "_", check_prefix(prefix)).rstrip("_"))
+
+
 def prefix_from(name: str) -> str:
-    """A usable prefix made from a server's name: its legal part, cut, told apart by a digest if altered."""
-    legal = _OUTSIDE.sub("_", name)
+    """A usable prefix made from a server's name: as it is, or its legal part, cut, with a digest."""
+    legal = re.sub("_+", "_", _OUTSIDE.sub("_", name)).rstrip("_")
     if legal == name and _PREFIX.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
-    return f"{legal[:24]}_{digest}"
+    return f"{legal[:24].rstrip('_')}_{digest}"
+
+
+def _without(prefix: str, name: str) -> str:
+    """The name without the prefix, if it has it already and more behind it."""
+    head, joint, rest = name[: len(prefix)], name[len(prefix) : len(prefix) + 1], name[len(prefix) + 1 :]
+    return rest if head.lower() == prefix.lower() and joint and joint in _SEPARATORS and rest else name
+
+
+def _parts(whole: str) -> tuple[str, str]:
+    prefix, _, rest = whole.partition("__" if "__" in whole else "_")
+    return prefix, rest

@@ -57,6 +57,8 @@ class ToolBinding:
         capabilities: What it was granted beyond what every tool has (H4); `None` when nothing was said.
         prepare: Changes a call before its arguments are validated, with the turn's input (H6).
         provenance: Tells what stands behind the tool now, whatever this binding was made of (H17).
+        asked: The name that the host's toolset gives it, where it has to be served under another one;
+            hooks and middleware for that name go on reaching it.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -79,6 +81,7 @@ class ToolBinding:
     capabilities: frozenset[str] | None = None
     prepare: Prepare | None = field(default=None, compare=False, repr=False)
     provenance: Callable[[], Provenance] | None = field(default=None, compare=False, repr=False)
+    asked: str = ""
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""

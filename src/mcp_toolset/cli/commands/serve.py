@@ -47,6 +47,17 @@ __all__ = ["serve_command"]
     metavar="FILE",
     help="Keep the grants of deferred tools in FILE (SQLite), over restarts and for several processes.",
 )
+@click.option(
+    "--client-prefix",
+    metavar="TEXT",
+    help="What the client puts before every tool's name, such as mcp__tools__; names stay short enough.",
+)
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Keep names and membership of tools here from one run to the next.",
+)
 @deferred_option
 @timeout_option
 @verbose_option
@@ -61,6 +72,8 @@ def serve_command(
     allow_origin: Sequence[str],
     name: str | None,
     grants: Path | None,
+    client_prefix: str | None,
+    state: str | None,
     deferred: bool | None,
     timeout: float | None,
     verbose: int,
@@ -78,7 +91,7 @@ def serve_command(
 
     log_to_stderr(verbose, quiet=False)
     with _ledger(grants) as ledger:
-        options = MountOptions(deferred=deferred, timeout=timeout, name=name, grants=ledger)
+        options = MountOptions(deferred, timeout, name, ledger, client_prefix, state)
         server = _mounted(place, options)
         single = bool(command) or "://" in (target or "")
         _serve(server, single, transport, (host, port), (allow_host, allow_origin))

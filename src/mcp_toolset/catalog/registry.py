@@ -1,0 +1,396 @@
+"""`ToolRegistry`: which tools there are, where they come from, and which of them can be called (H7-H13).
+
+Toolsets are registered as sources and can be replaced or removed by their handles while calls are
+under way. A tool is a member of the catalog or it is not; membership is the gate of every call (H7).
+Each change is computed beside what there is and put in its place as a whole, under one lock, so that
+no thread ever sees a half of it; it gives the registry another generation.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from mcp_toolset.catalog.assignment import NameRules, assigned, key_of
+from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
+from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.names import limit_beside
+from mcp_toolset.tools.selector import ToolSelector, public_name_of
+from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.view import Gate, ToolBinding, ToolView
+
+MAX_ORPHANS: Final = 10_000
+"""Tools without a source that are remembered; the oldest that nobody has decided about go first."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourceHandle:
+    """One registered toolset, as a handle to replace or remove it by (H8).
+
+    Attributes:
+        name: The toolset's name, for people; several may have one.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """What became of a state that was applied or restored (H11).
+
+    Attributes:
+        generation: The generation from now on.
+        orphaned: Tools of the state whose source is not there (H12).
+    """
+
+    generation: int
+    orphaned: tuple[ToolKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """Everything there is at one generation; replaced, never changed."""
+
+    generation: int = 0
+    toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
+    entries: Mapping[ToolKey, ToolEntry] = field(default_factory=dict[ToolKey, ToolEntry])
+    live: Mapping[ToolKey, ToolBinding] = field(default_factory=dict[ToolKey, ToolBinding])
+    members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
+    hidden: tuple[str, ...] = ()
+    sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
+
+    def same_as(self, other: _Surface) -> bool:
+        """Whether the two differ in nothing that a state or a caller could tell."""
+        mine = (self.toolsets, self.entries, self.live.keys(), self.members, self.hidden)
+        return mine == (other.toolsets, other.entries, other.live.keys(), other.members, other.hidden)
+
+
+class ToolRegistry:
+    """The sources of a catalog and the members among their tools; safe to use from several threads."""
+
+    def __init__(
+        self,
+        *toolsets: Toolset,
+        client_prefix: str = "",
+        reserved: Collection[str] = (),
+        hidden: Iterable[str] = (),
+    ) -> None:
+        """Register `toolsets`, in this order.
+
+        Args:
+            *toolsets: Sources from the beginning.
+            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names stay
+                within 64 characters with it (H23).
+            reserved: Names that no other tool may have while some toolset is deferred.
+            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided (H13).
+
+        Raises:
+            NameConflictError: two tools or two mounts have one name.
+            DefinitionError: the client's prefix leaves too little.
+        """
+        self._lock = threading.RLock()
+        self._limit = limit_beside(client_prefix)
+        self._reserved = frozenset(reserved)
+        self._surface = _Surface(hidden=tuple(hidden))
+        self._listeners: dict[object, Callable[[], None]] = {}
+        for toolset in toolsets:
+            self.register(toolset)
+
+    @property
+    def generation(self) -> int:
+        """Advances by one with every change of the surface (H7)."""
+        return self._surface.generation
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The public names of the tools that can be called, in order."""
+        return tuple(self._surface.members)
+
+    @property
+    def orphaned(self) -> tuple[ToolKey, ...]:
+        """Tools that are remembered while their source is gone (H12)."""
+        surface = self._surface
+        return tuple(key for key in surface.entries if key not in surface.live)
+
+    @property
+    def defers(self) -> bool:
+        """Whether some of it is behind search."""
+        return any(toolset.defers for toolset in self._surface.toolsets.values())
+
+    def handles(self) -> list[SourceHandle]:
+        """The handles of the registered toolsets, in order."""
+        return list(self._surface.toolsets)
+
+    def sources(self) -> Mapping[str, ToolSource]:
+        """Everything that lives by itself in the toolsets, by name."""
+        return self._surface.sources
+
+    def bindings(self) -> list[ToolBinding]:
+        """The members under their public names, in order."""
+        surface = self._surface
+        members = (surface.live[key] for key in surface.members.values())
+        return [one if one.on else replace(one, on=True) for one in members]
+
+    def view(self) -> ToolView:
+        """The members as a frozen table, for a loop that the application owns.
+
+        A tool of it that has left the registry since is refused when it is called (H7).
+        """
+        return ToolView(self.gated(binding) for binding in self.bindings() if not binding.deferred)
+
+    def gated(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a tool of this registry, refusing calls once it is no member any more (H7)."""
+        return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
+
+    def register(self, toolset: Toolset) -> SourceHandle:
+        """Take in one more toolset.
+
+        Raises:
+            NameConflictError: it has a local tool or a mount of a name that is taken (H9); nothing has
+                changed.
+        """
+        handle = SourceHandle(toolset.name or type(toolset).__name__)
+        with self._changing() as surface:
+            self._put(replace(surface, toolsets={**surface.toolsets, handle: toolset}))
+        return handle
+
+    def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
+        """Whether a toolset could be registered, or put in the place of one; nothing is changed.
+
+        Raises:
+            NameConflictError: it has a local tool or a mount of a name that is taken (H9).
+        """
+        surface = self._surface
+        others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
+        self._computed(replace(surface, toolsets={**others, SourceHandle(""): toolset}))
+
+    def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
+        """Put another toolset in the place of one; tools of the same id keep names and membership (H8).
+
+        Raises:
+            StateError: nothing is registered by this handle.
+            NameConflictError: a name is taken; the one that is there stays.
+        """
+        with self._changing() as surface:
+            self._require(handle)
+            self._put(replace(surface, toolsets={**surface.toolsets, handle: toolset}))
+
+    def remove(self, handle: SourceHandle) -> None:
+        """Take a toolset out; what was decided about its tools is kept until they return (H8, H12).
+
+        Raises:
+            StateError: nothing is registered by this handle.
+        """
+        with self._changing() as surface:
+            self._require(handle)
+            rest = {other: toolset for other, toolset in surface.toolsets.items() if other is not handle}
+            self._put(replace(surface, toolsets=rest))
+
+    def refresh(self) -> int:
+        """Look at the toolsets again, as after a mounted server has listed other tools; the generation.
+
+        Raises:
+            NameConflictError: two local tools have one name by now; the last surface stays.
+        """
+        with self._changing() as surface:
+            self._put(surface)
+        return self.generation
+
+    def enable(self, *tools: ToolSelector) -> int:
+        """Make tools members, by public name or by themselves; returns the generation.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        return self.choose(dict.fromkeys(tools, True))
+
+    def disable(self, *tools: ToolSelector) -> int:
+        """Make tools no members; calls that have begun end as they would. Returns the generation.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        return self.choose(dict.fromkeys(tools, False))
+
+    def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
+        """Decide about some tools at once; `None` leaves it to their toolset. Returns the generation.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        with self._changing() as surface:
+            shown = {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
+            entries = dict(surface.entries)
+            for selector, member in members.items():
+                key = key_of(shown[public_name_of(selector, shown)])
+                entries[key] = replace(entries[key], member=member)
+            self._put(replace(surface, entries=entries))
+        return self.generation
+
+    def hide(self, *patterns: str) -> int:
+        """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
+
+        A pattern is compared with the public name and with the name that the toolset asked for, so
+        that no tool slips through by a name that had to be altered. It is the host's policy, not part
+        of a state: it holds for tools that come later, and through `apply_state` and `restore_state`.
+        """
+        with self._changing() as surface:
+            self._put(replace(surface, hidden=(*surface.hidden, *patterns)))
+        return self.generation
+
+    def snapshot(self) -> ToolState:
+        """The whole surface as it is, to keep, to edit and to apply."""
+        surface = self._surface
+        return ToolState(surface.generation, tuple(surface.entries.values()))
+
+    def apply_state(self, state: ToolState) -> StateReport:
+        """Make the surface what a state says, if nothing has changed since it was taken (H10).
+
+        The state defines the whole surface: a tool that is not in it is no member from now on, and an
+        orphan that is not in it is forgotten. Tools of it whose source is not there become orphans.
+
+        Raises:
+            StaleStateError: the registry has another generation by now; nothing has changed.
+        """
+        _require_fresh(state, self._surface)
+        with self._changing() as surface:
+            _require_fresh(state, surface)
+            entries = {entry.key: entry for entry in state.tools}
+            names = {entry.name for entry in state.tools}
+            for key in surface.live.keys() - entries.keys():
+                left = replace(surface.entries[key], member=False)
+                entries[key] = replace(left, name="") if left.name in names else left
+            self._put(replace(surface, entries=entries, generation=surface.generation + 1))
+            return StateReport(self._surface.generation, _orphaned(state, self._surface))
+
+    def restore_state(self, state: ToolState) -> StateReport:
+        """Adopt a persisted state and its generation, on a cold start (H11).
+
+        Tools that the state knows get their names and membership back, now or when their source
+        comes; tools that it does not know stay as they are. Snapshots taken before are void.
+        """
+        with self._changing() as surface:
+            kept = {key: entry for key, entry in surface.entries.items() if key in surface.live}
+            entries = {**kept, **{entry.key: entry for entry in state.tools}}
+            before = replace(surface, entries=entries, live={}, generation=state.generation)
+            self._surface = replace(self._computed(before), generation=state.generation)
+            return StateReport(state.generation, _orphaned(state, self._surface))
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after every change, in the thread that made it; returns what ends this."""
+        token = object()
+        self._listeners[token] = callback
+        return lambda: self._listeners.pop(token, None) and None
+
+    @contextmanager
+    def _changing(self) -> Generator[_Surface]:
+        """Hold the lock; afterwards tell the listeners, outside of it, if something is different."""
+        with self._lock:
+            before = self._surface
+            yield before
+            after = self._surface
+        if not after.same_as(before):
+            for callback in list(self._listeners.values()):
+                callback()
+
+    def _put(self, wanted: _Surface) -> None:
+        """Compute a surface and put it in place; without a difference the generation stays."""
+        before = self._surface
+        after = self._computed(wanted)
+        if after.generation == before.generation:
+            # Definitions may differ all the same; they are no part of what a generation stands for.
+            moved = not after.same_as(before)
+            after = replace(after, generation=before.generation + moved)
+        self._surface = after
+
+    def _computed(self, wanted: _Surface) -> _Surface:
+        toolsets = wanted.toolsets.values()
+        sources = _sources_of(toolsets)
+        reserved = self._reserved if any(toolset.defers for toolset in toolsets) else frozenset[str]()
+        bindings = [binding for toolset in toolsets for binding in toolset.bindings()]
+        named = assigned(bindings, wanted.entries, wanted.live.keys(), NameRules(reserved, self._limit))
+        live = {key_of(binding): binding for binding in named}
+        entries = _remembered(wanted.entries, live)
+        members = {
+            binding.name: key
+            for key, binding in live.items()
+            if _is_member(binding, entries[key]) and not _is_hidden(binding, wanted.hidden)
+        }
+        return replace(
+            wanted,
+            entries=MappingProxyType(entries),
+            live=MappingProxyType(live),
+            members=MappingProxyType(members),
+            sources=MappingProxyType(sources),
+        )
+
+    def _require(self, handle: SourceHandle) -> None:
+        if handle not in self._surface.toolsets:
+            raise StateError(f"source {handle.name!r} is not registered here, or was removed already")
+
+    def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
+        if self._surface.members.get(call.name) != key:
+            raise UnknownToolError(call.name)
+        if inner is not None:
+            inner(call, context)
+
+
+def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
+    named: dict[str, ToolSource] = {}
+    for source in (source for toolset in toolsets for source in toolset.sources()):
+        if named.setdefault(source.source_name, source) is not source:
+            raise NameConflictError(
+                f"two mounts are named {source.source_name!r}; give each a name of its own with name=…"
+            )
+    return named
+
+
+def _remembered(
+    entries: Mapping[ToolKey, ToolEntry], live: Mapping[ToolKey, ToolBinding]
+) -> dict[ToolKey, ToolEntry]:
+    """What is known of every tool now; a name that a live tool has is no orphan's any more (H12)."""
+    names = {binding.name for binding in live.values()}
+    kept = {
+        key: replace(entry, name="") if key not in live and entry.name in names else entry
+        for key, entry in entries.items()
+    }
+    for key, binding in live.items():
+        asked, known = binding.asked or binding.name, kept.get(key)
+        if known is None or (known.name, known.asked) != (binding.name, asked):
+            member = None if known is None else known.member
+            kept[key] = ToolEntry(key.source, key.id, binding.name, asked, member)
+    excess = len(kept) - len(live) - MAX_ORPHANS
+    if excess > 0:
+        idle = [key for key, entry in kept.items() if key not in live and entry.member is None]
+        for key in idle[:excess]:
+            del kept[key]
+    return kept
+
+
+def _is_member(binding: ToolBinding, entry: ToolEntry) -> bool:
+    return binding.on if entry.member is None else entry.member
+
+
+def _is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
+    names = {binding.name, binding.asked or binding.name}
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def _require_fresh(state: ToolState, surface: _Surface) -> None:
+    if state.generation != surface.generation:
+        raise StaleStateError(
+            f"the state is of generation {state.generation}, the registry of {surface.generation} by now; "
+            "take a new snapshot and decide again"
+        )
+
+
+def _orphaned(state: ToolState, surface: _Surface) -> tuple[ToolKey, ...]:
+    return tuple(entry.key for entry in state.tools if entry.key not in surface.live)

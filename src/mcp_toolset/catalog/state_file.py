@@ -1,0 +1,120 @@
+"""`StateFile`: one registry's state on disk, which several processes may share (F37).
+
+A save is a compare-and-swap under a lock file: it replaces the file as a whole, and only if that is
+still what this process last read or wrote. What cannot be read is never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mcp_toolset.catalog.state import ToolState
+from mcp_toolset.errors import InvalidStateError, StaleStateError
+
+LOCK_PATIENCE: Final = 5.0
+"""Seconds that a save waits for another process's."""
+
+_LOCK_STEP: Final = 0.02
+
+
+class StateFile:
+    """A file with a `ToolState`; one object for each writer."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Name the file; nothing is read yet."""
+        self.path = Path(path)
+        self._seen: int | None = None
+
+    def load(self) -> ToolState | None:
+        """The state as it is saved, `None` if there is none yet.
+
+        Raises:
+            InvalidStateError: the file is corrupt, foreign or unreadable; it names it and stays as it is.
+        """
+        state = self._read()
+        self._seen = None if state is None else state.generation
+        return state
+
+    def save(self, state: ToolState) -> None:
+        """Replace what is saved, as a whole or not at all.
+
+        Raises:
+            StaleStateError: somebody else has saved since this object last loaded or saved.
+            InvalidStateError: the file is corrupt or foreign, or cannot be written.
+        """
+        with self._locked():
+            saved = self._read()
+            if saved != state:
+                self._require_seen(saved)
+                self._write(state)
+            self._seen = state.generation
+
+    def _require_seen(self, saved: ToolState | None) -> None:
+        found = None if saved is None else saved.generation
+        if found != self._seen:
+            raise StaleStateError(
+                f"{self.path}: another process has saved generation {found} here, after {self._seen}; "
+                "load it and decide again"
+            )
+
+    def _read(self) -> ToolState | None:
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise InvalidStateError(f"{self.path}: the state cannot be read: {fault.strerror}") from None
+        return ToolState.from_json(text, str(self.path))
+
+    def _write(self, state: ToolState) -> None:
+        path = self.path.resolve()
+        try:
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+                try:
+                    file.write(state.to_json().encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                    os.replace(file.name, path)
+                except BaseException:
+                    os.unlink(file.name)
+                    raise
+        except OSError as fault:
+            raise self._unwritable(fault) from None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        path = self.path.resolve()
+        try:
+            lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as fault:
+            raise self._unwritable(fault) from None
+        try:
+            self._acquire(lock)
+            yield
+        finally:
+            os.close(lock)
+
+    def _acquire(self, lock: int) -> None:
+        waiting = threading.Event()
+        for _ in range(int(LOCK_PATIENCE / _LOCK_STEP)):
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting.wait(_LOCK_STEP)
+        raise InvalidStateError(
+            f"{self.path}: the state cannot be written: another process has held its lock for "
+            f"{LOCK_PATIENCE:g} s; end that process"
+        )
+
+    def _unwritable(self, fault: OSError) -> InvalidStateError:
+        return InvalidStateError(
+            f"{self.path}: the state cannot be written: {fault.strerror}; choose a folder that is there "
+            "and can be written to"
+        )
