@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.injected import Injected
     from mcp_toolset.tools.input import input_tool, tool_input
     from mcp_toolset.tools.loop_context import LoopContext
-    from mcp_toolset.tools.membership import ToolMembers
     from mcp_toolset.tools.outcome import AskUser, Halt
     from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
     from mcp_toolset.tools.requirement import ToolRequirement
@@ -114,7 +113,6 @@ __all__ = [
     "ToolEntry",
     "ToolFailure",
     "ToolGrant",
-    "ToolMembers",
     "ToolMiddleware",
     "ToolProvider",
     "ToolRegistry",
@@ -195,7 +193,6 @@ _HOMES: Final = {
     "ToolEntry": "catalog.state",
     "ToolFailure": "calls.call_result",
     "ToolGrant": "catalog.grants",
-    "ToolMembers": "tools.membership",
     "ToolMiddleware": "calls.middleware",
     "ToolProvider": "tools.provider",
     "ToolRegistry": "catalog.registry",

@@ -15,7 +15,7 @@ from mcp_toolset import (
     SearchIndex,
     ToolCall,
     ToolContext,
-    ToolMembers,
+    ToolRegistry,
     ToolRound,
     Toolset,
     tool,
@@ -85,8 +85,7 @@ CAPABILITIES = {
 @pytest.mark.parametrize("what", CAPABILITIES)
 async def test_h4_a_loop_s_tool_has_what_the_context_was_given_and_nothing_else(what: str):
     tools = Toolset(use)
-    view, members, log = tools.view(), ToolMembers(), EventLog()
-    members.update(view.values())
+    view, members, log = tools.view(), ToolRegistry(tools).membership, EventLog()
     async with BackgroundWork() as work:
         given: dict[str, Any] = {
             "session": {"view": view},

@@ -31,7 +31,6 @@ from mcp_toolset.catalog.search import SearchHit
 from mcp_toolset.errors import NameConflictError, StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
-from mcp_toolset.tools.membership import ToolMembers
 from mcp_toolset.tools.opening import settled, unwind
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
@@ -112,7 +111,6 @@ class ToolsetServer:
         self._tool_middleware = dict(tool_middleware or {})
         self._resources = resources
         self._capabilities = granted(capabilities, f"server {name!r}")
-        self.members = ToolMembers()
         self.work = BackgroundWork()
         self.events = EventLog() if events is None else events
         self._manual_timeout = manual_timeout
@@ -124,6 +122,7 @@ class ToolsetServer:
         self._client_prefix = client_prefix
         self._state = state
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
+        self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._defers = toolset.defers
         self._table: dict[str, ToolBinding] = {}
@@ -205,7 +204,6 @@ class ToolsetServer:
                 group.start_soon(self._keeper.run)
             await stack.enter_async_context(self._attachments.running())
             await stack.enter_async_context(self.work)
-            stack.callback(self.members.on_change(self._members_changed))
             self._grants_moved.attach()
             stack.callback(self.grants.on_revoke(self._grants_moved.set))
             group.start_soon(self._announce_grants)
@@ -420,11 +418,6 @@ class ToolsetServer:
         binding = self._table.get(name)
         return None if binding is None or binding.deferred else binding.definition.input_schema
 
-    def _members_changed(self) -> None:
-        """Shut out at once what was taken out; the lists follow."""
-        self._dispatch = self._dispatch.without(self.members.removed())
-        self._dirty.set()
-
     async def _keep_fresh(self) -> None:
         while True:
             await self._dirty.wait()
@@ -478,9 +471,9 @@ class ToolsetServer:
             members = self.registry.bindings()
             self._defers = self.registry.defers
             self._dirty.clear()
-            self.members.update(members)
-            described = self.members.applied(await self._hooks.describe(members))
-            bound = [self._local.bound(binding) for binding in described if binding.on]
+            bound = [
+                self._local.bound(binding) for binding in await self._hooks.describe(members) if binding.on
+            ]
             # The gate goes around what runs a tool, so that it is asked again right before.
             self._catalog.update(binding for binding in bound if binding.deferred)
             table = [self.registry.gated(binding) for binding in bound if not binding.deferred]

@@ -8,7 +8,7 @@ up to the first middleware happens before the first `await`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -83,12 +83,6 @@ class ToolDispatch:
             )
             for binding in bindings
         }
-
-    def without(self, names: Container[str]) -> ToolDispatch:
-        """The same table without these names."""
-        left = ToolDispatch(())
-        left._routes = {name: route for name, route in self._routes.items() if name not in names}
-        return left
 
     def admit(self, call: ToolCall, context: ToolContext) -> tuple[Route, ToolCall]:
         """Everything that happens before the first wait: look up, gate, argument check, redirect.

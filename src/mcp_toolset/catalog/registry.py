@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mcp_toolset.catalog.assignment import NameRules, assigned, key_of
+from mcp_toolset.catalog.membership import RegistryMembership
 from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -113,6 +114,11 @@ class ToolRegistry:
     def members(self) -> tuple[str, ...]:
         """The public names of the tools that can be called, in order."""
         return tuple(self._surface.members)
+
+    @property
+    def membership(self) -> RegistryMembership:
+        """The members alone, for a tool that may change them (H4)."""
+        return RegistryMembership(self)
 
     @property
     def orphaned(self) -> tuple[ToolKey, ...]:
@@ -220,20 +226,30 @@ class ToolRegistry:
         """
         return self.choose(dict.fromkeys(tools, False))
 
-    def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
+    def choose(self, members: Mapping[ToolSelector, bool | None], *, generation: int | None = None) -> int:
         """Decide about some tools at once; `None` leaves it to their toolset. Returns the generation.
 
+        Args:
+            members: What is decided, by public name or by the tool itself.
+            generation: The generation that this was decided on, if it matters.
+
         Raises:
+            StaleStateError: the registry has another generation by now; nothing has changed.
             UnknownToolError: one of them is not there, or is hidden; nothing has changed.
         """
         with self._changing() as surface:
-            shown = {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
-            entries = dict(surface.entries)
+            _require_fresh("the choice", surface.generation if generation is None else generation, surface)
+            shown, entries = _shown(surface), dict(surface.entries)
             for selector, member in members.items():
                 key = key_of(shown[public_name_of(selector, shown)])
                 entries[key] = replace(entries[key], member=member)
             self._put(replace(surface, entries=entries))
         return self.generation
+
+    def choices(self) -> dict[str, bool]:
+        """Every tool that can be chosen, by public name, and whether it is a member now."""
+        surface = self._surface
+        return {name: name in surface.members for name in _shown(surface)}
 
     def hide(self, *patterns: str) -> int:
         """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
@@ -260,9 +276,9 @@ class ToolRegistry:
         Raises:
             StaleStateError: the registry has another generation by now; nothing has changed.
         """
-        _require_fresh(state, self._surface)
+        _require_fresh("the state", state.generation, self._surface)
         with self._changing() as surface:
-            _require_fresh(state, surface)
+            _require_fresh("the state", state.generation, surface)
             entries = {entry.key: entry for entry in state.tools}
             names = {entry.name for entry in state.tools}
             for key in surface.live.keys() - entries.keys():
@@ -384,11 +400,15 @@ def _is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def _require_fresh(state: ToolState, surface: _Surface) -> None:
-    if state.generation != surface.generation:
+def _shown(surface: _Surface) -> dict[str, ToolBinding]:
+    return {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
+
+
+def _require_fresh(what: str, generation: int, surface: _Surface) -> None:
+    if generation != surface.generation:
         raise StaleStateError(
-            f"the state is of generation {state.generation}, the registry of {surface.generation} by now; "
-            "take a new snapshot and decide again"
+            f"{what} is of generation {generation}, the registry of {surface.generation} by now; "
+            "look at it again and decide anew"
         )
 
 
