@@ -41,7 +41,7 @@ from mcp_toolset import (
     tool_middleware,
 )
 from mcp_toolset.bridge.http import bound_socket, run_app
-from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
@@ -382,6 +382,9 @@ async def test_f37_a_store_that_fails_is_no_way_in_and_tells_nobody_apart(tmp_pa
         assert said == {"the grants cannot be looked up or kept now; try again later"}
         resolved = await server.call_tool("resolve_tools", {"ids": ["x"]}, context=ANN)
         assert resolved.is_error and str(tmp_path) not in resolved.text
+        assert len(server.listed(Caller("one", "ann"))) == 4
+        found = await server.call_tool("search_tools", {"query": "x"}, context=ANN)
+        assert [hit["id"] for hit in found.structured["hits"]] == ["x"]
         with pytest.raises(GrantStoreError):
             server.grants.revoke_all()
     assert up.reached == []
@@ -436,6 +439,60 @@ async def test_f34_what_is_withheld_after_it_was_granted_is_as_unknown_as_what_n
             f"no live grant for {handle!r}; find the tool with search_tools, then resolve_tools"
         )
     assert up.reached == []
+
+
+async def test_f34_what_nobody_in_particular_may_find_is_in_no_text_that_all_read() -> None:
+    up = Upstream("secret_one", "open_one")
+
+    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+        is_secret = binding.name == "secret_one" and context.principal != "ann"
+        return Withheld(shown=False) if is_secret else None
+
+    async with ToolsetServer(up.mounted(), access=access) as server, Client(server.lowlevel) as client:
+        listed = (await client.list_tools()).model_dump_json()
+        assert client.instructions is not None and "open_one" in client.instructions
+        assert "secret_one" not in listed + client.instructions and "open_one" in listed
+        assert (await handle_for(server, ANN, "secret_one")).startswith("secret_one.")
+
+
+async def test_f34_a_policy_that_fails_lets_nobody_in_and_tells_nothing() -> None:
+    up, broken = Upstream("x"), list[bool]()
+
+    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+        if broken:
+            raise KeyError("no such role")
+        return None
+
+    async with ToolsetServer(up.mounted(), access=access) as server:
+        handle = await handle_for(server, SESSION)
+        broken.append(True)
+        for name in ("x", "never"):
+            with pytest.raises(UnknownToolError, match=f"^Unknown tool: {name}$"):
+                await server.call_tool(name, context=SESSION)
+        assert "no live grant" in await use(server, handle, SESSION)
+        found = await server.call_tool("search_tools", {"query": "x"}, context=SESSION)
+        assert found.structured["hits"] == []
+    assert up.reached == []
+
+
+def test_x5_a_policy_that_would_wait_is_refused_at_once() -> None:
+    async def access(binding: ToolBinding, context: ToolContext) -> None:
+        return None
+
+    with pytest.raises(DefinitionError, match="never waits"):
+        ToolsetServer(Upstream("x").mounted(), access=access)  # pyright: ignore[reportArgumentType]
+
+
+async def test_x5_a_server_that_is_down_is_not_named_to_whom_it_is_hidden() -> None:
+    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+        return Withheld(shown=False) if context.principal != "ann" else None
+
+    up = RemoteToolset(Upstream("x").server, name="vault")
+    async with ToolsetServer(up.deferred(), access=access) as server:
+        up.connection._lose()
+        for who, seen in ((ANN, ["vault"]), (SESSION, [])):
+            found = await server.call_tool("search_tools", {"query": "zzz"}, context=who)
+            assert [one["server"] for one in found.structured["unavailable"]] == seen
 
 
 # On the wire
