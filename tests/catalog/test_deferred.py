@@ -10,6 +10,7 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred import MAX_RESOLVED, PREVIEW_LENGTH, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.tools.asking import REPLAY_META_KEY
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
@@ -21,8 +22,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Session(ToolContext):
-    def __init__(self, session: str | None) -> None:
+    def __init__(self, session: str | None, replay: str = "") -> None:
         self.session = session
+        self._replay = replay
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return {REPLAY_META_KEY: self._replay}
 
 
 SESSION = Session("one")
@@ -42,7 +48,13 @@ class Desk:
 
     def __init__(self, *tools: ToolBinding, state: SourceState = "ready") -> None:
         self.state: SourceState = state
-        self.catalog = DeferredCatalog(GrantLedger(), lambda source: SourceStatus(self.state, "it is down"))
+        self.others: dict[str, SourceStatus] = {}
+        self.ledger = GrantLedger()
+        self.catalog = DeferredCatalog(
+            self.ledger,
+            lambda source: SourceStatus(self.state, "it is down", 12.0),
+            statuses=lambda: self.others,
+        )
         self.update(*tools)
 
     def update(self, *tools: ToolBinding) -> None:
@@ -172,7 +184,7 @@ async def test_x5_what_is_offline_is_found_but_not_granted():
     assert found["hits"][0]["state"] == "offline"
     (resolved,) = await desk.resolve("read_invoice")
     assert resolved["status"] == "not_available" and resolved["reason"] == "erp is offline: it is down"
-    assert resolved["grant"] is None
+    assert resolved["grant"] is None and resolved["retry_in"] == 12.0
 
 
 async def test_x5_what_became_of_each_id_is_said_in_order():
@@ -226,3 +238,89 @@ def test_h22_an_empty_catalog_has_no_preview_and_a_small_one_has_the_names():
     assert Desk().catalog.preview() == ""
     preview = Desk(READ, WIPE).catalog.preview()
     assert "erp: read_invoice" in preview and "ops: wipe_disk" in preview
+
+
+async def test_x5_a_hit_says_that_its_definition_moved_to_whoever_was_granted_it():
+    desk = Desk(READ)
+    await desk.grant("read_invoice")
+    desk.update(deferred("read_invoice", text="Read and forward an invoice.", read_only=True))
+    (hit,) = (await desk.call("search_tools", query="invoice")).structured["hits"]
+    assert hit["state"] == "changed"
+    assert 'description: "Read an invoice." → "Read and forward an invoice."' in hit["reason"]
+    (other,) = (await desk.call("search_tools", Session("two"), query="invoice")).structured["hits"]
+    assert (other["state"], other["reason"]) == ("available", None)
+    await desk.grant("read_invoice")
+    (hit,) = (await desk.call("search_tools", query="invoice")).structured["hits"]
+    assert hit["state"] == "available"
+
+
+@pytest.mark.parametrize("server", [None, "ghost", "GHOST", "erp"])
+async def test_x5_a_server_that_cannot_be_seen_is_never_an_empty_list(server: str | None):
+    desk = Desk(READ)
+    desk.others = {"erp": SourceStatus("ready"), "ghost": SourceStatus("offline", "connection refused", 4.0)}
+    found = (await desk.call("search_tools", query="zzz qqq", server=server)).structured
+    assert found["hits"] == []
+    if server == "erp":
+        assert found["unavailable"] == [] and "Nothing in the catalog fits" in found["note"]
+    else:
+        assert found["unavailable"] == [
+            {"server": "ghost", "state": "offline", "reason": "connection refused", "retry_in": 4.0}
+        ]
+        assert "ghost cannot be reached, so that more may be there" in found["note"]
+
+
+async def test_h16_the_same_request_again_is_answered_from_its_record():
+    desk = Desk(READ)
+    turn = Session("one", "turn 3")
+    first = await desk.resolve("read_invoice", "wipe_disk", context=turn)
+    desk.update(READ, WIPE)
+    again = await desk.resolve("read_invoice", "wipe_disk", context=turn)
+    assert [one["grant"] for one in again] == [first[0]["grant"], None]
+    assert again[1]["reason"] == first[1]["reason"] == "no such tool; use the id of a search hit"
+    found = (await desk.call("search_tools", turn, query="erase the disk", resolve=1)).structured
+    assert found["resolved"][0]["status"] == "not_available"
+    assert (await desk.resolve("wipe_disk", context=Session("one", "turn 4")))[0]["status"] == "granted"
+    assert (
+        len({one["grant"] for one in [await desk.resolve("wipe_disk") for _ in range(3)] for one in one}) == 3
+    )
+
+
+async def test_h16_a_replay_of_what_ended_says_so_and_grants_nothing_new():
+    desk = Desk(READ)
+    turn = Session("one", "turn 3")
+    await desk.resolve("read_invoice", context=turn)
+    desk.update(deferred("read_invoice", text="Other.", read_only=True))
+    (moved,) = await desk.resolve("read_invoice", context=turn)
+    assert moved["status"] == "not_available" and "has changed since it was granted" in moved["reason"]
+    desk.update(READ)
+    assert (await desk.resolve("read_invoice", context=turn))[0]["status"] == "granted"
+    desk.ledger.revoke_all()
+    (gone,) = await desk.resolve("read_invoice", context=turn)
+    assert gone["status"] == "not_available" and "was taken back" in gone["reason"]
+
+
+async def test_h14_an_id_that_comes_twice_is_granted_once_and_resolving_runs_nothing():
+    desk = Desk(READ)
+    one, absent, two = await desk.resolve("read_invoice", "nope", "read_invoice")
+    assert one == two and one["status"] == "granted" and absent["status"] == "not_available"
+    assert 0 < one["expires_in"] <= 3600 and absent["expires_in"] is None
+    assert [record.id for record in desk.ledger.records()] == ["read_invoice", "nope"]
+    assert [binding.name for binding in desk.catalog.bindings()][4:] == ["read_invoice"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"grant": "x" * 401},
+        {"grant": 7},
+        {"grant": None},
+        {},
+        {"grant": "read_invoice", "arguments": "n=1"},
+        {"grant": "read_invoice", "more": 1},
+    ],
+)
+async def test_f34_a_malformed_call_of_a_calling_tool_is_refused_alike_with_or_without_a_grant(wrong: Any):
+    desk = Desk(READ)
+    without = await desk.call("call_tool", **wrong)
+    await desk.grant("read_invoice")
+    assert (await desk.call("call_tool", **wrong)).text == without.text and without.is_error

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -288,6 +289,17 @@ class Gate(RuleBasedStateMachine):
         if altered != grant.handle:
             before = len(self.reached)
             assert self.call(at, who, "call_tool", {"grant": altered}).is_error
+            assert len(self.reached) == before
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), at=st.integers(0, 1), who=callers, name=names)
+    def carry_a_handle_to_another_tool(self, data: st.DataObject, at: int, who: Any, name: str) -> None:
+        grant = data.draw(st.sampled_from(self.known))
+        if name != grant.name:
+            before = len(self.reached)
+            call = ToolCall(name, {}, grant=grant.handle)
+            with pytest.raises(UnknownToolError):
+                self.runner.run(self.dispatches[at].call(call, Caller(*who)))
             assert len(self.reached) == before
 
     def attempt(

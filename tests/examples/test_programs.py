@@ -143,3 +143,20 @@ def test_l1_a_loop_that_the_application_owns(endpoint: tuple[str, list[dict[str,
     assert assistant["tool_calls"][0]["id"] == "c1"
     assert (added["role"], added["tool_call_id"], added["content"]) == ("tool", "c1", "42")
     assert time["tool_call_id"] == "c2" and "Europe/Zurich" in time["content"]
+
+
+async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: Path) -> None:
+    parameters = program("grants")
+    assert parameters.env is not None
+    parameters.env["GRANTS"] = str(tmp_path / "grants.db")
+    with anyio.fail_after(60):
+        async with Client(parameters) as client:
+            found = await client.call_tool("search_tools", {"query": "delete an invoice", "resolve": 2})
+            assert found.structured_content is not None
+            hits = {hit["id"]: (hit["state"], hit["reason"]) for hit in found.structured_content["hits"]}
+            assert hits["delete_invoice"] == ("unauthorised", "ask the accountant to do it")
+            grants = {one["id"]: one["grant"] for one in found.structured_content["resolved"]}
+            assert grants["delete_invoice"] is None
+        async with Client(parameters) as client:
+            read = {"grant": grants["read_invoice"], "arguments": {"number": 7}}
+            assert "paid" in text_of(await client.call_tool("call_read_only_tool", read))

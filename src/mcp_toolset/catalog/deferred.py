@@ -8,6 +8,8 @@ comes in, and again right before the tool runs, since hooks and middleware may h
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,9 +33,9 @@ from mcp_toolset.catalog.deferred_tools import (
 )
 from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.asking import InputRequired
-from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
@@ -49,6 +51,7 @@ StatusOf = Callable[[str], SourceStatus | None]
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _T = TypeVar("_T")
+_log = logging.getLogger("mcp_toolset.grants")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,12 @@ class DeferredCatalog:
             status_of: Tells how a source is doing, so that absence is data (X5).
             statuses: Tells the same of all, those without a tool so far too.
             access: Who may have what; everybody everything unless given.
+
+        Raises:
+            DefinitionError: `access` is asynchronous; the gate waits for nothing.
         """
+        if inspect.iscoroutinefunction(access):
+            raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
         self._ledger = ledger
         self._status_of = status_of
         self._statuses = statuses
@@ -143,7 +151,7 @@ class DeferredCatalog:
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
         """The tools that the caller's session may also call by name, as they were granted (X2)."""
-        found = ((grant, self._tools.get(grant.name)) for grant in self._ledger.held(context))
+        found = ((grant, self._tools.get(grant.name)) for grant in self._held(context))
         return [
             binding
             for grant, binding in found
@@ -153,22 +161,26 @@ class DeferredCatalog:
         ]
 
     def preview(self) -> str:
-        """What is in the catalog, for a model that has not searched yet; empty when nothing is (H22)."""
-        return _preview(self._tools.values())
+        """What is in the catalog, for a model that has not searched yet; empty when nothing is (H22).
+
+        Every caller reads the same, so it has only what nobody in particular may find (F34).
+        """
+        hidden = frozenset(self._hidden(LOCAL_CONTEXT))
+        return _preview(tool for name, tool in self._tools.items() if name not in hidden)
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
         # What is withheld and not shown must not use up the places of what is.
-        hidden = self._hidden(context)
+        hidden = frozenset(self._hidden(context))
         found = self._index.search(
             request.query,
             server=request.server,
             limit=request.limit,
             exclude=[*request.exclude, *hidden],
         )
-        held = {grant.name: grant for grant in self._ledger.held(context)} if found else {}
+        held = {grant.name: grant for grant in self._held(context)} if found else {}
         hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
         resolved = await self._resolve([hit.id for hit in hits[: request.resolve]], context)
-        unavailable = self._unavailable(request.server)
+        unavailable = self._unavailable(request.server, hidden)
         return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
 
     def _hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
@@ -197,13 +209,20 @@ class DeferredCatalog:
         moved = "" if grant is None else self._ledger.moved(grant, binding)
         return ("changed", f"{moved}; resolve it again", None) if moved else ("available", None, None)
 
-    def _unavailable(self, server: str | None) -> list[Unavailable]:
-        """The servers that a search could not see into; never the same as finding nothing (X5)."""
+    def _unavailable(self, server: str | None, hidden: frozenset[str]) -> list[Unavailable]:
+        """The servers that a search could not see into; never the same as finding nothing (X5).
+
+        One whose every known tool is hidden from the caller is hidden with them.
+        """
         asked = None if server is None else server.casefold()
+        secret = {self._tools[name].source for name in hidden}
+        secret -= (
+            {tool.source for name, tool in self._tools.items() if name not in hidden} if hidden else set()
+        )
         return [
             Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
             for name, status in self._statuses().items()
-            if status.state != "ready" and asked in (None, name.casefold())
+            if status.state != "ready" and asked in (None, name.casefold()) and name not in secret
         ]
 
     async def _resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:
@@ -257,7 +276,21 @@ class DeferredCatalog:
         return withheld is not None and not withheld.shown
 
     def _withheld(self, binding: ToolBinding, context: ToolContext) -> Withheld | None:
-        return None if self._access is None else self._access(binding, context)
+        if self._access is None:
+            return None
+        try:
+            return self._access(binding, context)
+        # The policy is the application's code and may raise anything; the tool is nobody's then.
+        except Exception:
+            _log.exception("the access policy raised about %s", binding.name)
+            return Withheld(shown=False)
+
+    def _held(self, context: ToolContext) -> list[ToolGrant]:
+        """What the caller holds, for lists and hints only: nothing while the store cannot be read."""
+        try:
+            return self._ledger.held(context)
+        except GrantStoreError:
+            return []
 
     def _gate(self, call: ToolCall, context: ToolContext) -> None:
         self._admitted(call, context)
