@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.calls.call_result import CallResult, original_of
 from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.issue import IssueReason, RoundIssue, examined
+from mcp_toolset.calls.issue import NOTHING_OFFERED, IssueReason, RoundIssue, examined
 from mcp_toolset.calls.plan import ToolRoundPlan
 from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
 from mcp_toolset.calls.providers.openai import turn_from_openai
@@ -106,8 +106,8 @@ class ToolRound:
         cls, turn: AssistantTurn, view: ToolView, known: Container[str], export: Export | None
     ) -> ToolRound:
         turn = turn.decoded(export)
-        offered = () if export is None else export.names.values()
-        sorted_out = [examined(call, call.arguments, view, known, frozenset(offered)) for call in turn.calls]
+        offered = NOTHING_OFFERED if export is None else export.deferred
+        sorted_out = [examined(call, call.arguments, view, known, offered) for call in turn.calls]
         return cls(_first_plan(turn, sorted_out, view))
 
     @classmethod
