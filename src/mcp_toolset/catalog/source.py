@@ -98,7 +98,7 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
 def _check_runnable(wire: Mapping[str, Any]) -> None:
     """Refuse a tool that runs only as a task (2025-11-25, tasks, "Tool-Level Negotiation")."""
     execution: object = wire.get("execution")
-    given = cast("Mapping[str, object]", execution) if isinstance(execution, Mapping) else {}
+    given: Mapping[str, object] = cast("Any", execution) if isinstance(execution, Mapping) else {}
     support = given.get("taskSupport")
     if support == "required":
         raise DefinitionError("it runs only as a task (execution.taskSupport), which no call of ours can do")
