@@ -64,6 +64,7 @@ __all__ = [
     "UpstreamProtocolError",
     "UpstreamTimeoutError",
     "UpstreamUnavailableError",
+    "innermost",
     "sole",
 ]
 
@@ -74,6 +75,15 @@ def sole(fault: BaseException) -> BaseException:
         return fault
     group = cast("BaseExceptionGroup[BaseException]", fault)
     return group if len(group.exceptions) > 1 else sole(next(iter(group.exceptions)))
+
+
+def innermost(fault: BaseException, *first: type[BaseException]) -> BaseException:
+    """The one exception to speak of inside nested groups: of one of the kinds in `first`, else the first."""
+    if not isinstance(fault, BaseExceptionGroup):
+        return fault
+    group = cast("BaseExceptionGroup[BaseException]", fault)
+    leaves = [innermost(inner, *first) for inner in group.exceptions]
+    return next((leaf for leaf in leaves if isinstance(leaf, first)), leaves[0])
 
 
 class ToolsetError(Exception):
@@ -184,13 +194,10 @@ class GrantStoreError(ToolsetError):
 class CapabilityError(ToolsetError):
     """A tool asked for a capability that it was not granted (H4)."""
 
-    def __init__(self, capability: str) -> None:
-        """Name the capability and the way to grant it."""
-        super().__init__(
-            f"capability {capability!r} was not granted; grant it with "
-            f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r}), "
-            "or in an owned loop by what LoopContext(…) is given"
-        )
+    def __init__(self, capability: str, way: str = "") -> None:
+        """Name the capability and the way to grant it: that of a server, unless `way` says another."""
+        served = f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r})"
+        super().__init__(f"capability {capability!r} was not granted; grant it with {way or served}")
         self.capability = capability
 
 

@@ -127,7 +127,7 @@ async def test_a14_a_question_without_a_schema_has_one_text_field(mode: str) -> 
     async with connected(ToolsetServer(Toolset(name)), mode, elicitation_callback=person) as client:
         result = await client.call_tool("name", {})
     assert person.asked[0].requested_schema["properties"] == {"answer": {"type": "string"}}
-    assert result.structured_content == {"answer": "Ada"}
+    assert text_of(result) == "Ada" and result.structured_content is None
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -241,7 +241,7 @@ async def test_x8_a_permission_a_question_of_the_handler_and_an_outcome_question
     )
     async with connected(server, mode, elicitation_callback=person) as client:
         result = await client.call_tool("order", {})
-    assert result.structured_content == {"answer": "two"}
+    assert text_of(result) == "two"
     assert person.questions == ["Allow the call of order with {}?", "What?", "What?", "How many of tea?"]
     assert [run for run in runs if run != "began"] == ["tea, milk"]
     assert runs.count("began") == (1 if mode == "legacy" else 3)

@@ -1,6 +1,7 @@
 """Turns of every provider, read from its library's objects and from dictionaries, and given back (O7)."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from openai.types.responses import Response
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.issue import IssueReason
 from mcp_toolset.calls.rounds import ToolRound
-from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.errors import GrantError, RoundError
+from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.function import tool
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.toolset import Toolset
@@ -220,6 +221,33 @@ async def test_o7_a_deferred_tool_may_be_called_where_the_provider_searched_for_
     assert ToolRound.from_anthropic(use, deferred).issues[0].reason is IssueReason.UNAVAILABLE_TOOL
     export = deferred.export("anthropic")
     assert [call.id for call in ToolRound.from_anthropic(use, deferred, export=export).calls] == ["c1"]
+
+
+def test_x1_h17_a_deferred_tool_runs_by_name_only_while_it_is_what_the_provider_showed():
+    (shown,) = Toolset(look).deferred().bindings()
+    export = ToolView([shown]).export("anthropic")
+    use = anthropic_said([USES[2]])
+    for moved in (
+        replace(shown, definition=shown.definition.described("Look, and erase.")),
+        replace(shown, tool_id="another"),
+        replace(shown, source="elsewhere"),
+    ):
+        (issue,) = ToolRound.from_anthropic(use, ToolView([moved]), export=export).issues
+        assert issue.reason is IssueReason.CHANGED_TOOL
+    resident = ToolView([replace(shown, deferred=False)]).export("anthropic")
+    (issue,) = ToolRound.from_anthropic(use, ToolView([shown]), export=resident).issues
+    assert issue.reason is IssueReason.UNAVAILABLE_TOOL
+
+
+async def test_x1_a_gate_is_asked_in_a_round_as_in_a_served_call():
+    def shut(call: ToolCall, context: ToolContext) -> None:
+        raise GrantError("no live grant")
+
+    (shown,) = Toolset(look).deferred().bindings()
+    view = ToolView([replace(shown, gate=shut)])
+    plan = ToolRound.from_anthropic(anthropic_said([USES[2]]), view, export=view.export("anthropic")).plan
+    (done,) = (await plan.run_pending()).results
+    assert done.result.is_error and "no live grant" in done.result.text
 
 
 def test_l22_a_name_that_was_not_exported_is_unknown():

@@ -134,3 +134,18 @@ def test_f20_a_definition_that_is_too_deep_is_set_aside_unread(key: str):
 def test_f15_a_listing_that_was_cut_short_says_so():
     assert not take_snapshot([], complete=False).complete
     assert take_snapshot([]).complete
+
+
+def test_f17_a_tool_that_runs_only_as_a_task_is_set_aside_with_the_reason():
+    listed = [
+        {"name": name, "inputSchema": {"type": "object"}, "execution": execution}
+        for name, execution in (
+            ("only", {"taskSupport": "required"}),
+            ("may", {"taskSupport": "optional"}),
+            ("odd", "required"),
+        )
+    ]
+    snapshot = take_snapshot(listed)
+    assert list(snapshot.tools) == ["may", "odd"]
+    ((name, reason),) = snapshot.set_aside
+    assert name == "only" and "runs only as a task" in reason

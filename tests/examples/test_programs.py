@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +12,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types import TextContent
+from tests.calls.endpoint import Calls, scripted
 
 pytestmark = pytest.mark.anyio
 
@@ -81,59 +78,20 @@ async def test_p3_an_mcp_servers_file_runs_as_it_is() -> None:
             assert not now.is_error
 
 
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A chat completions endpoint on loopback: the first answer asks for two tools, the second is text.
-
-    A model cannot be had here; the client library, the wire and everything of ours is real.
-    """
-    asked: list[dict[str, Any]] = []
-
-    class Scripted(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            body = json.dumps(completion(first=len(asked) == 1)).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Scripted) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1", asked
-        server.shutdown()
-        thread.join(5)
+SCRIPT: list[Calls | str] = [
+    [("c1", "add", {"a": 20, "b": 22}), ("c2", "get_current_time", {"timezone": "Europe/Zurich"})],
+    "42, and it is late.",
+]
 
 
-def completion(*, first: bool) -> dict[str, Any]:
-    calls = [("c1", "add", {"a": 20, "b": 22}), ("c2", "get_current_time", {"timezone": "Europe/Zurich"})]
-    asking = [
-        {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-        for id, name, arguments in calls
-    ]
-    message = {"role": "assistant", "content": None, "tool_calls": asking}
-    answer = {"role": "assistant", "content": "42, and it is late."}
-    return {
-        "id": "x",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "scripted",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": message if first else answer}],
-    }
-
-
-def test_l1_a_loop_that_the_application_owns(endpoint: tuple[str, list[dict[str, Any]]]) -> None:
-    url, asked = endpoint
-    environment = {"PATH": PATH, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none", "PYTHONWARNINGS": "error"}
+def test_l1_a_loop_that_the_application_owns() -> None:
     app = [sys.executable, str(EXAMPLES / "owned_loop" / "app.py")]
-    done = subprocess.run(app, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    with scripted(SCRIPT) as endpoint:
+        provider = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "OPENAI_API_KEY": "none"}
+        environment = {"PATH": PATH, "PYTHONWARNINGS": "error", **provider}
+        done = subprocess.run(app, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "42, and it is late.\n"), done.stderr
-    first, second = asked
+    first, second = endpoint.asked
     assert {tool["function"]["name"] for tool in first["tools"]} == {
         "add",
         "get_current_time",

@@ -639,3 +639,23 @@ async def test_h25_a_value_without_a_json_form_is_an_error_that_names_the_tool(a
 async def test_f23_a_lone_surrogate_in_a_text_does_not_reach_the_wire():
     assert (await served(returning(str, "a\ud800"))).text == "a?"
     assert (await served(returning(int | str, "a\ud800"))).structured == {"result": "a?"}
+
+
+@pytest.mark.parametrize("default", [float("nan"), float("inf"), [float("-inf")], {"a": float("nan")}])
+def test_l4_a_default_that_json_cannot_say_stays_out_of_the_schema(default: Any):
+    def wait(seconds: Any = default) -> str:
+        return str(seconds == default or seconds != seconds)
+
+    made = tool(wait)
+    assert made.definition.input_schema["properties"] == {"seconds": {}}
+    json.dumps(made.definition.to_wire(), allow_nan=False)
+
+
+async def test_h25_the_text_of_a_number_that_json_lacks_is_what_its_structure_says():
+    @tool
+    def ratio() -> float | None:
+        """Divide by zero."""
+        return float("nan")
+
+    result = await ratio.execute({})
+    assert (result.structured, result.text) == ({"result": None}, "null")

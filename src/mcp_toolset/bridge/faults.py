@@ -9,7 +9,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.sdk import MCPError
-from mcp_toolset.errors import UpstreamError
+from mcp_toolset.errors import UpstreamError, innermost
 
 ENDED: Final = "the connection was lost"
 LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
@@ -34,8 +34,7 @@ def says_broke_off(fault: MCPError) -> bool:
 
 def reason_of(fault: BaseException) -> str:
     """Why a connection ended or could not be made, in one line."""
-    while isinstance(fault, BaseExceptionGroup):
-        fault = cast("BaseExceptionGroup[BaseException]", fault).exceptions[0]
+    fault = innermost(fault)
     if isinstance(fault, UpstreamError):
         return ENDED if fault.reason == LOST else fault.reason
     if isinstance(fault, ValidationError):

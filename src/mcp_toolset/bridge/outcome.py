@@ -65,6 +65,8 @@ def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
 def answered(binding: ToolBinding, asked: AskUser, answer: Answer) -> ToolResult:
     """The result of a call that asked the user (A14): the answer, or that there is none.
 
+    The answer to a question without a schema is its text (decision 7).
+
     Raises:
         InvalidOutputError: the answer does not fit the tool's output schema.
     """
@@ -73,6 +75,8 @@ def answered(binding: ToolBinding, asked: AskUser, answer: Answer) -> ToolResult
     if answer.action == "cancel":
         return ToolResult.of_error(f"{binding.name}: the user left the question unanswered: {asked.question}")
     content = dict(answer.content)
+    if asked.schema is None:
+        return fitted(binding, content["answer"])
     sole = next(iter(content.values())) if len(content) == 1 else content
     if binding.output is not None and not binding.output.is_valid(content):
         return fitted(binding, sole)

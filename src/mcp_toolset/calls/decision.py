@@ -34,10 +34,19 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuse the call; the model is told why, and no later hook is asked."""
+    """Refuse the call; the model is told why, and no later hook is asked.
+
+    Raises:
+        TypeError: the reason is no text.
+    """
 
     reason: str
     source: RejectionSource = "hook"
+
+    def __post_init__(self) -> None:
+        """Refuse a reason that no model could read."""
+        if not isinstance(self.reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Reject takes a reason for the model, a text, not {self.reason!r}")
 
 
 Decision = RunNormally | Complete | Reject

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import anyio
 
@@ -29,6 +29,7 @@ from mcp_toolset.errors import (
     UnknownToolError,
     UpstreamError,
     UpstreamProtocolError,
+    innermost,
 )
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.plain import copied
@@ -115,13 +116,17 @@ class ToolDispatch:
         """
         try:
             route, call = self.admit(call, context)
-            return await route.run(call, context)
+            result = cast("object", await route.run(call, context))
+            if not isinstance(result, ToolResult):
+                raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
+            return result
         except (UnknownToolError, UpstreamProtocolError):
             raise
         except ToolsetError as fault:
             return error_result(fault)
-        # Middleware is the application's code and may raise anything; the model learns only that.
-        except Exception:
+        # Middleware is the application's code and may raise anything, or try to exit, which would end the
+        # server for everybody; the model learns only that.
+        except (Exception, SystemExit):
             _log.exception("a middleware of %s raised", call.name)
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
@@ -275,7 +280,8 @@ async def _execute(
     # the server for everybody; its message is for the model, its traceback for the log.
     except (Exception, SystemExit) as fault:
         _log.exception("tool %s raised", call.name)
-        return ToolResult.of_error(f"{call.name} failed: {str(fault) or type(fault).__name__}")
+        told = innermost(fault)
+        return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
     if binding.output is not None:
         _check_output(binding, result)
     return result

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Container, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
 from mcp_toolset.errors import CallError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.export.table import ToolMark
 from mcp_toolset.tools.view import ToolView
+
+NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
 
 
 class IssueReason(StrEnum):
@@ -46,7 +50,7 @@ def examined(
     given: Arguments,
     view: ToolView,
     known: Container[str],
-    offered: Collection[str] = (),
+    offered: Mapping[str, ToolMark] = NOTHING_OFFERED,
 ) -> ToolCall | RoundIssue:
     """A call that can run, or what is wrong with it.
 
@@ -55,11 +59,14 @@ def examined(
         given: The arguments to run it with.
         view: The tools that can be called.
         known: Names of tools that exist but were not offered.
-        offered: Deferred tools that the provider's own search has shown to the model.
+        offered: Deferred tools that the provider's own search has shown to the model, as they were:
+            the grant of a call by name (X1).
     """
     binding = view.get(call.name)
     if binding is None or (binding.deferred and call.name not in offered):
         return not_callable(call, known=binding is not None or call.name in known)
+    if binding.deferred and offered[call.name] != ToolMark.of(binding):
+        return changed(call)
     fault = f"Invalid arguments for {call.name}: "
     if isinstance(given, str) or isinstance(call.arguments, str):
         return RoundIssue(call, IssueReason.INVALID_JSON, f"{fault}they are not the JSON of an object")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from mcp_toolset.calls.decision import Reject, RejectionSource
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.result import ToolResult, encodable
 
 REJECTION_META_KEY: Final = "mcp-toolset/rejection"
 
@@ -21,11 +21,12 @@ class RejectionReason:
 
 def rejection(decision: Reject) -> ToolResult:
     """A refusal as a result that a model can read and a program can recognise."""
+    reason = encodable(decision.reason)
     return ToolResult(
         {
-            "content": [{"type": "text", "text": f"Rejected: {decision.reason}"}],
+            "content": [{"type": "text", "text": f"Rejected: {reason}"}],
             "isError": True,
-            "_meta": {REJECTION_META_KEY: {"reason": decision.reason, "source": decision.source}},
+            "_meta": {REJECTION_META_KEY: {"reason": reason, "source": decision.source}},
         }
     )
 

@@ -14,6 +14,7 @@ from mcp_toolset.calls.providers.responses import responses_message, responses_r
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, Origin
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.typed_call import CompletedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,10 @@ class Ledger:
         """
         accepted: dict[str, ToolResult] = {}
         faults: list[str] = []
-        for done in results:
+        for place, done in enumerate(results):
+            if not isinstance(done, CallResult | CompletedCall):  # pyright: ignore[reportUnnecessaryIsInstance]
+                faults.append(f"result {place} is {done!r}; make one with CallResult.of(call, output)")
+                continue
             if is_placeholder(done) and done.id in self.given:
                 continue
             if fault := self._fault(done, accepted):

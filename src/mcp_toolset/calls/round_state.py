@@ -244,6 +244,8 @@ def restored(
 
 
 def _read(state: Mapping[str, Any]) -> RoundRecord:
+    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RoundError(f"this is no state of a round, which is an object, but {state!r}")
     if (found := state.get("format")) != FORMAT:
         raise RoundError(f"this is no state of a round: its format is {found!r}, not {FORMAT!r}")
     if (version := state.get("version")) != VERSION:

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.calls.call_result import CallResult, original_of
 from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.issue import IssueReason, RoundIssue, examined
+from mcp_toolset.calls.issue import NOTHING_OFFERED, IssueReason, RoundIssue, examined
 from mcp_toolset.calls.plan import ToolRoundPlan
 from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
 from mcp_toolset.calls.providers.openai import turn_from_openai
@@ -32,6 +32,7 @@ from mcp_toolset.calls.round_progress import RoundProgress, RoundState
 from mcp_toolset.calls.standing import RoundStatus
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.validation import depth_exceeds
 from mcp_toolset.tools.view import ToolView
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ __all__ = [
     "ToolRound",
     "ToolRoundPlan",
 ]
+
+
+MAX_ARGUMENT_DEPTH: Final = 200
+"""Levels that the arguments of a call may be nested; what comes as JSON text is read no deeper either."""
 
 
 class ToolRound:
@@ -94,8 +99,14 @@ class ToolRound:
 
     @classmethod
     def from_calls(cls, calls: Iterable[ToolCall], view: ToolView, known: Container[str] = ()) -> ToolRound:
-        """A round from decoded calls, each with an id of its own; it fits every provider's messages."""
+        """A round from decoded calls, each with an id of its own; it fits every provider's messages.
+
+        Raises:
+            RoundError: two calls have one id, or a call has none, or no arguments.
+        """
         calls = list(calls)
+        for call in calls:
+            _check_arguments(call)
         made = tuple(AssistantCall(call.id, call.name, deepcopy(original_of(call))) for call in calls)
         pairs = zip(made, calls, strict=True)
         sorted_out = [examined(call, given.arguments, view, known) for call, given in pairs]
@@ -106,8 +117,8 @@ class ToolRound:
         cls, turn: AssistantTurn, view: ToolView, known: Container[str], export: Export | None
     ) -> ToolRound:
         turn = turn.decoded(export)
-        offered = () if export is None else export.names.values()
-        sorted_out = [examined(call, call.arguments, view, known, frozenset(offered)) for call in turn.calls]
+        offered = NOTHING_OFFERED if export is None else export.deferred
+        sorted_out = [examined(call, call.arguments, view, known, offered) for call in turn.calls]
         return cls(_first_plan(turn, sorted_out, view))
 
     @classmethod
@@ -200,6 +211,18 @@ class ToolRound:
     def discard(self) -> None:
         """Drop the assistant's turn uncommitted (L15); `RoundError` if the round has moved on already."""
         self._plan.discard()
+
+
+def _check_arguments(call: ToolCall) -> None:
+    if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RoundError(
+            f"call {call.id} ({call.name}) has {call.arguments!r} as arguments; give a dictionary"
+        )
+    if depth_exceeds([call.arguments, call.original], MAX_ARGUMENT_DEPTH):
+        raise RoundError(
+            f"the arguments of call {call.id} ({call.name}) are nested more than {MAX_ARGUMENT_DEPTH} levels "
+            "deep; flatten them"
+        )
 
 
 def _first_plan(

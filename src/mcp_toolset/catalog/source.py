@@ -88,10 +88,20 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if size > MAX_DEFINITION:
         raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION} (F20)")
     definition = ToolDefinition.from_wire(wire)
+    _check_runnable(wire)
     known = previous.tools.get(definition.name)
     if known is not None and known.definition.digest == definition.digest:
         return known
     return ListedTool(definition, *checks_of(definition))
+
+
+def _check_runnable(wire: Mapping[str, Any]) -> None:
+    """Refuse a tool that runs only as a task (2025-11-25, tasks, "Tool-Level Negotiation")."""
+    execution: object = wire.get("execution")
+    given: Mapping[str, object] = cast("Any", execution) if isinstance(execution, Mapping) else {}
+    support = given.get("taskSupport")
+    if support == "required":
+        raise DefinitionError("it runs only as a task (execution.taskSupport), which no call of ours can do")
 
 
 def _shown_name(entry: Any) -> str:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 import click
 
@@ -23,7 +23,7 @@ from mcp_toolset.cli.commands.list import list_command
 from mcp_toolset.cli.commands.search import search_command
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.output import complain, debugging
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset.errors import ToolsetError, innermost
 
 __all__ = ["cli", "main"]
 
@@ -79,7 +79,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Exception as fault:
         if debugging() and not isinstance(fault, click.ClickException):
             raise
-        return _failed(_innermost(fault))
+        return _failed(innermost(fault, ToolsetError, click.ClickException))
     return code if isinstance(code, int) else 0
 
 
@@ -118,15 +118,6 @@ def _leave_no_thread(code: int) -> None:
             if thread.is_alive():
                 sys.stderr.flush()
                 os._exit(code)
-
-
-def _innermost(fault: BaseException) -> BaseException:
-    """The error to speak of when a task group has wrapped it: ours before any other."""
-    if not isinstance(fault, BaseExceptionGroup):
-        return fault
-    group = cast("BaseExceptionGroup[BaseException]", fault)
-    leaves = [_innermost(inner) for inner in group.exceptions]
-    return next((leaf for leaf in leaves if isinstance(leaf, ToolsetError | click.ClickException)), leaves[0])
 
 
 if __name__ == "__main__":

@@ -45,6 +45,18 @@ class Events(Protocol):
         ...
 
 
+_ARGUMENTS: Final = {
+    "session": "view",
+    "catalog": "search",
+    "membership": "membership",
+    "background": "background",
+    "events": "events",
+    "ask": "request",
+    "sample": "request",
+}
+"""The argument that each capability is offered with."""
+
+
 class LoopContext(ToolContext):
     """The surroundings of the calls of an owned loop. What it is given is what its tools may use."""
 
@@ -134,11 +146,19 @@ class LoopContext(ToolContext):
         """Put a question to the application's own means; without them nobody can be asked."""
         return await (super().request if self._request is None else self._request)(method, params)
 
+    def require(self, capability: str) -> None:
+        """Go on only if a capability was granted, and there is something to grant.
+
+        Raises:
+            CapabilityError: it was not; the message says how to grant it.
+        """
+        if self._offers.get(capability, self) is None:
+            raise CapabilityError(capability, f"LoopContext({_ARGUMENTS[capability]}=…)")
+        super().require(capability)
+
     def _granted(self, capability: str) -> Any:
         self.require(capability)
-        if (offer := self._offers[capability]) is None:
-            raise CapabilityError(capability)
-        return offer
+        return self._offers[capability]
 
 
 _OWN: Final = frozenset({"_context", "name", "arguments"})

@@ -73,7 +73,7 @@ class Returned:
         if isinstance(plain, str):
             plain = text = encodable(plain)
         else:
-            text = to_json(plain).decode()
+            text = to_json(plain, inf_nan_mode="null").decode()
         return ToolResult.of_structured({"result": plain} if self.wrapped else plain, text=text)
 
 

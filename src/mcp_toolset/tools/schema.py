@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import SchemaError
+from pydantic_core import PydanticSerializationError, SchemaError
 
 UNUSABLE: Final = (
     PydanticSchemaGenerationError,
@@ -35,6 +35,15 @@ class _Methods(dict[str, Callable[[Any], Any]]):
         return method
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether there is no NaN and no infinity in a value, as far as it is plain data."""
+    try:
+        json.dumps(value, allow_nan=False, skipkeys=True, default=lambda other: None)
+    except ValueError:
+        return False
+    return True
+
+
 class PlainSchema(GenerateJsonSchema):
     """JSON Schema without the titles that pydantic derives from field names: a model pays for each.
 
@@ -50,8 +59,10 @@ class PlainSchema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         """A default as JSON; what is JSON already needs no adapter made for it."""
-        if type(dft) in _PLAIN or (type(dft) is float and math.isfinite(dft)):
+        if type(dft) in _PLAIN:
             return dft
+        if not _is_finite(dft):
+            raise PydanticSerializationError(f"the default {dft!r} has a number that JSON does not have")
         return super().encode_default(dft)
 
     def field_title_should_be_set(self, schema: Any) -> bool:

@@ -146,7 +146,7 @@ def _arguments(
     adapter, schema = _adapted(place, visible)
     for name, shown in schema["properties"].items():
         if name in described and "description" not in shown:
-            shown["description"] = described[name]
+            schema["properties"][name] = dict(sorted([*shown.items(), ("description", described[name])]))
     return Arguments(schema, adapter, tuple(context), tuple(injected))
 
 

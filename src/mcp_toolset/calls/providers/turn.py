@@ -37,7 +37,8 @@ class AssistantTurn:
     """An assistant's message, as it goes back to the provider, and the calls in it, in order.
 
     Raises:
-        RoundError: two calls have one id, or a call has none, so that results could not be told apart.
+        RoundError: two calls have one id, or a call has none, so that results could not be told apart;
+            or a call has no name.
     """
 
     message: Mapping[str, Any]
@@ -47,8 +48,7 @@ class AssistantTurn:
     def __post_init__(self) -> None:
         seen: set[str] = set()
         for place, call in enumerate(self.calls):
-            if not call.id or call.id in seen:
-                fault = f"repeats the id {call.id!r}" if call.id else "has no id"
+            if fault := _fault(call, seen):
                 raise RoundError(
                     f"call {place} ({call.name}) {fault}; give every call of a turn an id of its own"
                 )
@@ -136,3 +136,12 @@ def flagged_text(result: ToolResult) -> str:
     if result.is_error and rejection_reason(result) is None:
         return f"Error: {text}"
     return text
+
+
+def _fault(call: AssistantCall, seen: set[str]) -> str | None:
+    id, name = cast("object", call.id), cast("object", call.name)
+    if not isinstance(id, str) or not isinstance(name, str):
+        return f"has the id {id!r} and the name {name!r}, which are no texts"
+    if id in seen:
+        return f"repeats the id {id!r}"
+    return None if id else "has no id"

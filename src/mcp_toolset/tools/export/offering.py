@@ -19,7 +19,7 @@ from mcp_toolset.tools.export.names import provider_names
 from mcp_toolset.tools.export.root import rooted
 from mcp_toolset.tools.export.schema import Schema, with_definitions
 from mcp_toolset.tools.export.strict import strict_schema
-from mcp_toolset.tools.export.table import Export
+from mcp_toolset.tools.export.table import Export, ToolMark
 from mcp_toolset.tools.requirement import ToolRequirement
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def export(
         tool_choice=choice,
         names=MappingProxyType({name: public for public, name in table.items()}),
         strict=frozenset(offer.name for offer in offers if offer.strict),
+        deferred={binding.name: ToolMark.of(binding) for binding in bindings if binding.deferred},
         _request=form.request(tools, choice),
         _ways_back=_ways_back(shaped, enforced, form),
     )

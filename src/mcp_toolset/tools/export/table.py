@@ -10,6 +10,21 @@ from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.export.arguments import WayBack
 from mcp_toolset.tools.export.form import Provider
+from mcp_toolset.tools.view import ToolBinding
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMark:
+    """What tells a tool apart from any other, and from itself after a change (H17)."""
+
+    source: str
+    id: str
+    digest: str
+
+    @classmethod
+    def of(cls, binding: ToolBinding) -> ToolMark:
+        """The mark of a tool as it is now."""
+        return cls(binding.source, binding.tool_id, binding.definition.digest)
 
 
 @dataclass(frozen=True)
@@ -22,6 +37,8 @@ class Export:
         tool_choice: The requirement in the provider's words.
         names: From each name in the request to the tool's public name, in the order of the request.
         strict: The names in the request of the tools whose arguments the provider enforces.
+        deferred: By public name, the deferred tools that the provider's own search may show to the
+            model, as they were then: a call of one runs only while it is that very tool (X1, H17).
     """
 
     provider: Provider
@@ -29,6 +46,7 @@ class Export:
     tool_choice: Any
     names: Mapping[str, str]
     strict: frozenset[str] = frozenset()
+    deferred: Mapping[str, ToolMark] = field(default_factory=dict[str, "ToolMark"])
     _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 
