@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+from mcp_toolset.catalog.lockfile import LockFile, lock_beside
+from mcp_toolset.catalog.pins import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig
 from mcp_toolset.tools.names import prefix_from
 from mcp_toolset.tools.toolset import Toolset
@@ -15,14 +17,16 @@ def toolset_from_config(config: HubConfig) -> Toolset:
     none: two servers often have a tool of the same name.
 
     Raises:
+        ConfigError: the lock file beside it is broken, or none of ours.
         DefinitionError: a server's target or prefix cannot be used.
     """
-    mounted = [_mounted(server) for server in config.servers if not server.disabled]
+    lock = LockFile(config.lock or lock_beside(config.path))
+    mounted = [_mounted(server, lock) for server in config.servers if not server.disabled]
     return Toolset(*mounted, name=config.name)
 
 
-def _mounted(server: ServerConfig) -> Toolset:
-    tools: Toolset = _remote(server)
+def _mounted(server: ServerConfig, lock: LockFile) -> Toolset:
+    tools: Toolset = _remote(server, lock)
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
     if server.prefix is not False:
@@ -30,7 +34,7 @@ def _mounted(server: ServerConfig) -> Toolset:
     return tools.deferred() if server.deferred else tools
 
 
-def _remote(server: ServerConfig) -> RemoteToolset:
+def _remote(server: ServerConfig, lock: LockFile) -> RemoteToolset:
     target = server.url if server.url is not None else [server.command or "", *server.args]
     return RemoteToolset(
         target,
@@ -41,4 +45,6 @@ def _remote(server: ServerConfig) -> RemoteToolset:
         cwd=server.cwd,
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        pins=PinPolicy(server.pins, server.new_tools, server.hidden_text),
+        lock=lock.entry(server.name),
     )

@@ -97,6 +97,8 @@ def _size(value: Any) -> dict[str, int]:
 
 
 def _server(source: ToolSource) -> dict[str, Any]:
+    from mcp_toolset.cli.changes import status_lists
+
     status = source.status
     return {
         "name": source.source_name,
@@ -105,7 +107,7 @@ def _server(source: ToolSource) -> dict[str, Any]:
         "reason": status.reason or None,
         "retry_in": status.retry_in,
         "tools": status.tools,
-        "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
+        **status_lists(status),
     }
 
 
@@ -127,6 +129,9 @@ def _connection(source: ToolSource) -> dict[str, Any]:
 
 
 def _show(report: Mapping[str, Any], output: Output) -> None:
+    from mcp_toolset.cli.changes import change_lines
+    from mcp_toolset.tools.hidden_text import visible
+
     listed, deferred = report["listed"], report["deferred"]["tools"]
     cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
     output.text(f"{report['name']}: {listed['tools']} tools listed ({cost}), {deferred} behind search\n")
@@ -141,7 +146,11 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
         )
     for server in report["servers"]:
         for tool in server["set_aside"]:
-            output.text(f"set aside: {server['name']}/{tool['name']}: {tool['reason']}")
+            output.text(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
+        for tool in server["flagged"]:
+            output.text(f"hidden text: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
+        for change in server["changes"]:
+            output.text(f"{server['name']}/" + "\n".join(change_lines(change)))
 
 
 def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:
