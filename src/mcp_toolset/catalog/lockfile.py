@@ -134,6 +134,8 @@ class LockFile:
             return None
         except OSError as error:
             raise self._unreadable(error) from None
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(f"{self.path}: not a file; name another one as the lock")
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def _text(self) -> str | None:
@@ -147,8 +149,6 @@ class LockFile:
         except OSError as error:
             raise self._unreadable(error) from None
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError(f"{self.path}: not a file; name another one as the lock")
             data = file.read(MAX_SIZE + 1)
         if len(data) > MAX_SIZE:
             raise ConfigError(f"{self.path}: more than {MAX_SIZE} bytes, which no lock file has; {_MEND}")

@@ -149,7 +149,7 @@ class Pins:
         if pin is None:
             return replace(_new(seen, held=True), reason=f"the server has named more than {MAX_SEEN} tools")
         if digest_of(pin) != seen.digest:
-            return self._judged(seen, pin, is_locked=locked is not None)
+            return self._judged(seen, pin, is_locked=locked is not None and not is_new)
         return _new(seen, held=False) if is_new and self._on_new == "warn" else None
 
     @property

@@ -216,7 +216,7 @@ def _selects(character: str, before: str) -> bool:
     if "\U000e0020" <= character <= "\U000e007f":
         return False
     if "\ufe00" <= character <= "\ufe02" and before:
-        return unicodedata.category(before) in ("Sm", "So") or bool(_IDEOGRAPH.match(before))
+        return unicodedata.category(before) == "Sm" or bool(_IDEOGRAPH.match(before))
     return bool(_IDEOGRAPH.match(before))
 
 
