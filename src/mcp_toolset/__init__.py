@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.builtin import OutputFormatter, PermissionChecker
     from mcp_toolset.calls.cache import ResultCache
     from mcp_toolset.calls.call_result import CallResult, RoundHalt, RoundQuestion, RunReport, ToolFailure
+    from mcp_toolset.calls.clean_text import TextCleaner
     from mcp_toolset.calls.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.hooks import HookSet
     from mcp_toolset.calls.issue import IssueReason, RoundIssue
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.grants import ToolGrant
+    from mcp_toolset.catalog.pins import PinPolicy
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.tools.asking import Answer, Sample
@@ -66,6 +68,7 @@ __all__ = [
     "OutputFormatter",
     "PendingCall",
     "PermissionChecker",
+    "PinPolicy",
     "RateLimit",
     "Reject",
     "RemoteToolset",
@@ -82,6 +85,7 @@ __all__ = [
     "SearchHit",
     "SearchIndex",
     "SessionSnapshot",
+    "TextCleaner",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -128,6 +132,7 @@ _HOMES: Final = {
     "OutputFormatter": "calls.builtin",
     "PendingCall": "bridge.manual",
     "PermissionChecker": "calls.builtin",
+    "PinPolicy": "catalog.pins",
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RemoteToolset": "bridge.remote",
@@ -144,6 +149,7 @@ _HOMES: Final = {
     "SearchHit": "catalog.search",
     "SearchIndex": "catalog.search",
     "SessionSnapshot": "tools.capability",
+    "TextCleaner": "calls.clean_text",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",

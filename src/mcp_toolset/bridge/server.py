@@ -16,6 +16,7 @@ from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
 from mcp_toolset.bridge.naming import settle_names, sources_by_name
+from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
@@ -90,6 +91,7 @@ class ToolsetServer:
         self._catalog = DeferredCatalog(GrantLedger(), self._status_of)
         self._defers = toolset.defers
         self._sources = sources_by_name(toolset.sources())
+        self._overrides = OverrideReport()
         self._resident: list[ToolBinding] = []
         self._table: dict[str, ToolBinding] = {}
         self._wire: list[dict[str, Any]] = []
@@ -316,6 +318,7 @@ class ToolsetServer:
         reserved = FIXED_TOOLS if self._defers else ()
         named = settle_names(self.toolset.bindings(), reserved=reserved)
         bindings = await self._hooks.describe(named)
+        self._overrides.look(bindings, self._sources.values())
         deferred = [binding for binding in bindings if binding.on and binding.deferred]
         self._resident = [binding for binding in bindings if binding.on and not binding.deferred]
         table = list(self._resident)

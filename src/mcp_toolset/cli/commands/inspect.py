@@ -70,6 +70,8 @@ def inspect_command(
 
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
+    from mcp_toolset.bridge.overrides import overridden
+
     tools = [_tool(binding) for binding in server.bindings()]
     listed = [tool for tool in tools if not tool["deferred"]]
     return {
@@ -78,6 +80,10 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
+        "overridden": [
+            {"name": name, "place": place}
+            for name, place in overridden(server.bindings(), server.toolset.sources())
+        ],
     }
 
 
@@ -144,6 +150,8 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
         output.table(
             ("tool", "server", "found by", "bytes", "tokens"), _cells(map(_found_by, report["tools"]), keys)
         )
+    for one in report["overridden"]:
+        output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
     for server in report["servers"]:
         for tool in server["set_aside"]:
             output.text(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
