@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.builtin import OutputFormatter, PermissionChecker
     from mcp_toolset.calls.cache import ResultCache
     from mcp_toolset.calls.call_result import CallResult, RoundHalt, RoundQuestion, RunReport, ToolFailure
+    from mcp_toolset.calls.clean_text import TextCleaner
     from mcp_toolset.calls.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.events import EventLog
     from mcp_toolset.calls.hooks import HookSet
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.deferred import Withheld
     from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
+    from mcp_toolset.catalog.pins import PinPolicy
     from mcp_toolset.catalog.registry import SourceHandle, StateReport, ToolRegistry
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
     from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
@@ -82,6 +84,7 @@ __all__ = [
     "OutputFormatter",
     "PendingCall",
     "PermissionChecker",
+    "PinPolicy",
     "RateLimit",
     "Reject",
     "RejectedInput",
@@ -103,6 +106,7 @@ __all__ = [
     "SourceHandle",
     "SqliteGrantStore",
     "StateReport",
+    "TextCleaner",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -162,6 +166,7 @@ _HOMES: Final = {
     "OutputFormatter": "calls.builtin",
     "PendingCall": "bridge.manual",
     "PermissionChecker": "calls.builtin",
+    "PinPolicy": "catalog.pins",
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RejectedInput": "tools.typed_call",
@@ -183,6 +188,7 @@ _HOMES: Final = {
     "SourceHandle": "catalog.registry",
     "SqliteGrantStore": "catalog.sqlite_grants",
     "StateReport": "catalog.registry",
+    "TextCleaner": "calls.clean_text",
     "Timeout": "calls.timeout",
     "Tool": "tools.tool",
     "ToolAvailability": "tools.availability",

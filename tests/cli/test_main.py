@@ -71,7 +71,7 @@ def test_help_names_every_command(line: CommandLine):
     done = line.run("--help")
     assert done.returncode == 0
     listed = re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE)
-    assert listed == ["serve", "list", "search", "call", "inspect", "install", "uninstall"]
+    assert listed == ["serve", "list", "search", "call", "inspect", "pin", "install", "uninstall"]
 
 
 def test_the_shortest_program_is_a_target(line: CommandLine):

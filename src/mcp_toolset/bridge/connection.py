@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
@@ -32,6 +33,7 @@ from mcp_toolset.bridge.sdk import (
 )
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.bridge.wire import forwarded_meta, is_modern, modern_envelope, round_trip
+from mcp_toolset.catalog.pins import Pins
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.errors import (
     InvalidOutputError,
@@ -59,18 +61,21 @@ _CLIENT_WIRE: Final = _CLIENT.model_dump(by_alias=True, exclude_none=True)
 class UpstreamConnection:
     """The state of one mounted server, and the way to call it."""
 
-    def __init__(self, link: Link, *, timeout: float, start_timeout: float) -> None:
+    def __init__(self, link: Link, *, timeout: float, start_timeout: float, pins: Pins) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
         Args:
             link: How to reach it.
             timeout: Seconds that one call may take.
             start_timeout: Seconds that connecting and listing may take, together.
+            pins: What judges its definitions; by default, pins of this process.
         """
         self.link = link
+        self.pins = pins or Pins(link.name)
         self.timeout = timeout
         self.start_timeout = start_timeout
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
         self.server_info: types.Implementation | None = None
         self.protocol_version: str | None = None
         self._era: str | None = None
@@ -96,6 +101,8 @@ class UpstreamConnection:
             retry_in=self._retry_in,
             tools=len(self.snapshot.tools),
             set_aside=self.snapshot.set_aside,
+            changes=self.snapshot.changes,
+            flagged=self.snapshot.flagged,
         )
 
     @property
@@ -234,8 +241,9 @@ class UpstreamConnection:
             await listing.walk(self._request, self.start_timeout)
         except TimeoutError:
             raise UpstreamTimeoutError(self.link.name, "it listed no tools in time") from None
-        snapshot = take_snapshot(listing.tools, previous=self.snapshot, complete=listing.complete)
-        self.snapshot = usable_over_http(snapshot) if self.link.transport == "http" else snapshot
+        self._listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
+        usable = usable_over_http(self._listed) if self.link.transport == "http" else self._listed
+        self.snapshot = await anyio.to_thread.run_sync(self.pins.admit, usable)
         cut = f"its list of tools has no end; it was cut after {len(listing.tools)}"
         if not listing.complete:
             self._log.warning(cut)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 from mcp_toolset.catalog.deferred import FIXED_TOOLS
+from mcp_toolset.catalog.lockfile import LockFile, lock_beside
+from mcp_toolset.catalog.pins import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig
 from mcp_toolset.errors import DefinitionError, NameConflictError
 from mcp_toolset.tools.names import (
@@ -29,13 +31,15 @@ def toolset_from_config(config: HubConfig) -> Toolset:
     on the file, not on which other servers are up (H23); see `mounted_name`.
 
     Raises:
+        ConfigError: the lock file beside it is broken, or none of ours.
         DefinitionError: a server's target, prefix or name for a tool cannot be used.
         NameConflictError: two servers have one prefix, or two tools are given one name.
     """
     servers = [server for server in config.servers if not server.disabled]
     prefixes = _prefixes(servers, str(config.path))
     chosen = _chosen(servers, str(config.path))
-    mounted = [_mounted(server, prefixes[server.name], chosen) for server in servers]
+    lock = LockFile(config.lock or lock_beside(config.path))
+    mounted = [_mounted(server, prefixes[server.name], chosen, lock) for server in servers]
     return Toolset(*mounted, name=config.name)
 
 
@@ -58,8 +62,8 @@ class _Names:
         return replace(binding, name=name)
 
 
-def _mounted(server: ServerConfig, prefix: str, chosen: frozenset[str]) -> Toolset:
-    tools: Toolset = _remote(server)
+def _mounted(server: ServerConfig, prefix: str, chosen: frozenset[str], lock: LockFile) -> Toolset:
+    tools: Toolset = _remote(server, lock)
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
     tools = tools.through(_Names(server.name, prefix, server.names, chosen))
@@ -104,7 +108,7 @@ def _chosen(servers: Sequence[ServerConfig], path: str) -> frozenset[str]:
     return frozenset(owners) - set(FIXED_TOOLS)
 
 
-def _remote(server: ServerConfig) -> RemoteToolset:
+def _remote(server: ServerConfig, lock: LockFile) -> RemoteToolset:
     target = server.url if server.url is not None else [server.command or "", *server.args]
     return RemoteToolset(
         target,
@@ -115,4 +119,6 @@ def _remote(server: ServerConfig) -> RemoteToolset:
         cwd=server.cwd,
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        pins=PinPolicy(server.pins, server.new_tools, server.hidden_text),
+        lock=lock.entry(server.name),
     )

@@ -15,8 +15,8 @@ MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 20_000
 """Where a listing that never ends is cut."""
 
-MARGIN: Final = 0.1
-"""The part of the time for a listing that is kept for using it when it was cut."""
+MARGIN: Final = 0.25
+"""The part of the time for a listing that is kept for judging and using it when it was cut."""
 
 Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 

@@ -12,6 +12,8 @@ import anyio.abc
 
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
+from mcp_toolset.catalog.lockfile import LockEntry, LockFile
+from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.function import Tool
@@ -42,6 +44,8 @@ class RemoteToolset(Toolset):
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         start_timeout: float = DEFAULT_START_TIMEOUT,
+        pins: PinPolicy | None = None,
+        lock: str | Path | LockEntry | None = None,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -54,8 +58,11 @@ class RemoteToolset(Toolset):
             cwd: The working directory of a command.
             timeout: Seconds that one call may take.
             start_timeout: Seconds that connecting and listing may take.
+            pins: What to do about definitions that change or hide text (F23, F24).
+            lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
 
         Raises:
+            ConfigError: the lock file is broken, or none of ours.
             DefinitionError: the target is of no known kind, the name is empty, or a time is not positive.
         """
         if not name:
@@ -63,7 +70,9 @@ class RemoteToolset(Toolset):
         if timeout <= 0 or start_timeout <= 0:
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
         link = link_to(target, name=name, transport=transport, headers=headers, env=env, cwd=cwd)
-        self.connection = UpstreamConnection(link, timeout=timeout, start_timeout=start_timeout)
+        entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
+        judge = Pins(name, pins, entry, link.scrubbed if link.secrets else None)
+        self.connection = UpstreamConnection(link, timeout=timeout, start_timeout=start_timeout, pins=judge)
         super().__init__(name=name)
 
     @property

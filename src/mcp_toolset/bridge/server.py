@@ -19,6 +19,7 @@ from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
+from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.events import EventLog
@@ -125,6 +126,7 @@ class ToolsetServer:
         self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._defers = toolset.defers
+        self._overrides = OverrideReport()
         self._table: dict[str, ToolBinding] = {}
         self._wire: list[dict[str, Any]] = []
         self._dispatch = ToolDispatch(())
@@ -471,9 +473,9 @@ class ToolsetServer:
             members = self.registry.bindings()
             self._defers = self.registry.defers
             self._dirty.clear()
-            bound = [
-                self._local.bound(binding) for binding in await self._hooks.describe(members) if binding.on
-            ]
+            described = await self._hooks.describe(members)
+            self._overrides.look(described, self.registry.sources().values())
+            bound = [self._local.bound(binding) for binding in described if binding.on]
             # The gate goes around what runs a tool, so that it is asked again right before.
             self._catalog.update(binding for binding in bound if binding.deferred)
             table = [self.registry.gated(binding) for binding in bound if not binding.deferred]

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.change import ToolChange
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
@@ -38,11 +39,16 @@ class CatalogSnapshot:
         tools: The usable ones by name, in the upstream's order.
         set_aside: `(name, reason)` of those that are not usable.
         complete: `False` when a cap ended the listing early (F15).
+        changes: Tools that are not what they were when they were pinned (F24); those that are held are
+            set aside as well.
+        flagged: `(name, what)` of tools in whose texts something was hidden (F23).
     """
 
     tools: Mapping[str, ListedTool]
     set_aside: tuple[tuple[str, str], ...] = ()
     complete: bool = True
+    changes: tuple[ToolChange, ...] = ()
+    flagged: tuple[tuple[str, str], ...] = ()
 
 
 EMPTY_SNAPSHOT = CatalogSnapshot({})

@@ -20,6 +20,7 @@ from mcp_toolset.cli.commands.call import call_command
 from mcp_toolset.cli.commands.inspect import inspect_command
 from mcp_toolset.cli.commands.install import install_command, uninstall_command
 from mcp_toolset.cli.commands.list import list_command
+from mcp_toolset.cli.commands.pin import pin_command
 from mcp_toolset.cli.commands.search import search_command
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.output import complain, debugging
@@ -56,6 +57,7 @@ for _command in (
     search_command,
     call_command,
     inspect_command,
+    pin_command,
     install_command,
     uninstall_command,
 ):

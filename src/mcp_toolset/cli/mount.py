@@ -6,7 +6,9 @@ import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
@@ -16,6 +18,7 @@ from mcp_toolset.bridge.sdk import lowlevel_of
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.catalog.deferred import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.lockfile import LockFile
 from mcp_toolset.cli.output import complain, working
 from mcp_toolset.cli.program import load
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
@@ -27,6 +30,9 @@ from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import ToolBinding
 
 __all__ = ["MountOptions", "mount", "opened", "own_bindings", "report_down", "require_something"]
+
+LOCK_HERE: Final = "mcp-toolset.lock.json"
+"""The lock of servers that are given by their address or command."""
 
 # What a child gets anyway, and what a shell keeps for itself: neither is a secret to be hidden in messages.
 _NOT_PASSED_ON: Final = frozenset({*DEFAULT_INHERITED_ENV_VARS, "PWD", "OLDPWD", "SHLVL", "_"})
@@ -43,6 +49,7 @@ class MountOptions:
         grants: Issues and judges the grants of deferred tools; None leaves it as it is.
         client_prefix: What clients put before every name; None leaves it as it is.
         state: The file that keeps names and membership; None leaves it as it is.
+        lock: The lock file; None leaves it beside the configuration, or in this folder.
     """
 
     deferred: bool | None = None
@@ -51,6 +58,7 @@ class MountOptions:
     grants: GrantLedger | None = None
     client_prefix: str | None = None
     state: str | None = None
+    lock: Path | None = None
 
 
 def mount(target: Target, options: MountOptions) -> ToolsetServer:
@@ -62,17 +70,34 @@ def mount(target: Target, options: MountOptions) -> ToolsetServer:
     match target:
         case ConfigFile():
             config = _with_timeout(load_config(target.path), options.timeout)
+            config = config if options.lock is None else replace(config, lock=options.lock)
             prefix = config.client_prefix if options.client_prefix is None else options.client_prefix
             return _server(toolset_from_config(config), config.name, replace(options, client_prefix=prefix))
         case Module() | Program():
             return _served(load(target, is_mountable), target, options)
         case Url():
             name = default_name(target.url)
-            return _server(RemoteToolset(target.url, name=name, **_times(options.timeout)), name, options)
+            entry = _lock(options).entry(_address(target.url))
+            mounted = RemoteToolset(target.url, name=name, lock=entry, **_times(options.timeout))
+            return _server(mounted, name, options)
         case Command():
             name = default_name(None, target.argv)
-            mounted = RemoteToolset(target.argv, name=name, env=_environment(), **_times(options.timeout))
+            entry = _lock(options).entry(name)
+            mounted = RemoteToolset(
+                target.argv, name=name, env=_environment(), lock=entry, **_times(options.timeout)
+            )
             return _server(mounted, name, options)
+
+
+def _lock(options: MountOptions) -> LockFile:
+    return LockFile(options.lock or Path(LOCK_HERE))
+
+
+def _address(url: str) -> str:
+    """What a server without a name is pinned as: its address, without what may be secret in it (F42)."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 @asynccontextmanager

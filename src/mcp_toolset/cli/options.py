@@ -7,6 +7,7 @@ two targets: a command after `--` takes the place of TARGET, which then is not w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -17,6 +18,7 @@ __all__ = [
     "TargetCommand",
     "deferred_option",
     "json_option",
+    "lock_option",
     "target_and_words",
     "timeout_option",
     "verbose_option",
@@ -84,6 +86,16 @@ def json_option(function: _Function) -> _Function:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON value and nothing else.")(
         function
     )
+
+
+def lock_option(function: _Function) -> _Function:
+    """`--lock`."""
+    return click.option(
+        "--lock",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The lock file; by default beside the configuration, or mcp-toolset.lock.json here.",
+    )(function)
 
 
 def timeout_option(function: _Function) -> _Function:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
+
+from mcp_toolset.tools.hidden_text import cleaned, plain_to_see
 
 __all__ = [
     "Output",
@@ -31,16 +32,10 @@ __all__ = [
 _STDOUT: Final = 1
 _STDERR: Final = 2
 
-# What is shown comes from strangers: escape sequences, bidirectional and invisible marks are dropped (F23).
-_HIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
-    "\U000e0000-\U000e007f]"
-)
-
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey or hide."""
-    return _HIDDEN.sub("", text)
+    """The text without characters that a terminal would obey or hide; it comes from strangers (F23)."""
+    return cleaned(text).replace("\r", "")
 
 
 def one_line(text: str) -> str:
@@ -96,8 +91,8 @@ class Output:
     as_json: bool = False
 
     def json(self, value: Any) -> None:
-        """The whole answer as one JSON value."""
-        self._write(json.dumps(value, indent=2, ensure_ascii=False))
+        """The whole answer as one JSON value, with escapes for what a terminal would obey or hide (F23)."""
+        self._write(plain_to_see(json.dumps(value, indent=2, ensure_ascii=False)))
 
     def text(self, text: str) -> None:
         """Text; as it is into a file or pipe, printable on a terminal."""

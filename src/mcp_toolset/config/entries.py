@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from mcp_toolset.config.models import ChangePolicy, HiddenTextPolicy
 from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "did_you_mean", "known_keys", "validated"]
@@ -35,6 +36,8 @@ _TEXT = "a string"
 _TEXTS = "a list of strings"
 _SECONDS = "a positive number of seconds"
 _SWITCH = "true or false"
+_CHANGES = '"accept", "warn" or "quarantine"'
+_HIDDEN_TEXT = '"strip", "flag" or "refuse"'
 _TABLE = "an object with string values"
 
 
@@ -81,6 +84,9 @@ class ServerEntry(_Entry):
     exclude: _Texts = Field([], description="a list of patterns such as `delete_*`")
     timeout: _Seconds | None = Field(None, description=_SECONDS)
     start_timeout: _Seconds | None = Field(None, description=_SECONDS)
+    pins: ChangePolicy | None = Field(None, description=_CHANGES)
+    new_tools: ChangePolicy | None = Field(None, description=_CHANGES)
+    hidden_text: HiddenTextPolicy | None = Field(None, description=_HIDDEN_TEXT)
 
 
 class ToolsetSection(_Entry):
@@ -93,6 +99,10 @@ class ToolsetSection(_Entry):
     timeout: _Seconds | None = Field(None, description=_SECONDS)
     start_timeout: _Seconds | None = Field(None, description=_SECONDS)
     client_prefix: str = Field("", description="what the client puts before names, such as `mcp__tools__`")
+    pins: ChangePolicy | None = Field(None, description=_CHANGES)
+    new_tools: ChangePolicy | None = Field(None, description=_CHANGES)
+    hidden_text: HiddenTextPolicy = Field("strip", description=_HIDDEN_TEXT)
+    lock: str | None = Field(None, min_length=1, description="the path of a file, as a string")
 
 
 class InputEntry(_Entry):

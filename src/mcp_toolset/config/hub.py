@@ -62,7 +62,8 @@ def parse_config(
     defaults = validated(ToolsetSection, table.get("toolset", {}), root.at("toolset"))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root))
     servers = (_server(name, entry, section.at(name), surroundings) for name, entry in entries.items())
-    return HubConfig(path, defaults.name, tuple(servers), defaults.client_prefix)
+    lock = None if defaults.lock is None else path.parent / defaults.lock
+    return HubConfig(path, defaults.name, tuple(servers), defaults.client_prefix, lock)
 
 
 def _surroundings(

@@ -8,10 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-__all__ = ["HubConfig", "ServerConfig", "Transport"]
+__all__ = ["ChangePolicy", "HiddenTextPolicy", "HubConfig", "ServerConfig", "Transport"]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """How a server is reached; `http` is streamable HTTP."""
+
+ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
+"""What is done about a definition that is not what was pinned (F24)."""
+
+HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
+"""What is done about characters that hide (F23)."""
 
 
 def _nothing() -> Mapping[str, str]:
@@ -41,6 +47,9 @@ class ServerConfig:
         exclude: Patterns of the tools to leave out; stronger than `include`.
         timeout: Seconds for one call; None means the default.
         start_timeout: Seconds to start and list tools; None means the default (H24).
+        pins: About tools that have changed since they were pinned; None decides by what has changed.
+        new_tools: About tools that a pinned server did not have; None is as `pins`, or holds them.
+        hidden_text: About invisible and control characters in definitions.
     """
 
     name: str
@@ -59,6 +68,9 @@ class ServerConfig:
     exclude: tuple[str, ...] = ()
     timeout: float | None = None
     start_timeout: float | None = None
+    pins: ChangePolicy | None = None
+    new_tools: ChangePolicy | None = None
+    hidden_text: HiddenTextPolicy = "strip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +82,11 @@ class HubConfig:
         name: What the hub calls itself.
         servers: Its servers in file order.
         client_prefix: What clients put before every name of a tool (H23).
+        lock: Where its pins are kept; None means beside the file.
     """
 
     path: Path
     name: str
     servers: tuple[ServerConfig, ...]
     client_prefix: str = ""
+    lock: Path | None = None

@@ -85,6 +85,9 @@ def server_config(
         exclude=(*entry.exclude, *map(glob.escape, [*entry.exclude_tools, *entry.disabled_tools])),
         timeout=entry.timeout or defaults.timeout,
         start_timeout=entry.start_timeout or defaults.start_timeout,
+        pins=entry.pins or defaults.pins,
+        new_tools=entry.new_tools or defaults.new_tools,
+        hidden_text=entry.hidden_text or defaults.hidden_text,
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

@@ -9,6 +9,8 @@ from typing import Literal, Protocol, runtime_checkable
 import anyio
 import anyio.abc
 
+from mcp_toolset.tools.change import ToolChange
+
 SourceState = Literal["closed", "starting", "ready", "offline"]
 
 
@@ -21,7 +23,9 @@ class SourceStatus:
         reason: Why it is not ready, for people and models; never a secret (F42).
         retry_in: Seconds until the next attempt, where one is planned.
         tools: How many tools it contributes now.
-        set_aside: Tools that could not be used, with the reason for each (F17).
+        set_aside: Tools that could not be used, or are held back, with the reason for each (F17, F24).
+        changes: Tools that are not what they were when they were pinned, held or not (F24).
+        flagged: Tools in whose texts something was hidden, and what (F23).
     """
 
     state: SourceState = "closed"
@@ -29,6 +33,8 @@ class SourceStatus:
     retry_in: float | None = None
     tools: int = 0
     set_aside: tuple[tuple[str, str], ...] = ()
+    changes: tuple[ToolChange, ...] = ()
+    flagged: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,8 @@ def inspect_command(
 
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
+    from mcp_toolset.bridge.overrides import overridden
+
     tools = [_tool(binding) for binding in server.bindings()]
     listed = [tool for tool in tools if not tool["deferred"]]
     return {
@@ -78,6 +80,10 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
+        "overridden": [
+            {"name": name, "place": place}
+            for name, place in overridden(server.bindings(), server.toolset.sources())
+        ],
     }
 
 
@@ -97,6 +103,8 @@ def _size(value: Any) -> dict[str, int]:
 
 
 def _server(source: ToolSource) -> dict[str, Any]:
+    from mcp_toolset.cli.changes import status_lists
+
     status = source.status
     return {
         "name": source.source_name,
@@ -105,7 +113,7 @@ def _server(source: ToolSource) -> dict[str, Any]:
         "reason": status.reason or None,
         "retry_in": status.retry_in,
         "tools": status.tools,
-        "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
+        **status_lists(status),
     }
 
 
@@ -127,6 +135,9 @@ def _connection(source: ToolSource) -> dict[str, Any]:
 
 
 def _show(report: Mapping[str, Any], output: Output) -> None:
+    from mcp_toolset.cli.changes import change_lines
+    from mcp_toolset.tools.hidden_text import visible
+
     listed, deferred = report["listed"], report["deferred"]["tools"]
     cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
     output.text(f"{report['name']}: {listed['tools']} tools listed ({cost}), {deferred} behind search\n")
@@ -139,9 +150,15 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
         output.table(
             ("tool", "server", "found by", "bytes", "tokens"), _cells(map(_found_by, report["tools"]), keys)
         )
+    for one in report["overridden"]:
+        output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
     for server in report["servers"]:
         for tool in server["set_aside"]:
-            output.text(f"set aside: {server['name']}/{tool['name']}: {tool['reason']}")
+            output.text(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
+        for tool in server["flagged"]:
+            output.text(f"hidden text: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
+        for change in server["changes"]:
+            output.text(f"{server['name']}/" + "\n".join(change_lines(change)))
 
 
 def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,8 +72,15 @@ def _as_json(server: ToolsetServer) -> dict[str, Any]:
 
 
 def _status(status: SourceStatus) -> dict[str, Any]:
-    set_aside = [{"name": name, "reason": reason} for name, reason in status.set_aside]
-    return {**asdict(status), "set_aside": set_aside}
+    from mcp_toolset.cli.changes import status_lists
+
+    return {
+        "state": status.state,
+        "reason": status.reason,
+        "retry_in": status.retry_in,
+        "tools": status.tools,
+        **status_lists(status),
+    }
 
 
 def _deferred(server: ToolsetServer) -> Mapping[str, int]:

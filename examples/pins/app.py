@@ -1,0 +1,11 @@
+from mcp_toolset import PinPolicy, RemoteToolset, TextCleaner, serve
+
+notes = RemoteToolset(
+    ["mcp-server-notes"],
+    name="notes",
+    pins=PinPolicy(changed="quarantine", new="warn", hidden_text="refuse"),
+    lock="notes.lock.json",
+)
+
+if __name__ == "__main__":
+    serve(notes, middleware=[TextCleaner()])

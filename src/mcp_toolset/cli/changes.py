@@ -1,0 +1,56 @@
+"""Tools that are not what was pinned, as JSON and as lines for people (F24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mcp_toolset.catalog.canonical import canonical
+from mcp_toolset.catalog.differences import Difference, compared
+from mcp_toolset.catalog.power import gained
+from mcp_toolset.tools.change import ToolChange
+from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.source import SourceStatus
+
+__all__ = ["change_json", "change_lines", "status_lists"]
+
+
+def status_lists(status: SourceStatus) -> dict[str, Any]:
+    """What a status says of single tools: set aside, with hidden text in them, or changed."""
+    return {
+        "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
+        "flagged": [{"name": name, "reason": reason} for name, reason in status.flagged],
+        "changes": [_of_status(change) for change in status.changes],
+    }
+
+
+def _of_status(change: ToolChange) -> dict[str, Any]:
+    old = None if change.pinned is None else canonical(change.pinned)
+    return {**change_json(change.name, old, canonical(change.offered)), "held": change.held}
+
+
+def change_json(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One tool that is new, gone or changed, as plain data."""
+    kind = "new" if old is None else "gone" if new is None else "changed"
+    return {
+        "name": name,
+        "change": kind,
+        "gained": list(gained(old, new)) if old is not None and new is not None else [],
+        "differences": [difference.to_json() for difference in compared(old or {}, new or {})],
+    }
+
+
+def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
+    """The lines for one tool: what it is, what it gained, and every difference; nothing is hidden or cut."""
+    held = " (held back)" if change.get("held") else ""
+    yield f"{visible(change['name'])}: {change['change']}{held}"
+    for reason in change["gained"]:
+        yield f"    more powerful: {visible(reason)}"
+    if change["change"] == "gone":
+        return
+    for entry in change["differences"]:
+        if entry["path"] == "name":
+            continue
+        yield f"    {entry['path']}"
+        for line in Difference.of_json(entry).lines():
+            yield f"      {line}"
