@@ -170,7 +170,7 @@ def _own_key(binding: ToolBinding) -> ToolKey:
 
 
 def _check_id(key: ToolKey, group: Sequence[ToolBinding]) -> None:
-    tools = {id(one.origin): one for one in group if isinstance(one.origin, Tool)}
+    tools = {id(one.origin): one for one in group if one.origin is not None}
     chosen = [one for one in tools.values() if _is_chosen(one.origin)]
     if len(tools) > 1 and chosen:
         places = " and ".join(one.place or "one" for one in list(tools.values())[:2])
