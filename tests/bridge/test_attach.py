@@ -369,6 +369,9 @@ async def test_f37_a_corrupt_state_file_stops_the_start_is_named_and_stays(tmp_p
         async with ToolsetServer(Toolset(mount), state=path):
             raise AssertionError("opened")
     assert path.read_text() == '{"format": "other"}' and mount.status.state == "closed"
+    with pytest.raises(InvalidStateError, match="choose a folder that is there"):
+        async with ToolsetServer(Toolset(mount), state=tmp_path / "absent" / "state.json"):
+            raise AssertionError("opened")
 
 
 async def test_h10_a_server_that_shares_its_state_file_goes_on_when_another_writes(
@@ -376,7 +379,6 @@ async def test_h10_a_server_that_shares_its_state_file_goes_on_when_another_writ
 ) -> None:
     path = tmp_path / "state.json"
     async with ToolsetServer(Toolset(add), state=path) as server:
-        await until(path.exists)
         saved = ToolState.from_json(path.read_text())
         path.write_text(ToolState(saved.generation + 5, saved.tools).to_json())
         with caplog.at_level(logging.WARNING, "mcp_toolset.registry"):

@@ -137,7 +137,7 @@ def test_h10_who_has_not_seen_the_last_save_is_refused(tmp_path: Path) -> None:
     one.load()
     other.load()
     one.save(STATE)
-    with pytest.raises(StaleStateError, match="saved generation 7 here, after None"):
+    with pytest.raises(StaleStateError, match="saved generation 7 here, after none"):
         other.save(ToolState(7))
     assert other.load() == STATE
     other.save(ToolState(8))

@@ -185,7 +185,6 @@ class ToolsetServer:
             group.start_soon(self._announce_tools, self._wire)
             if self._keeper is not None:
                 group.start_soon(self._keeper.run)
-                self._keeper.changed()
             await stack.enter_async_context(self._attachments.running())
             if self._resources is not None:
                 stack.callback(self._resources.on_change(self._resources_changed))

@@ -8,6 +8,7 @@ no thread ever sees a half of it; it gives the registry another generation.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import Gate, ToolBinding, ToolView
+
+_log = logging.getLogger("mcp_toolset.registry")
 
 MAX_ORPHANS: Final = 10_000
 """Tools without a source that are remembered; the oldest that nobody has decided about go first."""
@@ -66,6 +69,7 @@ class _Surface:
     members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
     hidden: tuple[str, ...] = ()
     sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
+    compiled: tuple[ToolBinding, ...] = ()
 
     def same_as(self, other: _Surface) -> bool:
         """Whether the two differ in nothing that a state or a caller could tell."""
@@ -101,8 +105,9 @@ class ToolRegistry:
         self._reserved = frozenset(reserved)
         self._surface = _Surface(hidden=tuple(hidden))
         self._listeners: dict[object, Callable[[], None]] = {}
-        for toolset in toolsets:
-            self.register(toolset)
+        if toolsets:
+            handles = {_handle_of(toolset): toolset for toolset in toolsets}
+            self._put(_compiled(replace(self._surface, toolsets=handles)))
 
     @property
     def generation(self) -> int:
@@ -157,9 +162,9 @@ class ToolRegistry:
             NameConflictError: it has a local tool or a mount of a name that is taken (H9); nothing has
                 changed.
         """
-        handle = SourceHandle(toolset.name or type(toolset).__name__)
+        handle = _handle_of(toolset)
         with self._changing() as surface:
-            self._put(replace(surface, toolsets={**surface.toolsets, handle: toolset}))
+            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
         return handle
 
     def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
@@ -170,7 +175,7 @@ class ToolRegistry:
         """
         surface = self._surface
         others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
-        self._computed(replace(surface, toolsets={**others, SourceHandle(""): toolset}))
+        self._computed(_compiled(replace(surface, toolsets={**others, _handle_of(toolset): toolset})))
 
     def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
         """Put another toolset in the place of one; tools of the same id keep names and membership (H8).
@@ -181,7 +186,7 @@ class ToolRegistry:
         """
         with self._changing() as surface:
             self._require(handle)
-            self._put(replace(surface, toolsets={**surface.toolsets, handle: toolset}))
+            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
 
     def remove(self, handle: SourceHandle) -> None:
         """Take a toolset out; what was decided about its tools is kept until they return (H8, H12).
@@ -192,7 +197,7 @@ class ToolRegistry:
         with self._changing() as surface:
             self._require(handle)
             rest = {other: toolset for other, toolset in surface.toolsets.items() if other is not handle}
-            self._put(replace(surface, toolsets=rest))
+            self._put(_compiled(replace(surface, toolsets=rest)))
 
     def refresh(self) -> int:
         """Look at the toolsets again, as after a mounted server has listed other tools; the generation.
@@ -201,7 +206,7 @@ class ToolRegistry:
             NameConflictError: two local tools have one name by now; the last surface stays.
         """
         with self._changing() as surface:
-            self._put(surface)
+            self._put(_compiled(surface))
         return self.generation
 
     def enable(self, *tools: ToolSelector) -> int:
@@ -309,14 +314,15 @@ class ToolRegistry:
             # Definitions may differ all the same; they are no part of what a generation stands for.
             moved = not after.same_as(before)
             after = replace(after, generation=before.generation + moved)
+        _tell_altered(after, before)
         self._surface = after
 
     def _computed(self, wanted: _Surface) -> _Surface:
         toolsets = wanted.toolsets.values()
-        sources = _sources_of(toolsets)
         reserved = self._reserved if any(toolset.defers for toolset in toolsets) else frozenset[str]()
-        bindings = [binding for toolset in toolsets for binding in toolset.bindings()]
-        named = assigned(bindings, wanted.entries, wanted.live.keys(), NameRules(reserved, self._limit))
+        named = assigned(
+            wanted.compiled, wanted.entries, wanted.live.keys(), NameRules(reserved, self._limit)
+        )
         live = {key_of(binding): binding for binding in named}
         entries = _remembered(wanted.entries, live)
         members = {
@@ -329,7 +335,6 @@ class ToolRegistry:
             entries=MappingProxyType(entries),
             live=MappingProxyType(live),
             members=MappingProxyType(members),
-            sources=MappingProxyType(sources),
         )
 
     def _require(self, handle: SourceHandle) -> None:
@@ -341,6 +346,25 @@ class ToolRegistry:
             raise UnknownToolError(call.name)
         if inner is not None:
             inner(call, context)
+
+
+def _handle_of(toolset: Toolset) -> SourceHandle:
+    return SourceHandle(toolset.name or type(toolset).__name__)
+
+
+def _compiled(surface: _Surface) -> _Surface:
+    """The surface with what its toolsets say now, before anything of it is settled."""
+    toolsets = surface.toolsets.values()
+    compiled = tuple(binding for toolset in toolsets for binding in toolset.bindings())
+    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=compiled)
+
+
+def _tell_altered(after: _Surface, before: _Surface) -> None:
+    """Log each name that is not as the host would have it, when it is given."""
+    for key, binding in after.live.items():
+        entry = after.entries[key]
+        if entry.name != entry.asked and before.entries.get(key) != entry:
+            _log.warning("%s: %s is served as %s", binding.place or "a tool", entry.asked, entry.name)
 
 
 def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
