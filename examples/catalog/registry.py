@@ -32,20 +32,20 @@ async def main() -> None:
     async with ToolsetServer(Toolset(add)) as server:
         registry = server.registry
         lights = await server.attach(DynamicToolset(Lights(), name="lights").prefixed("lights"))
-        print(registry.members, (await server.call_tool("lights_on")).text)
+        print(registry.names, (await server.call_tool("lights_on")).text)
 
         state = registry.snapshot()
         await server.choose({"lights_off": False})
-        print(registry.members)
+        print(registry.names)
         try:
             registry.apply_state(state)
         except StaleStateError as fault:
             print(fault)
 
         await server.detach(lights)
-        print(registry.members, [orphan.id for orphan in registry.orphaned])
+        print(registry.names, [orphan.id for orphan in registry.orphaned])
         await server.attach(DynamicToolset(Lights(), name="lights").prefixed("lights"))
-        print(registry.members)
+        print(registry.names)
 
 
 anyio.run(main)

@@ -262,7 +262,7 @@ async def test_h24_what_is_attached_is_closed_with_the_server_and_a_toolset_is_o
             with pytest.raises(StateError, match="open"):
                 await other.attach(late)
             assert names(other) == ["add"]
-    assert late.status.state == "closed" and server.registry.members == ("add",)
+    assert late.status.state == "closed" and server.registry.names == ("add",)
     async with server:
         assert names(server) == ["add"]
 

@@ -58,15 +58,15 @@ def called(registry: ToolRegistry, name: str) -> str:
 
 def named(registry: ToolRegistry) -> dict[str, str]:
     """What runs under each name."""
-    return {name: called(registry, name) for name in registry.members}
+    return {name: called(registry, name) for name in registry.names}
 
 
 def test_h7_membership_is_the_gate_and_its_changes_advance_the_generation() -> None:
     registry = ToolRegistry(Toolset(add, sub))
     before, view = registry.generation, registry.view()
-    assert registry.members == ("add", "sub")
+    assert registry.names == ("add", "sub")
     assert registry.disable("sub") == before + 1
-    assert registry.members == ("add",) and list(registry.view()) == ["add"]
+    assert registry.names == ("add",) and list(registry.view()) == ["add"]
     # A view that was frozen earlier does not go around the gate.
     with pytest.raises(UnknownToolError):
         anyio.run(view.execute, "sub", {"a": 1, "b": 1})
@@ -77,11 +77,11 @@ def test_h7_membership_is_the_gate_and_its_changes_advance_the_generation() -> N
 
 def test_h7_tools_that_are_off_join_when_they_are_enabled() -> None:
     registry = ToolRegistry(Toolset(add, sub).off("sub"))
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
     registry.enable("sub")
     assert list(registry.view().select(ToolAvailability.default())) == ["add", "sub"]
     registry.choose({"sub": None})
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
 
 
 def test_h7_a_choice_with_an_unknown_name_changes_nothing() -> None:
@@ -89,23 +89,35 @@ def test_h7_a_choice_with_an_unknown_name_changes_nothing() -> None:
     before = registry.snapshot()
     with pytest.raises(UnknownToolError, match="nope"):
         registry.disable("add", "nope")
-    assert registry.snapshot() == before and registry.members == ("add", "sub")
+    assert registry.snapshot() == before and registry.names == ("add", "sub")
+
+
+def test_h4_h7_what_is_decided_on_an_older_generation_is_refused() -> None:
+    registry = ToolRegistry(Toolset(add, sub), Mount("git", "reset"), hidden=["reset"])
+    assert registry.members() == {"add": True, "sub": True}
+    generation = registry.generation
+    assert registry.change({"sub": False}, generation=generation) == generation + 1
+    with pytest.raises(StaleStateError, match="decide again"):
+        registry.change({"add": False}, generation=generation)
+    with pytest.raises(UnknownToolError):
+        registry.change({"add": False, "reset": True}, generation=generation + 1)
+    assert registry.members() == {"add": True, "sub": False}
 
 
 def test_h8_sources_are_replaced_and_removed_by_handle() -> None:
     registry = ToolRegistry(Toolset(add))
     handle = registry.register(Mount("git", "log"))
-    assert registry.members == ("add", "log")
+    assert registry.names == ("add", "log")
     registry.replace(handle, Mount("git", "log", "diff"))
-    assert registry.members == ("add", "log", "diff")
+    assert registry.names == ("add", "log", "diff")
     registry.remove(handle)
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
     for use in (registry.remove, lambda gone: registry.replace(gone, Toolset(sub))):
         with pytest.raises(StateError, match="'git' is not registered here, or was removed"):
             use(handle)
     with pytest.raises(StateError):
         ToolRegistry().remove(registry.handles()[0])
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +157,14 @@ def test_h9_an_empty_name_or_an_empty_id_is_an_error() -> None:
 def test_h9_one_tool_under_two_names_is_two_members() -> None:
     registry = ToolRegistry(Toolset(add, Toolset(add).prefixed("x")))
     registry.disable("x_add")
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
     assert len({entry.key for entry in registry.snapshot().tools}) == 2
 
 
 def test_f16_ids_that_an_upstream_makes_up_lose_no_tool() -> None:
     mount = Mount("git", "x", "x@x", "x@y_x")
     registry = ToolRegistry(Toolset(mount, mount.filtered(include=["x"]).prefixed("y")))
-    assert len(set(registry.members)) == 4
+    assert len(set(registry.names)) == 4
     assert sorted(named(registry).values()) == ["git/x", "git/x", "git/x@x", "git/x@y_x"]
 
 
@@ -161,11 +173,11 @@ def test_h10_a_state_defines_the_whole_surface() -> None:
     state = registry.snapshot()
     kept = ToolState(state.generation, tuple(one for one in state.tools if one.name != "sub"))
     report = registry.apply_state(kept.choosing({"log": False}))
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
     assert (report.generation, report.orphaned) == (state.generation + 1, ())
     assert registry.generation == report.generation
     registry.enable("sub")
-    assert registry.members == ("add", "sub")
+    assert registry.names == ("add", "sub")
 
 
 def test_h10_a_stale_state_is_refused_and_nothing_changes() -> None:
@@ -175,7 +187,7 @@ def test_h10_a_stale_state_is_refused_and_nothing_changes() -> None:
     before = registry.snapshot()
     with pytest.raises(StaleStateError, match=r"generation 1, the registry of 2 .*new snapshot"):
         registry.apply_state(stale)
-    assert registry.snapshot() == before and registry.members == ("add",)
+    assert registry.snapshot() == before and registry.names == ("add",)
 
 
 def test_h10_a_state_that_cannot_be_a_surface_is_refused() -> None:
@@ -213,7 +225,7 @@ def test_h10_of_writers_that_race_on_one_generation_one_wins_whole(identical: bo
         thread.join(10)
     assert len(won) == 1 and len(refused) == 7
     assert registry.generation == state.generation + 1
-    assert registry.members == (tuple(one.name for one in tools) if identical else (f"t{won[0]}",))
+    assert registry.names == (tuple(one.name for one in tools) if identical else (f"t{won[0]}",))
 
 
 def test_h10_readers_never_see_half_of_a_change() -> None:
@@ -224,7 +236,7 @@ def test_h10_readers_never_see_half_of_a_change() -> None:
 
     def read() -> None:
         while not stop.is_set():
-            seen.add(len(registry.members))
+            seen.add(len(registry.names))
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -247,9 +259,9 @@ def test_h11_a_persisted_generation_is_adopted_and_the_orphans_are_told() -> Non
     report = after.restore_state(saved)
     assert report.generation == after.generation == before.generation
     assert report.orphaned == after.orphaned == (ToolKey("git", "log"),)
-    assert after.members == ("add",)
+    assert after.names == ("add",)
     after.register(Mount("git", "log", "diff"))
-    assert after.members == ("add", "diff") and after.orphaned == ()
+    assert after.names == ("add", "diff") and after.orphaned == ()
     assert after.generation == report.generation + 1
 
 
@@ -257,7 +269,7 @@ def test_h11_tools_that_the_state_does_not_know_stay_as_their_toolset_says() -> 
     saved = ToolRegistry(Toolset(add)).snapshot()
     registry = ToolRegistry(Toolset(add, sub).off("sub"), Mount("git", "log"))
     registry.restore_state(saved)
-    assert registry.members == ("add", "log")
+    assert registry.names == ("add", "log")
 
 
 def test_h12_tools_of_a_missing_source_are_orphans_until_it_returns() -> None:
@@ -266,14 +278,14 @@ def test_h12_tools_of_a_missing_source_are_orphans_until_it_returns() -> None:
     registry.disable("diff")
     view = registry.view()
     registry.remove(handle)
-    assert registry.members == ("add",)
+    assert registry.names == ("add",)
     assert registry.orphaned == (ToolKey("git", "log"), ToolKey("git", "diff"))
     with pytest.raises(UnknownToolError):
         anyio.run(view.execute, "log")
     with pytest.raises(UnknownToolError):
         registry.enable("log")
     registry.register(Mount("git", "log", "diff"))
-    assert registry.members == ("add", "log")
+    assert registry.names == ("add", "log")
     assert registry.orphaned == ()
 
 
@@ -297,9 +309,9 @@ def test_h12_a_local_tool_of_another_id_does_not_inherit_an_opt_out() -> None:
     handle = registry.register(Toolset(Tool.from_schema("run", {}, id="first")))
     registry.disable("run")
     registry.replace(handle, Toolset(Tool.from_schema("run", {}, id="second")))
-    assert registry.members == ("run",)
+    assert registry.names == ("run",)
     registry.replace(handle, Toolset(Tool.from_schema("run", {}, id="first")))
-    assert registry.members == ()
+    assert registry.names == ()
 
 
 def test_h12_orphans_without_a_decision_are_forgotten_when_there_are_too_many(
@@ -321,37 +333,37 @@ def test_h13_names_hidden_by_policy_stay_hidden_through_everything() -> None:
     mount = Mount("git", "log", "reset_hard")
     registry = ToolRegistry(Toolset(add), hidden=["*reset*"])
     handle = registry.register(mount)
-    assert registry.members == ("add", "log")
+    assert registry.names == ("add", "log")
     everything = registry.snapshot().choosing({"reset_hard": True})
     registry.apply_state(everything)
-    assert registry.members == ("add", "log")
+    assert registry.names == ("add", "log")
     mount.listed.append("reset_soft")
     registry.refresh()
     registry.replace(handle, Mount("git", "reset_hard", "log"))
     registry.restore_state(everything)
-    assert registry.members == ("add", "log")
+    assert registry.names == ("add", "log")
     with pytest.raises(UnknownToolError):
         registry.enable("reset_hard")
-    assert registry.hide("l?g") and registry.members == ("add",)
+    assert registry.hide("l?g") and registry.names == ("add",)
 
 
 def test_h13_a_name_that_had_to_be_altered_does_not_slip_through() -> None:
     registry = ToolRegistry(Mount("a", "wipe"), Mount("b", "wipe"), hidden=["wipe"])
-    assert registry.members == ()
+    assert registry.names == ()
 
 
 def test_h23_a_name_stays_while_its_tool_lives_whoever_else_comes_and_goes() -> None:
     registry = ToolRegistry(Mount("b", "search"))
     first = registry.register(Mount("a", "search"))
     assert list(named(registry).values()) == ["b/search", "a/search"]
-    (taken, other) = registry.members
+    (taken, other) = registry.names
     assert taken == "search" and other.startswith("a_search_")
     registry.remove(registry.handles()[0])
-    assert registry.members == (other,)
+    assert registry.names == (other,)
     registry.register(Mount("c", "search"))
     assert named(registry) == {other: "a/search", "search": "c/search"}
     registry.remove(first)
-    assert registry.members == ("search",)
+    assert registry.names == ("search",)
 
 
 def test_h23_who_is_first_is_the_hosts_order_and_no_upstreams() -> None:
@@ -378,15 +390,15 @@ def test_h23_names_survive_a_restart_with_a_state() -> None:
 def test_h23_a_new_name_from_the_host_goes_before_a_remembered_one() -> None:
     registry = ToolRegistry()
     handle = registry.register(Mount("git", "log").prefixed("gh"))
-    assert registry.members == ("gh_log",)
+    assert registry.names == ("gh_log",)
     registry.replace(handle, Mount("git", "log").prefixed("git"))
-    assert registry.members == ("git_log",)
+    assert registry.names == ("git_log",)
 
 
 def test_h23_local_names_that_no_client_takes_are_altered_and_deterministic() -> None:
     tools = [Tool.from_schema(name, {}) for name in ("my.tool", "x" * 128, "fine")]
-    names = ToolRegistry(Toolset(*tools)).members
-    assert names == ToolRegistry(Toolset(*tools)).members
+    names = ToolRegistry(Toolset(*tools)).names
+    assert names == ToolRegistry(Toolset(*tools)).names
     assert names[2] == "fine" and names[0].startswith("my_tool_")
     assert all(ACCEPTED.fullmatch(name) for name in names)
 
@@ -398,8 +410,8 @@ def test_h23_names_leave_room_for_what_a_client_puts_before_them(prefix: str) ->
         Toolset(Tool.from_schema("z" * 60, {})),
         client_prefix=prefix,
     )
-    assert registry.members[0] == "short" and len(set(registry.members)) == 5
-    assert all(ACCEPTED.fullmatch(prefix + name) for name in registry.members)
+    assert registry.names[0] == "short" and len(set(registry.names)) == 5
+    assert all(ACCEPTED.fullmatch(prefix + name) for name in registry.names)
 
 
 def test_h23_a_client_prefix_that_leaves_no_room_is_refused() -> None:
@@ -459,10 +471,10 @@ class RegistryMachine(RuleBasedStateMachine):
         self.names: dict[ToolKey, str] = {}
 
     def changed(self, act: Callable[[], Any]) -> Any:
-        """Act, and compare the generation with whether anything can be told apart."""
-        before = self.registry.snapshot(), self.registry.members
+        """Act, and compare the generation with whether anything is another, other than in its order."""
+        before = self.registry.snapshot(), set(self.registry.names)
         result = act()
-        after = self.registry.snapshot(), self.registry.members
+        after = self.registry.snapshot(), set(self.registry.names)
         if (before[0].tools, before[1]) != (after[0].tools, after[1]):
             assert after[0].generation == before[0].generation + 1
         return result
@@ -521,11 +533,11 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @rule(state=states)
     def apply(self, state: ToolState) -> None:
-        before = self.registry.snapshot(), self.registry.members
+        before = self.registry.snapshot(), self.registry.names
         if state.generation != before[0].generation:
             with pytest.raises(StaleStateError):
                 self.registry.apply_state(state)
-            assert (self.registry.snapshot(), self.registry.members) == before
+            assert (self.registry.snapshot(), self.registry.names) == before
             return
         report = self.registry.apply_state(state)
         assert report.generation == state.generation + 1 == self.registry.generation

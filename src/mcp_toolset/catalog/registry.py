@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from mcp_toolset.catalog.assignment import NameRules, assigned, key_of
 from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
@@ -115,8 +115,8 @@ class ToolRegistry:
         return self._surface.generation
 
     @property
-    def members(self) -> tuple[str, ...]:
-        """The public names of the tools that can be called, in order."""
+    def names(self) -> tuple[str, ...]:
+        """The public names of the members, in order: the tools that can be called."""
         return tuple(self._surface.members)
 
     @property
@@ -137,6 +137,11 @@ class ToolRegistry:
     def sources(self) -> Mapping[str, ToolSource]:
         """Everything that lives by itself in the toolsets, by name."""
         return self._surface.sources
+
+    def members(self) -> dict[str, bool]:
+        """Every tool that is there, and whether it is a member; what a policy hides is not shown (H4)."""
+        surface = self._surface
+        return {name: surface.members.get(name) == key_of(one) for name, one in _shown(surface).items()}
 
     def bindings(self) -> list[ToolBinding]:
         """The members under their public names, in order."""
@@ -232,13 +237,18 @@ class ToolRegistry:
             UnknownToolError: one of them is not there, or is hidden; nothing has changed.
         """
         with self._changing() as surface:
-            shown = {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
-            entries = dict(surface.entries)
-            for selector, member in members.items():
-                key = key_of(shown[public_name_of(selector, shown)])
-                entries[key] = replace(entries[key], member=member)
-            self._put(replace(surface, entries=entries))
-        return self.generation
+            return self._choose(surface, members)
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Decide about some tools as `choose` does, if nothing has changed since `generation` (H4, H10).
+
+        Raises:
+            StaleStateError: the registry has another generation by now; nothing has changed.
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        with self._changing() as surface:
+            _require_fresh(generation, surface)
+            return self._choose(surface, members)
 
     def hide(self, *patterns: str) -> int:
         """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
@@ -265,9 +275,9 @@ class ToolRegistry:
         Raises:
             StaleStateError: the registry has another generation by now; nothing has changed.
         """
-        _require_fresh(state, self._surface)
+        _require_fresh(state.generation, self._surface)
         with self._changing() as surface:
-            _require_fresh(state, surface)
+            _require_fresh(state.generation, surface)
             entries = {entry.key: entry for entry in state.tools}
             names = {entry.name for entry in state.tools}
             for key in surface.live.keys() - entries.keys():
@@ -305,6 +315,14 @@ class ToolRegistry:
         if not after.same_as(before):
             for callback in list(self._listeners.values()):
                 callback()
+
+    def _choose(self, surface: _Surface, members: Mapping[Any, bool | None]) -> int:
+        shown, entries = _shown(surface), dict(surface.entries)
+        for selector, member in members.items():
+            key = key_of(shown[public_name_of(selector, shown)])
+            entries[key] = replace(entries[key], member=member)
+        self._put(replace(surface, entries=entries))
+        return self._surface.generation
 
     def _put(self, wanted: _Surface) -> None:
         """Compute a surface and put it in place; without a difference the generation stays."""
@@ -408,10 +426,15 @@ def _is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def _require_fresh(state: ToolState, surface: _Surface) -> None:
-    if state.generation != surface.generation:
+def _shown(surface: _Surface) -> dict[str, ToolBinding]:
+    """The tools that are there, members or not, by public name, but for what a policy hides."""
+    return {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
+
+
+def _require_fresh(generation: int, surface: _Surface) -> None:
+    if generation != surface.generation:
         raise StaleStateError(
-            f"the state is of generation {state.generation}, the registry of {surface.generation} by now; "
+            f"the state is of generation {generation}, the registry of {surface.generation} by now; "
             "take a new snapshot and decide again"
         )
 
