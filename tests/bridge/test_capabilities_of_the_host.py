@@ -94,7 +94,7 @@ async def test_h4_what_was_taken_out_stays_out_for_calls_in_other_names_too() ->
         server.members.change({"double": False}, generation=before)
         with pytest.raises(UnknownToolError):
             await server.call_tool("call_tool", {"grant": grant, "arguments": {"n": 1}})
-        with pytest.raises(StateError, match="decide anew"):
+        with pytest.raises(StateError, match="decide again"):
             server.members.change({"double": True}, generation=before)
 
 

@@ -10,6 +10,10 @@ from mcp_toolset.tools.names import (
     MAX_NAME_LENGTH,
     check_name,
     check_prefix,
+    check_public_name,
+    limit_beside,
+    mounted_name,
+    plain_prefix,
     prefix_from,
     public_name,
     qualified,
@@ -85,3 +89,82 @@ def test_h9_names_that_the_protocol_allows_are_kept(name: str):
 def test_h9_a_name_that_the_protocol_refuses_is_an_error_that_says_where(name: str):
     with pytest.raises(DefinitionError, match="^here: a tool cannot be named .*1 to 128"):
         check_name(name, "here")
+
+
+servers = st.text(ALPHABET, min_size=1, max_size=32).map(prefix_from) | any_names.map(prefix_from)
+tricky = st.text("ab_-", min_size=1, max_size=6)
+
+
+@given(st.sets(st.tuples(tricky.map(prefix_from), tricky), min_size=2, max_size=40))
+def test_h23_f16_names_of_two_servers_of_a_hub_never_meet(pairs: set[tuple[str, str]]):
+    owners: dict[str, str] = {}
+    for prefix, name in sorted(pairs):
+        assert owners.setdefault(mounted_name(prefix, name), prefix) == prefix
+
+
+@given(servers, any_names)
+def test_h23_a_name_in_a_hub_fits_every_client_and_is_made_of_its_own_two_parts(prefix: str, name: str):
+    made = mounted_name(prefix, name)
+    assert ACCEPTED.fullmatch(made) and made.startswith(prefix[:56])
+    assert made == mounted_name(prefix, name)
+
+
+@given(servers, st.sets(any_names, min_size=2, max_size=20))
+def test_h23_tools_of_one_server_meet_only_where_one_repeats_its_name(prefix: str, names: set[str]):
+    plain = {name for name in names if name[: len(prefix)].lower() != prefix.lower()}
+    assert len({mounted_name(prefix, name) for name in plain}) == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name", "made"),
+    [
+        ("git", "log", "git_log"),
+        ("git", "git_log", "git_log"),
+        ("GitHub", "github-search", "GitHub_search"),
+        ("search", "search", "search_search"),
+        ("git", "git_", "git_git_"),
+        ("a", "b_c", "a_b_c"),
+        ("a_b", "c", "a_b__c"),
+        ("a", "b__c", "a__b__c"),
+        ("a", "_c", "a___c"),
+        ("my_git", "my_git_log", "my_git__log"),
+        ("a-b", "c_d", "a-b_c_d"),
+    ],
+)
+def test_h23_f16_names_in_a_hub_are_short_and_say_whose_they_are(prefix: str, name: str, made: str):
+    assert mounted_name(prefix, name) == made
+
+
+def test_f16_a_tool_cannot_be_given_the_name_of_one_that_has_a_digest():
+    victim = mounted_name("a", "long" * 30)
+    assert mounted_name("a", victim.removeprefix("a_")) != victim
+
+
+@pytest.mark.parametrize(("written", "read"), [("gh", "gh"), ("gh_", "gh"), ("a__b", "a_b"), ("_x", "_x")])
+def test_h23_a_prefix_that_somebody_chose_has_single_underscores(written: str, read: str):
+    assert plain_prefix(written) == read
+
+
+@pytest.mark.parametrize("prefix", ["", "___", "a.b"])
+def test_h23_a_prefix_of_nothing_is_refused(prefix: str):
+    with pytest.raises(DefinitionError, match="use 1 to 32 of"):
+        plain_prefix(prefix)
+
+
+@given(any_names, st.integers(0, 40))
+def test_h23_names_stay_within_what_a_client_leaves_of_them(name: str, length: int):
+    limit = limit_beside("x" * length)
+    made = public_name(name, limit=limit)
+    assert len(made) <= limit == 64 - length and ACCEPTED.fullmatch(made)
+
+
+def test_h23_a_client_that_leaves_too_little_is_refused():
+    with pytest.raises(DefinitionError, match="leaves 23 of 64.*at most 40"):
+        limit_beside("x" * 41)
+
+
+@pytest.mark.parametrize("name", ["", "my.tool", "x" * 65, "a b"])
+def test_h9_h23_a_name_that_somebody_chose_to_be_served_under_has_to_fit(name: str):
+    with pytest.raises(DefinitionError, match="^here: a tool cannot be served as .*1 to 64"):
+        check_public_name(name, "here")
+    assert check_public_name("fine-1", "here") == "fine-1"

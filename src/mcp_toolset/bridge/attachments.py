@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
-from mcp_toolset.errors import StateError, sole
+from mcp_toolset.errors import CallError, StateError, sole
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.toolset import Toolset
@@ -28,40 +28,44 @@ DRAIN: Final = 30.0
 
 @dataclass(eq=False)
 class Attachment:
-    """One toolset that has joined, and how many calls are under way in it."""
+    """One toolset that has joined, and the calls that are under way in it."""
 
     toolset: Toolset
     leaving: anyio.Event = field(default_factory=anyio.Event)
     closed: anyio.Event = field(default_factory=anyio.Event)
+    calls: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
     idle: anyio.Event = field(default_factory=anyio.Event)
-    calls: int = 0
 
     def counted(self) -> Toolset:
-        """The toolset, counting its calls."""
+        """The toolset, with its calls known here."""
         return self.toolset.through(
             lambda binding: replace(binding, execute=partial(self._execute, binding.execute)),
             defers=self.toolset.defers,
         )
 
     async def ended(self, drain: float) -> None:
-        """Close the toolset after the calls that are under way, at most `drain` seconds later."""
+        """Close the toolset after the calls that are under way; after `drain` seconds they are ended."""
         try:
             with anyio.move_on_after(drain):
                 while self.calls:
                     self.idle = anyio.Event()
                     await self.idle.wait()
         finally:
+            for scope in self.calls:
+                scope.cancel()
             self.leaving.set()
         await self.closed.wait()
 
     async def _execute(self, execute: Executor, call: ToolCall, context: ToolContext) -> ToolResult:
-        self.calls += 1
-        try:
-            return await execute(call, context)
-        finally:
-            self.calls -= 1
-            if not self.calls:
-                self.idle.set()
+        with anyio.CancelScope() as scope:
+            self.calls.add(scope)
+            try:
+                return await execute(call, context)
+            finally:
+                self.calls.discard(scope)
+                if not self.calls:
+                    self.idle.set()
+        raise CallError(f"{call.name} was ended before it was done: it is not offered any more")
 
 
 class Attachments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 
 import anyio
 import anyio.to_thread
@@ -27,10 +28,11 @@ class StateKeeper:
         self._is_ours = True
 
     async def restore(self) -> None:
-        """Adopt what is saved, if anything is.
+        """Adopt what is saved, if anything is, and see that it can be saved again.
 
         Raises:
-            InvalidStateError: the file is corrupt or foreign; it is left as it is.
+            InvalidStateError: the file is corrupt or foreign, and left as it is; or its folder is not
+                there or cannot be written to.
         """
         self._flag.attach()
         self._is_ours = True
@@ -42,6 +44,8 @@ class StateKeeper:
                 report.generation,
                 len(report.orphaned),
             )
+        with suppress(StaleStateError):
+            await anyio.to_thread.run_sync(self._file.save, self._registry.snapshot())
 
     def changed(self) -> None:
         """Note that there is something to save; from any thread."""

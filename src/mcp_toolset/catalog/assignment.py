@@ -8,7 +8,6 @@ source and id. That depends on no other tool, so it is the same every time.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,6 @@ from mcp_toolset.tools.names import MAX_NAME_LENGTH, public_name, qualified
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.view import ToolBinding, conflict_message
-
-_log = logging.getLogger("mcp_toolset.registry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,6 @@ def _told_apart(binding: ToolBinding, taken: Collection[str], limit: int) -> str
 def _named(binding: ToolBinding, name: str) -> ToolBinding:
     if name == binding.name:
         return binding
-    _log.info("%s is served as %s: %s", binding.name, name, binding.place or "a tool of the host")
     return replace(binding, name=name, asked=binding.name)
 
 
@@ -170,7 +166,7 @@ def _own_key(binding: ToolBinding) -> ToolKey:
 
 
 def _check_id(key: ToolKey, group: Sequence[ToolBinding]) -> None:
-    tools = {id(one.origin): one for one in group if isinstance(one.origin, Tool)}
+    tools = {id(one.origin): one for one in group if one.origin is not None}
     chosen = [one for one in tools.values() if _is_chosen(one.origin)]
     if len(tools) > 1 and chosen:
         places = " and ".join(one.place or "one" for one in list(tools.values())[:2])

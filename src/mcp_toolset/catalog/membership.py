@@ -23,7 +23,7 @@ class RegistryMembership:
 
     def members(self) -> Mapping[str, bool]:
         """Every tool by public name, hidden ones left out, and whether it is a member now."""
-        return self._registry.choices()
+        return self._registry.members()
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
         """Make tools members or take them out, all or nothing; the new generation.
@@ -32,4 +32,4 @@ class RegistryMembership:
             StaleStateError: the registry has changed since that generation; nothing is changed.
             UnknownToolError: there is no such tool, or it is hidden; nothing is changed.
         """
-        return self._registry.choose({**members}, generation=generation)
+        return self._registry.change(members, generation=generation)

@@ -8,6 +8,7 @@ no thread ever sees a half of it; it gives the registry another generation.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from mcp_toolset.catalog.assignment import NameRules, assigned, key_of
 from mcp_toolset.catalog.membership import RegistryMembership
@@ -27,6 +28,8 @@ from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import Gate, ToolBinding, ToolView
+
+_log = logging.getLogger("mcp_toolset.registry")
 
 MAX_ORPHANS: Final = 10_000
 """Tools without a source that are remembered; the oldest that nobody has decided about go first."""
@@ -67,6 +70,7 @@ class _Surface:
     members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
     hidden: tuple[str, ...] = ()
     sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
+    compiled: tuple[ToolBinding, ...] = ()
 
     def same_as(self, other: _Surface) -> bool:
         """Whether the two differ in nothing that a state or a caller could tell."""
@@ -102,8 +106,9 @@ class ToolRegistry:
         self._reserved = frozenset(reserved)
         self._surface = _Surface(hidden=tuple(hidden))
         self._listeners: dict[object, Callable[[], None]] = {}
-        for toolset in toolsets:
-            self.register(toolset)
+        if toolsets:
+            handles = {_handle_of(toolset): toolset for toolset in toolsets}
+            self._put(_compiled(replace(self._surface, toolsets=handles)))
 
     @property
     def generation(self) -> int:
@@ -111,13 +116,13 @@ class ToolRegistry:
         return self._surface.generation
 
     @property
-    def members(self) -> tuple[str, ...]:
-        """The public names of the tools that can be called, in order."""
+    def names(self) -> tuple[str, ...]:
+        """The public names of the members, in order: the tools that can be called."""
         return tuple(self._surface.members)
 
     @property
     def membership(self) -> RegistryMembership:
-        """The members alone, for a tool that may change them (H4)."""
+        """The members alone, for a tool that may change them (H3, H4)."""
         return RegistryMembership(self)
 
     @property
@@ -138,6 +143,11 @@ class ToolRegistry:
     def sources(self) -> Mapping[str, ToolSource]:
         """Everything that lives by itself in the toolsets, by name."""
         return self._surface.sources
+
+    def members(self) -> dict[str, bool]:
+        """Every tool that is there, and whether it is a member; what a policy hides is not shown (H4)."""
+        surface = self._surface
+        return {name: surface.members.get(name) == key_of(one) for name, one in _shown(surface).items()}
 
     def bindings(self) -> list[ToolBinding]:
         """The members under their public names, in order."""
@@ -163,9 +173,9 @@ class ToolRegistry:
             NameConflictError: it has a local tool or a mount of a name that is taken (H9); nothing has
                 changed.
         """
-        handle = SourceHandle(toolset.name or type(toolset).__name__)
+        handle = _handle_of(toolset)
         with self._changing() as surface:
-            self._put(replace(surface, toolsets={**surface.toolsets, handle: toolset}))
+            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
         return handle
 
     def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
@@ -176,7 +186,7 @@ class ToolRegistry:
         """
         surface = self._surface
         others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
-        self._computed(replace(surface, toolsets={**others, SourceHandle(""): toolset}))
+        self._computed(_compiled(replace(surface, toolsets={**others, _handle_of(toolset): toolset})))
 
     def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
         """Put another toolset in the place of one; tools of the same id keep names and membership (H8).
@@ -187,7 +197,7 @@ class ToolRegistry:
         """
         with self._changing() as surface:
             self._require(handle)
-            self._put(replace(surface, toolsets={**surface.toolsets, handle: toolset}))
+            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
 
     def remove(self, handle: SourceHandle) -> None:
         """Take a toolset out; what was decided about its tools is kept until they return (H8, H12).
@@ -198,7 +208,7 @@ class ToolRegistry:
         with self._changing() as surface:
             self._require(handle)
             rest = {other: toolset for other, toolset in surface.toolsets.items() if other is not handle}
-            self._put(replace(surface, toolsets=rest))
+            self._put(_compiled(replace(surface, toolsets=rest)))
 
     def refresh(self) -> int:
         """Look at the toolsets again, as after a mounted server has listed other tools; the generation.
@@ -207,7 +217,7 @@ class ToolRegistry:
             NameConflictError: two local tools have one name by now; the last surface stays.
         """
         with self._changing() as surface:
-            self._put(surface)
+            self._put(_compiled(surface))
         return self.generation
 
     def enable(self, *tools: ToolSelector) -> int:
@@ -226,30 +236,25 @@ class ToolRegistry:
         """
         return self.choose(dict.fromkeys(tools, False))
 
-    def choose(self, members: Mapping[ToolSelector, bool | None], *, generation: int | None = None) -> int:
+    def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
         """Decide about some tools at once; `None` leaves it to their toolset. Returns the generation.
 
-        Args:
-            members: What is decided, by public name or by the tool itself.
-            generation: The generation that this was decided on, if it matters.
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        with self._changing() as surface:
+            return self._choose(surface, members)
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Decide about some tools as `choose` does, if nothing has changed since `generation` (H4, H10).
 
         Raises:
             StaleStateError: the registry has another generation by now; nothing has changed.
             UnknownToolError: one of them is not there, or is hidden; nothing has changed.
         """
         with self._changing() as surface:
-            _require_fresh("the choice", surface.generation if generation is None else generation, surface)
-            shown, entries = _shown(surface), dict(surface.entries)
-            for selector, member in members.items():
-                key = key_of(shown[public_name_of(selector, shown)])
-                entries[key] = replace(entries[key], member=member)
-            self._put(replace(surface, entries=entries))
-        return self.generation
-
-    def choices(self) -> dict[str, bool]:
-        """Every tool that can be chosen, by public name, and whether it is a member now."""
-        surface = self._surface
-        return {name: name in surface.members for name in _shown(surface)}
+            _require_fresh(generation, surface)
+            return self._choose(surface, members)
 
     def hide(self, *patterns: str) -> int:
         """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
@@ -276,9 +281,9 @@ class ToolRegistry:
         Raises:
             StaleStateError: the registry has another generation by now; nothing has changed.
         """
-        _require_fresh("the state", state.generation, self._surface)
+        _require_fresh(state.generation, self._surface)
         with self._changing() as surface:
-            _require_fresh("the state", state.generation, surface)
+            _require_fresh(state.generation, surface)
             entries = {entry.key: entry for entry in state.tools}
             names = {entry.name for entry in state.tools}
             for key in surface.live.keys() - entries.keys():
@@ -317,6 +322,14 @@ class ToolRegistry:
             for callback in list(self._listeners.values()):
                 callback()
 
+    def _choose(self, surface: _Surface, members: Mapping[Any, bool | None]) -> int:
+        shown, entries = _shown(surface), dict(surface.entries)
+        for selector, member in members.items():
+            key = key_of(shown[public_name_of(selector, shown)])
+            entries[key] = replace(entries[key], member=member)
+        self._put(replace(surface, entries=entries))
+        return self._surface.generation
+
     def _put(self, wanted: _Surface) -> None:
         """Compute a surface and put it in place; without a difference the generation stays."""
         before = self._surface
@@ -325,14 +338,15 @@ class ToolRegistry:
             # Definitions may differ all the same; they are no part of what a generation stands for.
             moved = not after.same_as(before)
             after = replace(after, generation=before.generation + moved)
+        _tell_altered(after, before)
         self._surface = after
 
     def _computed(self, wanted: _Surface) -> _Surface:
         toolsets = wanted.toolsets.values()
-        sources = _sources_of(toolsets)
         reserved = self._reserved if any(toolset.defers for toolset in toolsets) else frozenset[str]()
-        bindings = [binding for toolset in toolsets for binding in toolset.bindings()]
-        named = assigned(bindings, wanted.entries, wanted.live.keys(), NameRules(reserved, self._limit))
+        named = assigned(
+            wanted.compiled, wanted.entries, wanted.live.keys(), NameRules(reserved, self._limit)
+        )
         live = {key_of(binding): binding for binding in named}
         entries = _remembered(wanted.entries, live)
         members = {
@@ -345,7 +359,6 @@ class ToolRegistry:
             entries=MappingProxyType(entries),
             live=MappingProxyType(live),
             members=MappingProxyType(members),
-            sources=MappingProxyType(sources),
         )
 
     def _require(self, handle: SourceHandle) -> None:
@@ -357,6 +370,25 @@ class ToolRegistry:
             raise UnknownToolError(call.name)
         if inner is not None:
             inner(call, context)
+
+
+def _handle_of(toolset: Toolset) -> SourceHandle:
+    return SourceHandle(toolset.name or type(toolset).__name__)
+
+
+def _compiled(surface: _Surface) -> _Surface:
+    """The surface with what its toolsets say now, before anything of it is settled."""
+    toolsets = surface.toolsets.values()
+    compiled = tuple(binding for toolset in toolsets for binding in toolset.bindings())
+    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=compiled)
+
+
+def _tell_altered(after: _Surface, before: _Surface) -> None:
+    """Log each name that is not as the host would have it, when it is given."""
+    for key, binding in after.live.items():
+        entry = after.entries[key]
+        if entry.name != entry.asked and before.entries.get(key) != entry:
+            _log.warning("%s: %s is served as %s", binding.place or "a tool", entry.asked, entry.name)
 
 
 def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
@@ -401,14 +433,15 @@ def _is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
 
 
 def _shown(surface: _Surface) -> dict[str, ToolBinding]:
+    """The tools that are there, members or not, by public name, but for what a policy hides."""
     return {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
 
 
-def _require_fresh(what: str, generation: int, surface: _Surface) -> None:
+def _require_fresh(generation: int, surface: _Surface) -> None:
     if generation != surface.generation:
         raise StaleStateError(
-            f"{what} is of generation {generation}, the registry of {surface.generation} by now; "
-            "look at it again and decide anew"
+            f"the state is of generation {generation}, the registry of {surface.generation} by now; "
+            "take a new snapshot and decide again"
         )
 
 

@@ -49,6 +49,10 @@ class ToolEntry:
     asked: str = ""
     member: bool | None = None
 
+    def __post_init__(self) -> None:
+        """Nothing else was asked for where nothing is said."""
+        object.__setattr__(self, "asked", self.asked or self.name)
+
     @property
     def key(self) -> ToolKey:
         """Source and id."""
@@ -174,7 +178,7 @@ def _invalid(where: str, reason: str) -> InvalidStateError:
 
 def _data_of(entry: ToolEntry) -> dict[str, Any]:
     data: dict[str, Any] = {"source": entry.source, "id": entry.id, "name": entry.name}
-    if entry.asked and entry.asked != entry.name:
+    if entry.asked != entry.name:
         data["asked"] = entry.asked
     if entry.member is not None:
         data["member"] = entry.member

@@ -11,7 +11,7 @@ import fcntl
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +30,7 @@ class StateFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Name the file; nothing is read yet."""
         self.path = Path(path)
-        self._seen: int | None = None
+        self._seen: ToolState | None = None
 
     def load(self) -> ToolState | None:
         """The state as it is saved, `None` if there is none yet.
@@ -38,9 +38,8 @@ class StateFile:
         Raises:
             InvalidStateError: the file is corrupt, foreign or unreadable; it names it and stays as it is.
         """
-        state = self._read()
-        self._seen = None if state is None else state.generation
-        return state
+        self._seen = self._read()
+        return self._seen
 
     def save(self, state: ToolState) -> None:
         """Replace what is saved, as a whole or not at all.
@@ -54,14 +53,14 @@ class StateFile:
             if saved != state:
                 self._require_seen(saved)
                 self._write(state)
-            self._seen = state.generation
+            self._seen = state
 
     def _require_seen(self, saved: ToolState | None) -> None:
-        found = None if saved is None else saved.generation
-        if found != self._seen:
+        if saved != self._seen:
+            found = "removed it" if saved is None else f"saved generation {saved.generation} here"
+            known = "none" if self._seen is None else self._seen.generation
             raise StaleStateError(
-                f"{self.path}: another process has saved generation {found} here, after {self._seen}; "
-                "load it and decide again"
+                f"{self.path}: another process has {found}, after {known}; load it and decide again"
             )
 
     def _read(self) -> ToolState | None:
@@ -89,7 +88,7 @@ class StateFile:
             raise self._unwritable(fault) from None
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Generator[None]:
         path = self.path.resolve()
         try:
             lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,41 @@
+"""Toolsets that stand for mounted servers, with a list that a test can change; nothing is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcp_toolset import Tool, ToolCall, ToolContext, ToolDefinition, ToolResult, Toolset
+from mcp_toolset.tools.names import public_name
+from mcp_toolset.tools.validation import checks_of
+from mcp_toolset.tools.view import ToolBinding
+
+
+class Mount(Toolset):
+    """What a server named `source` lists; the result of a call says which tool of which server ran."""
+
+    def __init__(self, source: str, *tools: str) -> None:
+        self.source = source
+        self.listed = list(tools)
+        super().__init__(name=source)
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        return iter(())
+
+    def bindings(self) -> list[ToolBinding]:
+        return [self._bound(name) for name in self.listed]
+
+    def _bound(self, name: str) -> ToolBinding:
+        definition = ToolDefinition(name)
+
+        async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
+            return ToolResult.of_text(f"{self.source}/{name}")
+
+        return ToolBinding(
+            public_name(name),
+            definition,
+            execute,
+            *checks_of(definition),
+            source=self.source,
+            place=f"server {self.source!r}",
+        )
