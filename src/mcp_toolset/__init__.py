@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
-    from mcp_toolset.catalog.deferred import Withheld
+    from mcp_toolset.catalog.access import Withheld
     from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
     from mcp_toolset.catalog.search import SearchHit, SearchIndex
     from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
@@ -170,7 +170,7 @@ _HOMES: Final = {
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
-    "Withheld": "catalog.deferred",
+    "Withheld": "catalog.access",
     "default": "tools.transform",
     "describe": "tools.transform",
     "hide": "tools.transform",

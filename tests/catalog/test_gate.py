@@ -177,7 +177,8 @@ class Gate(RuleBasedStateMachine):
     # What callers do
 
     def call(self, at: int, who: Any, name: str, arguments: dict[str, Any], replay: str = "") -> ToolResult:
-        context = Caller(*who, replay)
+        session, principal = who
+        context = Caller(session, principal, replay)
 
         async def ask() -> ToolResult:
             async with asyncio.timeout(10):
