@@ -26,6 +26,7 @@ from mcp_toolset.catalog.deferred_tools import (
     SearchRequest,
     Unavailable,
     call_binding,
+    previewing,
     read_binding,
     resolve_binding,
     search_binding,
@@ -80,6 +81,12 @@ class DeferredCatalog:
         self._policy = AccessPolicy(access)
         self._tools: dict[str, ToolBinding] = {}
         self._index = SearchIndex()
+        self._searching = search_binding(self._search)
+        self._fixed = (
+            resolve_binding(self._resolve),
+            call_binding(self._redirect),
+            read_binding(self._redirect_read_only),
+        )
 
     def update(self, bindings: Iterable[ToolBinding]) -> None:
         """Hold these deferred tools from now on; only what changed is indexed again (H20)."""
@@ -106,12 +113,7 @@ class DeferredCatalog:
 
     def surface(self) -> list[ToolBinding]:
         """The four fixed tools."""
-        return [
-            search_binding(self._search, self.preview()),
-            resolve_binding(self._resolve),
-            call_binding(self._redirect),
-            read_binding(self._redirect_read_only),
-        ]
+        return [previewing(self._searching, self.preview()), *self._fixed]
 
     def gated(self) -> list[ToolBinding]:
         """Every deferred tool, behind the gate."""
