@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
-    from mcp_toolset.catalog.deferred import Withheld
+    from mcp_toolset.catalog.access import Withheld
     from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
     from mcp_toolset.catalog.pins import PinPolicy
     from mcp_toolset.catalog.registry import SourceHandle, StateReport, ToolRegistry
@@ -212,7 +212,7 @@ _HOMES: Final = {
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
-    "Withheld": "catalog.deferred",
+    "Withheld": "catalog.access",
     "compact_listing": "tools.compact",
     "default": "tools.transform",
     "describe": "tools.transform",

@@ -269,6 +269,13 @@ async def test_x5_a_server_that_cannot_be_seen_is_never_an_empty_list(server: st
         assert "ghost cannot be reached, so that more may be there" in found["note"]
 
 
+async def test_x5_an_id_that_cannot_be_resolved_may_belong_to_a_server_that_is_down():
+    desk = Desk(READ)
+    desk.others = {"ghost": SourceStatus("starting", "connecting")}
+    (absent,) = await desk.resolve("ghost_tool")
+    assert absent["reason"].endswith("(ghost cannot be reached now and may have it)")
+
+
 async def test_h16_the_same_request_again_is_answered_from_its_record():
     desk = Desk(READ)
     turn = Session("one", "turn 3")

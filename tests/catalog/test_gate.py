@@ -177,7 +177,8 @@ class Gate(RuleBasedStateMachine):
     # What callers do
 
     def call(self, at: int, who: Any, name: str, arguments: dict[str, Any], replay: str = "") -> ToolResult:
-        context = Caller(*who, replay)
+        session, principal = who
+        context = Caller(session, principal, replay)
 
         async def ask() -> ToolResult:
             async with asyncio.timeout(10):
@@ -449,7 +450,7 @@ class InAFile(Gate):
         self.folder.cleanup()
 
 
-InMemory.TestCase.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
-InAFile.TestCase.settings = settings(max_examples=12, stateful_step_count=40, deadline=None)
+InMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+InAFile.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
 TestGateInMemory = InMemory.TestCase
 TestGateInAFile = InAFile.TestCase

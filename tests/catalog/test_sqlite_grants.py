@@ -19,7 +19,8 @@ from tests.catalog.test_grants import CALLERS, Caller, binding
 from mcp_toolset.catalog import sqlite_grants
 from mcp_toolset.catalog.grant_store import ToolGrant
 from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.catalog.sqlite_grants import SCHEMA, SqliteGrantStore
+from mcp_toolset.catalog.sqlite_file import SCHEMA
+from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
 from mcp_toolset.errors import GrantStoreError
 
 

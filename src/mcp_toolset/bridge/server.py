@@ -25,7 +25,8 @@ from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.catalog.deferred import FIXED_TOOLS, Access, DeferredCatalog
+from mcp_toolset.catalog.access import Access
+from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.catalog.search import SearchHit

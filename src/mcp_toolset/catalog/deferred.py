@@ -8,15 +8,14 @@ comes in, and again right before the tool runs, since hooks and middleware may h
 
 from __future__ import annotations
 
-import inspect
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio.to_thread
 
+from mcp_toolset.catalog.access import Access, AccessPolicy, Withheld
 from mcp_toolset.catalog.deferred_tools import (
     FIXED_TOOLS,
     MAX_RESOLVED,
@@ -27,13 +26,14 @@ from mcp_toolset.catalog.deferred_tools import (
     SearchRequest,
     Unavailable,
     call_binding,
+    previewing,
     read_binding,
     resolve_binding,
     search_binding,
 )
 from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -51,28 +51,6 @@ StatusOf = Callable[[str], SourceStatus | None]
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _T = TypeVar("_T")
-_log = logging.getLogger("mcp_toolset.grants")
-
-
-@dataclass(frozen=True, slots=True)
-class Withheld:
-    """Why a deferred tool is not for this caller, by the host's policy (X5).
-
-    Attributes:
-        state: `unauthorised` for this caller, or `filtered` by a rule that has nothing to do with it.
-        reason: What the model is told in a search hit, and when it resolves the tool.
-        retry_in: Seconds until another try makes sense, if ever.
-        shown: Whether a search finds it; else the caller never learns that it exists.
-    """
-
-    state: Literal["filtered", "unauthorised"] = "unauthorised"
-    reason: str = "you are not authorised to use it"
-    retry_in: float | None = None
-    shown: bool = True
-
-
-Access = Callable[[ToolBinding, ToolContext], Withheld | None]
-"""The host's say on who may have a deferred tool; asked at each search, resolve and call, and never waits."""
 
 
 class DeferredCatalog:
@@ -97,14 +75,18 @@ class DeferredCatalog:
         Raises:
             DefinitionError: `access` is asynchronous; the gate waits for nothing.
         """
-        if inspect.iscoroutinefunction(access):
-            raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
         self._ledger = ledger
         self._status_of = status_of
         self._statuses = statuses
-        self._access = access
+        self._policy = AccessPolicy(access)
         self._tools: dict[str, ToolBinding] = {}
         self._index = SearchIndex()
+        self._searching = search_binding(self._search)
+        self._fixed = (
+            resolve_binding(self._resolve),
+            call_binding(self._redirect),
+            read_binding(self._redirect_read_only),
+        )
 
     def update(self, bindings: Iterable[ToolBinding]) -> None:
         """Hold these deferred tools from now on; only what changed is indexed again (H20)."""
@@ -131,12 +113,7 @@ class DeferredCatalog:
 
     def surface(self) -> list[ToolBinding]:
         """The four fixed tools."""
-        return [
-            search_binding(self._search, self.preview()),
-            resolve_binding(self._resolve),
-            call_binding(self._redirect),
-            read_binding(self._redirect_read_only),
-        ]
+        return [previewing(self._searching, self.preview()), *self._fixed]
 
     def gated(self) -> list[ToolBinding]:
         """Every deferred tool, behind the gate."""
@@ -157,7 +134,7 @@ class DeferredCatalog:
             for grant, binding in found
             if binding is not None
             and not self._ledger.moved(grant, binding)
-            and self._withheld(binding, context) is None
+            and self._policy.withheld(binding, context) is None
         ]
 
     def preview(self) -> str:
@@ -165,12 +142,12 @@ class DeferredCatalog:
 
         Every caller reads the same, so it has only what nobody in particular may find (F34).
         """
-        hidden = frozenset(self._hidden(LOCAL_CONTEXT))
+        hidden = self._policy.hidden(self._tools, LOCAL_CONTEXT)
         return _preview(tool for name, tool in self._tools.items() if name not in hidden)
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
         # What is withheld and not shown must not use up the places of what is.
-        hidden = frozenset(self._hidden(context))
+        hidden = self._policy.hidden(self._tools, context)
         found = self._index.search(
             request.query,
             server=request.server,
@@ -200,7 +177,7 @@ class DeferredCatalog:
         self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
     ) -> tuple[HitState, str | None, float | None]:
         """Whether a tool can be had now, why not, and after how many seconds to ask again (X5)."""
-        withheld = self._withheld(binding, context)
+        withheld = self._policy.withheld(binding, context)
         if withheld is not None:
             return withheld.state, withheld.reason, withheld.retry_in
         status = self._status_of(binding.source)
@@ -243,10 +220,16 @@ class DeferredCatalog:
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
         binding = self._tools.get(id)
-        if binding is None or self._is_hidden(binding, context):
-            return _NO_SUCH
+        if binding is None or self._policy.hides(binding, context):
+            return self._no_such(context)
         _, reason, _ = self._standing(binding, None, context)
         return reason or binding
+
+    def _no_such(self, context: ToolContext) -> str:
+        """Alike for what is not there and what is hidden; a server that is down may have it (X5)."""
+        away = self._unavailable(None, self._policy.hidden(self._tools, context))
+        names = ", ".join(one.server for one in away)
+        return f"{_NO_SUCH} ({names} cannot be reached now and may have it)" if away else _NO_SUCH
 
     def _resolution(self, record: GrantRecord, context: ToolContext) -> Resolution:
         grant, binding = record.grant, self._tools.get(record.id)
@@ -254,7 +237,7 @@ class DeferredCatalog:
             fault = record.reason
         else:
             fault = self._ledger.lapsed(grant) or self._ledger.moved(grant, binding)
-        if grant is None or fault or binding is None or self._withheld(binding, context) is not None:
+        if grant is None or fault or binding is None or self._policy.withheld(binding, context) is not None:
             retry_in = None if binding is None else self._standing(binding, None, context)[2]
             reason = fault or _NO_SUCH
             return Resolution(id=record.id, status="not_available", reason=reason, retry_in=retry_in)
@@ -265,25 +248,6 @@ class DeferredCatalog:
             expires_in=self._ledger.remaining(grant),
             definition=binding.to_wire(),
         )
-
-    def _hidden(self, context: ToolContext) -> list[str]:
-        if self._access is None:
-            return []
-        return [name for name, tool in self._tools.items() if self._is_hidden(tool, context)]
-
-    def _is_hidden(self, binding: ToolBinding, context: ToolContext) -> bool:
-        withheld = self._withheld(binding, context)
-        return withheld is not None and not withheld.shown
-
-    def _withheld(self, binding: ToolBinding, context: ToolContext) -> Withheld | None:
-        if self._access is None:
-            return None
-        try:
-            return self._access(binding, context)
-        # The policy is the application's code and may raise anything; the tool is nobody's then.
-        except Exception:
-            _log.exception("the access policy raised about %s", binding.name)
-            return Withheld(shown=False)
 
     def _held(self, context: ToolContext) -> list[ToolGrant]:
         """What the caller holds, for lists and hints only: nothing while the store cannot be read."""
@@ -310,7 +274,7 @@ class DeferredCatalog:
         """The caller's grant, if the host lets the caller have its tool at all."""
         grant = self._ledger.find(reference, context)
         binding = None if grant is None else self._tools.get(grant.name)
-        if binding is not None and self._withheld(binding, context) is not None:
+        if binding is not None and self._policy.withheld(binding, context) is not None:
             return None
         return grant
 

@@ -101,13 +101,13 @@ Search = Callable[[SearchRequest, ToolContext], Awaitable[Found]]
 Resolve = Callable[[Sequence[str], ToolContext], Awaitable[list[Resolution]]]
 
 
-def search_binding(search: Search, preview: str) -> ToolBinding:
-    """`search_tools`, with a preview of the catalog in its description (H22)."""
+def search_binding(search: Search) -> ToolBinding:
+    """`search_tools`; `previewing` says what can be found."""
 
     @tool(
         name="search_tools",
         title="Search for tools",
-        description=f"{SEARCH_TEXT}\n\n{preview}" if preview else SEARCH_TEXT,
+        description=SEARCH_TEXT,
         read_only=True,
         destructive=False,
         idempotent=True,
@@ -126,6 +126,12 @@ def search_binding(search: Search, preview: str) -> ToolBinding:
         return await search(SearchRequest(query, server, limit, exclude or (), resolve), context)
 
     return _fixed(search_tools)
+
+
+def previewing(search: ToolBinding, preview: str) -> ToolBinding:
+    """`search_tools` with a preview of the catalog in its description (H22)."""
+    text = f"{SEARCH_TEXT}\n\n{preview}" if preview else SEARCH_TEXT
+    return replace(search, definition=search.definition.described(text))
 
 
 def resolve_binding(resolve: Resolve) -> ToolBinding:

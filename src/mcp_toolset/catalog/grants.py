@@ -9,12 +9,12 @@ the owner is told what happened, and what has moved (F35).
 from __future__ import annotations
 
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mcp_toolset.catalog.clock import SteadyClock
 from mcp_toolset.catalog.difference import difference
 from mcp_toolset.catalog.grant_store import (
     MAX_GRANTS,
@@ -57,25 +57,6 @@ LONGEST_REFERENCE: Final = 400
 
 _PURGE_EVERY: Final = 500
 _AGAIN: Final = "search for it and resolve it again"
-
-
-class SteadyClock:
-    """Seconds since the epoch that never run backwards, whatever is done to the machine's clock."""
-
-    def __init__(
-        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Begin with the machine's time."""
-        self._wall = wall
-        self._steady = steady
-        self._time, self._at = wall(), steady()
-
-    def __call__(self) -> float:
-        """Now: the machine's time, or what has passed since the last reading where that is more."""
-        at = self._steady()
-        self._time = max(self._wall(), self._time + at - self._at)
-        self._at = at
-        return self._time
 
 
 def owner_of(context: ToolContext) -> str:

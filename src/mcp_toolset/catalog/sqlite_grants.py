@@ -11,7 +11,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -26,13 +25,8 @@ from mcp_toolset.catalog.grant_store import (
     ToolGrant,
     Wire,
 )
+from mcp_toolset.catalog.sqlite_file import MEND, in_transaction, prepare, require_ours
 from mcp_toolset.errors import GrantStoreError
-
-APPLICATION: Final = 0x4D547347
-"""SQLite's `application_id` of a file of ours: the letters `MTsG`."""
-
-SCHEMA: Final = 1
-"""SQLite's `user_version`: the version of the tables below."""
 
 MAX_KEPT: Final = 100_000
 """Grants that a file keeps; the oldest go first."""
@@ -46,26 +40,6 @@ READ_PATIENCE: Final = 0.1
 _FIELDS: Final = (
     "key, handle, name, source, tool, digest, owner, expires, endpoint, listed, issued, uses, revoked"
 )
-_TABLES: Final = f"""
-CREATE TABLE grants (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    key TEXT NOT NULL UNIQUE, handle TEXT NOT NULL, name TEXT NOT NULL, source TEXT NOT NULL,
-    tool TEXT NOT NULL, digest TEXT NOT NULL, owner TEXT NOT NULL, expires REAL NOT NULL,
-    endpoint TEXT NOT NULL, listed TEXT NOT NULL, issued REAL NOT NULL, uses INTEGER,
-    revoked INTEGER NOT NULL
-);
-CREATE INDEX grants_of_owner ON grants (owner, name, number);
-CREATE TABLE records (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    owner TEXT NOT NULL, replay TEXT NOT NULL, id TEXT NOT NULL, at REAL NOT NULL,
-    expires REAL NOT NULL, key TEXT, reason TEXT NOT NULL
-);
-CREATE UNIQUE INDEX records_by_replay ON records (owner, replay, id) WHERE replay != '';
-CREATE TABLE definitions (digest TEXT PRIMARY KEY, wire TEXT NOT NULL) WITHOUT ROWID;
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {SCHEMA};
-"""
-_MAGIC: Final = b"SQLite format 3\x00"
 _log = logging.getLogger("mcp_toolset.grants")
 
 _T = TypeVar("_T")
@@ -96,16 +70,16 @@ class SqliteGrantStore:
         self._of_owner = of_owner
         self._writing, self._reading = RLock(), RLock()
         try:
-            _require_ours(self.path)
+            require_ours(self.path)
             self._writer = self._connected(WRITE_PATIENCE)
             try:
-                _prepare(self._writer, self.path)
+                prepare(self._writer, self.path)
                 self._reader = self._connected(READ_PATIENCE)
             except BaseException:
                 self._writer.close()
                 raise
         except (sqlite3.Error, OSError) as fault:
-            raise GrantStoreError(f"{self.path}: it cannot be used for grants: {fault}{_MEND}") from fault
+            raise GrantStoreError(f"{self.path}: it cannot be used for grants: {fault}{MEND}") from fault
         self._reader.execute("PRAGMA query_only = ON")
 
     def close(self) -> None:
@@ -228,7 +202,7 @@ class SqliteGrantStore:
     def _write(self, write: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             with self._writing:
-                return _in_transaction(self._writer, write)
+                return in_transaction(self._writer, write)
         except (sqlite3.Error, UnicodeError) as fault:
             raise self._unusable(fault) from fault
 
@@ -249,68 +223,6 @@ class SqliteGrantStore:
                 " ORDER BY number DESC LIMIT 1 OFFSET ?), 0)",
                 (limit,),
             )
-
-
-_MEND: Final = "; move it away to begin with an empty one, or name another file"
-
-
-def _require_ours(path: Path) -> None:
-    """Look at a file before SQLite does, which would write a log beside it."""
-    if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    if path.stat().st_size == 0:
-        return
-    with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            raise GrantStoreError(f"{path}: it is no store of grants, and is left as it is{_MEND}")
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-        _require_version(file, path)
-        damage = file.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if damage != "ok":
-        raise GrantStoreError(f"{path}: it is damaged ({damage}), and is left as it is{_MEND}")
-
-
-def _require_version(file: sqlite3.Connection, path: Path) -> None:
-    kind, version = (file.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
-    if (kind, version) == (0, 0) and not file.execute("SELECT 1 FROM sqlite_master").fetchone():
-        return
-    if kind != APPLICATION:
-        raise GrantStoreError(f"{path}: it is a database of another program, and is left as it is{_MEND}")
-    if version != SCHEMA:
-        raise GrantStoreError(
-            f"{path}: its tables have version {version} and this program knows version {SCHEMA}; it is left "
-            f"as it is{_MEND}"
-        )
-
-
-_MARKS: Final = ("application_id", "user_version")
-
-
-def _prepare(file: sqlite3.Connection, path: Path) -> None:
-    """Make the tables, unless another process was quicker."""
-    file.execute("PRAGMA journal_mode = WAL")
-    # A grant that was taken back or used up must stay so, even after a loss of power.
-    file.execute("PRAGMA synchronous = FULL")
-
-    def make(file: sqlite3.Connection) -> None:
-        _require_version(file, path)
-        if file.execute("PRAGMA user_version").fetchone()[0] == 0:
-            for statement in _TABLES.split(";\n"):
-                file.execute(statement)
-
-    _in_transaction(file, make)
-
-
-def _in_transaction(file: sqlite3.Connection, write: Callable[[sqlite3.Connection], _T]) -> _T:
-    file.execute("BEGIN IMMEDIATE")
-    try:
-        done = write(file)
-        file.execute("COMMIT")
-    except BaseException:
-        if file.in_transaction:
-            file.execute("ROLLBACK")
-        raise
-    return done
 
 
 def _added(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:
