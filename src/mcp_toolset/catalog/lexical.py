@@ -90,8 +90,8 @@ class LexicalScorer:
     def __init__(self, weights: Weights | None = None) -> None:
         self._weights = weights or Weights()
         self._tokenizer = Tokenizer()
-        self._vocabulary = Vocabulary()
         self._postings: dict[str, _Posting] = {}
+        self._vocabulary = Vocabulary(self._postings.keys())
         self._terms: dict[str, tuple[str, ...]] = {}
 
     def __contains__(self, word: str) -> bool:
@@ -100,13 +100,18 @@ class LexicalScorer:
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
+        same: dict[float, float] = {}
         for entry in entries:
             impacts = self._impacts(entry)
             self._terms[entry.public_name] = tuple(impacts)
             for term, impact in impacts.items():
+                # One object for all equal numbers: there are few of them, and they are a third of the memory.
+                impact = same.setdefault(impact, impact)
                 posting = self._postings.get(term) or self._new_posting(term)
                 posting.impacts[entry.public_name] = impact
                 posting.peak = max(posting.peak, impact)
+        self._tokenizer.forget()
+        self._vocabulary.forget_order()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not indexed are passed over."""
@@ -116,7 +121,7 @@ class LexicalScorer:
                 del impacts[name]
                 if not impacts:
                     del self._postings[term]
-                    self._vocabulary.discard(term)
+        self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """The best public names, best first, with the share of the query that each answers (0 to 1).
@@ -134,7 +139,6 @@ class LexicalScorer:
         return {name: score / ceiling for name, score in first}
 
     def _new_posting(self, term: str) -> _Posting:
-        self._vocabulary.add(term)
         posting = self._postings[term] = _Posting()
         return posting
 
