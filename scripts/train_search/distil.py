@@ -160,7 +160,9 @@ def most_used(data: Data, count: int) -> list[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--work", type=Path, required=True, help="what encode.py wrote")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dimensions", type=int, default=64)

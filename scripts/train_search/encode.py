@@ -1,6 +1,6 @@
 """Step 1: make the training texts and let the teacher read them.
 
-    python scripts/train_search/encode.py --catalog CATALOG.jsonl --out WORK_DIRECTORY
+python scripts/train_search/encode.py --catalog CATALOG.jsonl --out WORK_DIRECTORY
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from teacher import Teacher
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
@@ -35,7 +37,9 @@ def main() -> None:
     known = {"texts": texts, "kinds": list(corpus.kinds.values()), "pieces": teacher.pieces}
     known["pairs"] = [astuple(pair) for pair in corpus.pairs]
     (options.out / "corpus.json").write_text(json.dumps(known))
-    np.save(options.out / "pieces.npy", teacher.encode([p.removeprefix("##") for p in teacher.pieces], "pieces"))
+    np.save(
+        options.out / "pieces.npy", teacher.encode([p.removeprefix("##") for p in teacher.pieces], "pieces")
+    )
     np.save(options.out / "texts.npy", teacher.encode(texts, "texts"))
 
 

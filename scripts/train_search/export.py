@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from mcp_toolset.catalog.vectors import LEVELS
+
 LARGEST_SCALE = 4_095
+# How many level units the standard deviation of a row is: the outermost level stands for 2.73 of them.
+SPREAD = 127 / 2.73
 
 
 def export(
@@ -25,10 +29,10 @@ def export(
         card: What the table was made from.
         out: The directory.
     """
-    rows, scales = quantised(turned(table[list(used)], card["seed"]), card["bits"])
+    levels, scales = quantised(turned(table[list(used)], card["turn"]))
     out.mkdir(parents=True, exist_ok=True)
     (out / "pieces.txt").write_text("\n".join(pieces[place] for place in used), "utf-8")
-    (out / "vectors.bin").write_bytes(scales.astype("<u2").tobytes() + packed(rows, card["bits"]).tobytes())
+    (out / "vectors.bin").write_bytes(scales.astype("<u2").tobytes() + packed(levels).tobytes())
     (out / "table.json").write_text(json.dumps(card, indent=1) + "\n", "utf-8")
 
 
@@ -39,36 +43,31 @@ def turned(table: np.ndarray, seed: int) -> np.ndarray:
     return table @ turn
 
 
-def quantised(table: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers around 0, and what 1 is worth in each row as a share of `LARGEST_SCALE`."""
-    largest = 2 ** (bits - 1) - 1
-    reach = np.abs(table).max(1)
-    if bits < 8:
-        reach = np.minimum(reach, 2.7 * table.std(1))
-    worth = reach / largest
-    scales = np.maximum(1, np.round(worth / worth.max() * LARGEST_SCALE))
-    exact = scales[:, None] / LARGEST_SCALE * worth.max()
-    return np.clip(np.round(table / exact), -largest, largest), scales
+def quantised(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each number the place of its level, and for each row what 1 is worth in units of the whole table."""
+    levels = np.array(LEVELS, dtype=float)
+    spread = table.std(1, keepdims=True) + 1e-9
+    places = np.searchsorted((levels[1:] + levels[:-1]) / 2, table / spread * SPREAD)
+    chosen = levels[places]
+    worth = (chosen * table).sum(1) / (chosen * chosen).sum(1)
+    return places, np.maximum(1, np.round(worth / worth.max() * LARGEST_SCALE))
 
 
-def packed(rows: np.ndarray, bits: int) -> np.ndarray:
-    """One byte a number, or two numbers a byte: the first half of a row in the low bits."""
-    middle = 2 ** (bits - 1)
-    shifted = (rows + middle).astype(np.uint8)
-    if bits == 8:
-        return shifted
-    half = shifted.shape[1] // 2
-    return shifted[:, :half] | shifted[:, half:] << 4
+def packed(places: np.ndarray) -> np.ndarray:
+    """Two numbers a byte: the first half of a row in the low bits."""
+    half = places.shape[1] // 2
+    places = places.astype(np.uint8)
+    return places[:, :half] | places[:, half:] << 4
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="what distil.py wrote")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--bits", type=int, default=8, choices=(4, 8))
+    parser.add_argument("--turn", type=int, default=3, help="the seed of the turn")
     options = parser.parse_args()
     made = json.loads((options.work / "made.json").read_text())
-    card = made["card"] | {"bits": options.bits}
+    card = made["card"] | {"turn": options.turn}
     export(np.load(options.work / "table.npy"), made["pieces"], made["used"], card, options.out)
 
 

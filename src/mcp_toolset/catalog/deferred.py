@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
+from mcp_toolset.catalog.preview import preview_of
 from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
 from mcp_toolset.errors import GrantError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -24,9 +25,6 @@ from mcp_toolset.tools.view import ToolBinding
 
 FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
 """The tools that stand in front of a deferred catalog, in the order they are listed."""
-
-PREVIEW_LENGTH: Final = 1200
-"""Characters that the preview of a catalog may take, about 300 tokens (H22)."""
 
 MAX_RESOLVED: Final = 20
 """Tools that one `resolve_tools` call may ask for."""
@@ -108,7 +106,7 @@ class DeferredCatalog:
 
     def preview(self) -> str:
         """What is in the catalog, for a model that has not searched yet; empty when nothing is (H22)."""
-        return _preview(self._tools.values())
+        return preview_of((binding.source, binding.name) for binding in self._tools.values())
 
     def _surface(self) -> list[ToolBinding]:
         search, resolve = self._search_tool().bind(), self._resolve_tool().bind()
@@ -271,21 +269,3 @@ def _calling_tool(name: str, title: str, text: str, *, read_only: bool) -> Tool[
         raise GrantError(f"{name} stands for another tool and was called without one")
 
     return calling_tool
-
-
-def _preview(bindings: Iterable[ToolBinding]) -> str:
-    groups: dict[str, list[str]] = {}
-    for binding in bindings:
-        groups.setdefault(binding.source or "this server", []).append(binding.name)
-    if not groups:
-        return ""
-    total = sum(map(len, groups.values()))
-    named = "; ".join(f"{server}: {', '.join(names)}" for server, names in groups.items())
-    head = f"{total} tools can be found by search. "
-    if len(head) + len(named) <= PREVIEW_LENGTH:
-        return head + named
-    counts = [f"{server} ({len(names)})" for server, names in groups.items()]
-    while counts and len(head) + len(", ".join(counts)) > PREVIEW_LENGTH - len(" and 9999 more servers"):
-        counts.pop()
-    more = len(groups) - len(counts)
-    return head + ", ".join(counts) + (f" and {more} more servers" if more else "")

@@ -8,6 +8,7 @@ same whole numbers go through one matrix product. Both are exact, so both give t
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
 from array import array
@@ -15,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
-from itertools import compress
 from math import sqrt
 from typing import Any
 
@@ -27,6 +27,7 @@ _REACH = 3.5
 # What a query's numbers may sum to, so that no lane of sixteen bits runs over: 1,040 × 63 < 2¹⁶.
 _QUERY_SUM = 1_040
 _FINER = 0.99
+_SET = re.compile(b"\1")
 
 
 @cache
@@ -101,7 +102,7 @@ class Cosines:
         """At most `count` names with cosines above 0, best first and like ones by name."""
         packed, products = self._packed, self._products
         if among is None:
-            places = packed.highest(products, count)
+            places = packed.highest(products, count, self._base + int(1 / self._unit))
         else:
             places = [packed.places[name] for name in among if name in packed.places]
         found = sorted((-int(products[place]), packed.names[place]) for place in places)[:count]
@@ -123,8 +124,11 @@ class _Packed(ABC):
         """For each place its product with the query, and how a product of 0 is written."""
 
     @abstractmethod
-    def highest(self, products: Sequence[int], count: int) -> list[int]:
-        """The places of the `count` highest products, with all that equal the last, and perhaps some more."""
+    def highest(self, products: Sequence[int], count: int, most: int) -> list[int]:
+        """The places of the `count` highest products, with all that equal the last, and perhaps some more.
+
+        `most` is about what a product can reach.
+        """
 
 
 class _Matrix(_Packed):
@@ -136,9 +140,11 @@ class _Matrix(_Packed):
         self._matrix = numbers.reshape(-1, dimensions).astype(numpy.float32)
 
     def products(self, asked: Sequence[int]) -> tuple[Sequence[int], int]:
-        return self._matrix @ self._numpy.array(asked, dtype=self._numpy.float32), _MIDDLE * sum(asked)
+        query = self._numpy.array(asked, dtype=self._numpy.float32)
+        # `matrix @ query` may wake the threads of a BLAS, and on a busy machine wait for them a hundredfold.
+        return self._numpy.einsum("ij,j->i", self._matrix, query), _MIDDLE * sum(asked)
 
-    def highest(self, products: Any, count: int) -> list[int]:
+    def highest(self, products: Any, count: int, most: int) -> list[int]:
         if len(products) <= count:
             return list(range(len(products)))
         return self._numpy.flatnonzero(products >= self._numpy.partition(products, -count)[-count]).tolist()
@@ -171,14 +177,15 @@ class _Columns(_Packed):
                 sums[size] = sums.get(size, 0) + (column if number > 0 else -column)
         return sums
 
-    def highest(self, products: Sequence[int], count: int) -> list[int]:
-        # The upper half of each lane is enough to leave most places out, and counting bytes costs nothing.
+    def highest(self, products: Sequence[int], count: int, most: int) -> list[int]:
+        # Counting bytes costs next to nothing, and the upper halves of the lanes leave most places out.
         upper = array("H", products).tobytes()[sys.byteorder == "little" :: _LANE_BYTES]
-        bar, found = 256, 0
+        bar, found = min(256, (most >> 8) + 2), 0
         while bar and found < count:
             bar -= 1
             found += upper.count(bar)
-        return list(compress(range(len(upper)), upper.translate(bytes(bar) + b"\1" * (256 - bar))))
+        high = upper.translate(bytes(bar) + b"\1" * (256 - bar))
+        return [match.start() for match in _SET.finditer(high)]
 
 
 def _spread(numbers: bytes) -> int:

@@ -14,21 +14,29 @@ from typing import Any
 from mcp_toolset.catalog.entry import CatalogEntry
 from mcp_toolset.catalog.lanes import Cosines, Lanes, numpy_if_present
 from mcp_toolset.catalog.vectors import WordVectors, built_in
+from mcp_toolset.catalog.wordpieces import words_of
 
 _QUERY_CHARACTERS = 2_000
-_SERVER = 64
 _NAME = 128
 _DESCRIPTION = 260
 _PARAMETERS = 8
+_TAGS = 8
 
 
 def said_of(entry: CatalogEntry) -> str:
     """What a tool says of itself, as short as the models that read it were trained on."""
     definition = entry.definition
-    names = [name[:_SERVER] for name, _ in islice(entry.parameters(), _PARAMETERS)]
+    own, server = definition.name[:_NAME], (entry.server or "")[:_NAME]
+    parameters = [name[:_NAME] for name, _ in islice(entry.parameters(), _PARAMETERS)]
     description = " ".join((definition.description or "")[: 4 * _DESCRIPTION].split())[:_DESCRIPTION]
-    name = definition.name[:_NAME]
-    return f"{(entry.server or '')[:_SERVER]} {name} {name}: {description} {' '.join(names)}"
+    said = (server, own, f"{own}:", _renaming(entry), (definition.title or "")[:_NAME], *entry.tags[:_TAGS])
+    return " ".join([*said, description, *parameters])
+
+
+def _renaming(entry: CatalogEntry) -> str:
+    """What the public name says beyond the tool's own name and its server's."""
+    known = {*words_of(entry.definition.name[:_NAME]), *words_of((entry.server or "")[:_NAME])}
+    return " ".join(word for word in words_of(entry.public_name[:_NAME]) if word not in known)
 
 
 def opinion(
@@ -46,7 +54,7 @@ class MeaningScorer:
         enough: The cosine at which meaning alone makes a tool worth showing; see `Scorer`.
     """
 
-    enough = 0.4
+    enough = 0.35
 
     def __init__(self, vectors: WordVectors | None = None, *, numpy: Any = None) -> None:
         """Start empty.
@@ -76,8 +84,11 @@ class MeaningScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """The names that mean most nearly what the query does, and the cosines of those in `also`."""
-        vector = self._table().encode(query[:_QUERY_CHARACTERS]) if self._lanes else None
-        return {} if vector is None else opinion(self._held().cosines(vector), count, among, also)
+        query = query[:_QUERY_CHARACTERS]
+        if self._lanes is None or not self._table().understands(query):
+            return {}
+        vector = self._table().encode(query)
+        return {} if vector is None else opinion(self._lanes.cosines(vector), count, among, also)
 
     def _table(self) -> WordVectors:
         if self._vectors is None:

@@ -11,14 +11,17 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.lexical import LexicalScorer
+from mcp_toolset.catalog.lexical import LexicalScorer, WordQuery
 
-_POOL = 50
+_POOL = 100
 _WORDS_SHARE = 0.3
-# The share of a query that a tool has to answer to be worth showing for its words alone.
-_WORDS_ENOUGH = 0.5
+# How much of a query, by the rarity of its words, a tool must have to be worth showing for its words alone.
+_COVERAGE_ENOUGH = 0.6
 # What scores less than this part of the best is not shown.
 _TAIL = 0.5
+_WITNESSES = 5
+# What shares no word with the query is shown from this part of what would be enough by itself.
+_WORDLESS = 0.7
 
 
 class Scorer(Protocol):
@@ -44,7 +47,7 @@ class Scorer(Protocol):
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
-        """Scores above 0, at most 1: of the `count` best public names, all `among` those given, and of `also`."""
+        """Scores above 0: of the `count` best public names `among` those given, and of `also`."""
         ...
 
 
@@ -75,31 +78,39 @@ class Ranking:
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> Mapping[str, float]:
         """At least the `count` best public names with scores from 0 to 1; none if none is worth showing."""
+        asked = self._words.read(query)
         if self._scorer is None:
-            return self._words.best(query, count, among)
+            return asked.best(count, among)
         pool = max(count, _POOL)
-        words = self._words.best(query, pool, among)
+        words = asked.best(pool, among)
         meaning = self._scorer.best(query, pool, among, words.keys())
-        return _joined(words, meaning) if self._is_enough(words, meaning) else {}
+        words |= asked.shares(meaning.keys() - words.keys())
+        joined = _joined(words, meaning, self._scorer.enough)
+        return joined if self._is_enough(joined, asked, meaning) else {}
 
-    def _is_enough(self, words: Mapping[str, float], meaning: Mapping[str, float]) -> bool:
+    def _is_enough(self, joined: Mapping[str, float], asked: WordQuery, meaning: Mapping[str, float]) -> bool:
+        """Whether one of the best says enough of the query, by its words, its meaning or both together."""
         assert self._scorer is not None
         enough = self._scorer.enough
+        best = sorted(joined, key=lambda name: (-joined[name], name))[:_WITNESSES]
         return any(
-            words.get(name, 0.0) / _WORDS_ENOUGH + meaning.get(name, 0.0) / enough >= 1
-            for name in words.keys() | meaning.keys()
+            asked.coverage(name) / _COVERAGE_ENOUGH + meaning.get(name, 0.0) / enough >= 1 for name in best
         )
 
 
-def _joined(words: Mapping[str, float], meaning: Mapping[str, float]) -> Mapping[str, float]:
-    """Both rankings, each by its own best, without the tail."""
-    if not words or not meaning:
-        return words or meaning
-    most_words, most_meaning = max(words.values()), max(meaning.values())
+def _joined(words: Mapping[str, float], meaning: Mapping[str, float], enough: float) -> Mapping[str, float]:
+    """Both rankings, each by its own best, without the tail.
+
+    A meaning that is weak even at its best is not taken for a strong one.
+    """
+    if not words and not meaning:
+        return {}
+    most_words = max(words.values(), default=1.0)
+    most_meaning = max([*meaning.values(), enough])
     scores = {
         name: _WORDS_SHARE * words.get(name, 0.0) / most_words
         + (1 - _WORDS_SHARE) * meaning.get(name, 0.0) / most_meaning
-        for name in words.keys() | meaning.keys()
+        for name in words.keys() | {name for name, score in meaning.items() if score >= _WORDLESS * enough}
     }
-    bar = _TAIL * max(scores.values())
+    bar = _TAIL * max(scores.values(), default=0.0)
     return {name: score for name, score in scores.items() if score >= bar}

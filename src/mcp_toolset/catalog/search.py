@@ -190,4 +190,3 @@ def _hit(entry: CatalogEntry, score: float) -> SearchHit:
 def _placed(closeness: float, score: float) -> float:
     """The score of a named tool: its ranking decides only among names that are equally close."""
     return closeness if closeness == 1 else closeness + _WITHIN_MATCH * score
-

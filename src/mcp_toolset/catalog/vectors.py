@@ -19,13 +19,16 @@ from mcp_toolset.catalog.wordpieces import pieces_of, words_of
 
 _LANE_BYTES = 4
 _SCALE_BYTES = 2
-# Half a byte a number, 8 standing for 0.
-_MIDDLE = 8
-_LOW = bytes(value & 15 for value in range(256))
-_HIGH = bytes(value >> 4 for value in range(256))
-# A lane holds the sum of so many pieces at the least, a piece being a character or more.
-_LONGEST_TEXT = 8_000
+_MIDDLE = 128
+# What the sixteen values of half a byte stand for: spaced so that numbers of a normal distribution lose least.
+LEVELS = (-127, -96, -75, -58, -44, -30, -18, -6, 6, 18, 30, 44, 58, 75, 96, 127)
+_LOW = bytes(_MIDDLE + LEVELS[value & 15] for value in range(256))
+_HIGH = bytes(_MIDDLE + LEVELS[value >> 4] for value in range(256))
+# A piece is a character or more, and a lane has room for so many: 255 × 4,095 × 4,000 < 2³².
+_LONGEST_TEXT = 4_000
 _CACHED_WORDS = 2_048
+# Letters a piece, on the average, from which a word of several pieces is taken for a word.
+_WORDLIKE = 3
 
 
 class WordVectors:
@@ -56,6 +59,14 @@ class WordVectors:
         numbers = [number - nothing for number in lanes]
         length = sqrt(sum(map(mul, numbers, numbers)))
         return [number / length for number in numbers] if length else None
+
+    def understands(self, text: str) -> bool:
+        """Whether any word of a text is more than a string of short pieces, as codes and slips of the pen are."""
+        return any(map(self._is_word, words_of(text[:_LONGEST_TEXT])))
+
+    def _is_word(self, word: str) -> bool:
+        pieces = len(pieces_of(word, self._vocabulary))
+        return pieces > 0 and len(word) > 1 and (pieces == 1 or len(word) >= _WORDLIKE * pieces)
 
     def _word(self, word: str) -> int:
         known = self._words.get(word)
