@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from mcp_toolset.errors import StateError
+from mcp_toolset.errors import ToolsetError
 
 _TABLE = "CREATE TABLE IF NOT EXISTS vectors (digest TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
 
@@ -18,7 +18,7 @@ class VectorFile:
         """Open the file, or make it.
 
         Raises:
-            StateError: It is no SQLite file, or cannot be opened; it is left as it is.
+            ToolsetError: It is no SQLite file, or cannot be opened; it is left as it is.
         """
         self._lock = threading.Lock()
         try:
@@ -26,9 +26,7 @@ class VectorFile:
             self._base.execute("PRAGMA journal_mode=WAL")
             self._base.execute(_TABLE)
         except sqlite3.Error as fault:
-            raise StateError(
-                f"{path} cannot hold vectors: {fault}; name another file, or remove it"
-            ) from None
+            raise ToolsetError(f"{path} cannot hold vectors: {fault}; name another, or remove it") from None
 
     def get(self, digest: str) -> bytes | None:
         """The vector kept under a digest, if any."""

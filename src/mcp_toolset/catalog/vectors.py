@@ -20,7 +20,7 @@ from mcp_toolset.catalog.wordpieces import pieces_of, words_of
 _LANE_BYTES = 4
 _SCALE_BYTES = 2
 _MIDDLE = 128
-# What the sixteen values of half a byte stand for: spaced so that numbers of a normal distribution lose least.
+# What the values of half a byte stand for, spaced so that normally distributed numbers lose least.
 LEVELS = (-127, -96, -75, -58, -44, -30, -18, -6, 6, 18, 30, 44, 58, 75, 96, 127)
 _LOW = bytes(_MIDDLE + LEVELS[value & 15] for value in range(256))
 _HIGH = bytes(_MIDDLE + LEVELS[value >> 4] for value in range(256))
@@ -61,7 +61,7 @@ class WordVectors:
         return [number / length for number in numbers] if length else None
 
     def understands(self, text: str) -> bool:
-        """Whether any word of a text is more than a string of short pieces, as codes and slips of the pen are."""
+        """Whether any word is more than a string of short pieces, as codes and slips of the pen are."""
         return any(map(self._is_word, words_of(text[:_LONGEST_TEXT])))
 
     def _is_word(self, word: str) -> bool:
