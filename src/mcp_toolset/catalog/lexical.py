@@ -206,7 +206,10 @@ class LexicalScorer:
             self._offer(wanted, nearest, self._weights.correction)
         self._offer(wanted, (stem(one + other) for one, other in pairwise(spoken)), self._weights.compound)
         for term in map(stem, spoken):
-            self._offer(wanted, ALIASES.get(term, ()), self._weights.alias)
+            others = [other for other in ALIASES.get(term, ()) if other in self._postings]
+            if others and term not in self._postings:
+                wanted.pop(term, None)
+            self._offer(wanted, others, self._weights.alias)
         return wanted
 
     def _offer(self, wanted: dict[str, float], terms: Iterable[str], weight: float) -> None:

@@ -18,7 +18,7 @@ _WORDS_SHARE = 0.3
 # How much of a query, by the rarity of its words, a tool must have to be worth showing for its words alone.
 _COVERAGE_ENOUGH = 0.6
 # What scores less than this part of the best is not shown.
-_TAIL = 0.5
+_TAIL = 0.4
 _WITNESSES = 5
 # What shares no word with the query is shown from this part of what would be enough by itself.
 _WORDLESS = 0.7
