@@ -198,7 +198,7 @@ def resident() -> float:
 
 
 def latencies(finder: Finder, queries: Iterable[str]) -> tuple[float, float]:
-    """Median and 95th percentile in milliseconds, of each query the quickest of some: others use the machine."""
+    """Median and 95th percentile in milliseconds, counting of each query the quickest of some."""
     took = [1e3 * min(timed(finder, query) for _ in range(REPEATS)) for query in queries]
     return statistics.median(took), statistics.quantiles(took, n=20)[-1] if len(took) > 1 else took[0]
 

@@ -5,13 +5,16 @@ descriptions, with words of the teacher's vocabulary, and with the topics below,
 this purpose. No query of any set that search is measured on comes in.
 """
 
+# It runs in an environment of its own, see requirements.txt beside it.
+# pyright: reportMissingImports=false, reportMissingModuleSource=false
+
 from __future__ import annotations
 
 import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,7 +188,3 @@ def _first_sentence(description: str) -> str:
 
 def _spoken(name: str) -> str:
     return " ".join(words_of(name))
-
-
-def kinds_of(texts: Iterable[str]) -> Counter[str]:
-    return Counter(texts)

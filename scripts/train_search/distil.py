@@ -7,6 +7,9 @@ A text is then the sum of its pieces. Three losses are added: one minus the cosi
 neighbours, and telling a tool by a part of its first sentence.
 """
 
+# It runs in an environment of its own, see requirements.txt beside it.
+# pyright: reportMissingImports=false, reportMissingModuleSource=false
+
 from __future__ import annotations
 
 import argparse
@@ -181,7 +184,9 @@ def main() -> None:
     table = distil(data, options)
     options.out.mkdir(parents=True, exist_ok=True)
     np.save(options.out / "table.npy", table)
-    card = {key: getattr(options, key) for key in ("dimensions", "steps", "rate", "telling", "drop", "seed")}
+    made_with = ("dimensions", "steps", "rate", "telling", "drop", "seed")
+    card = json.loads((options.work / "card.json").read_text())
+    card |= {"training": {key: getattr(options, key) for key in made_with}}
     made = {"card": card, "pieces": data.pieces, "used": most_used(data, options.pieces)}
     (options.out / "made.json").write_text(json.dumps(made))
 

@@ -3,19 +3,39 @@
 python scripts/train_search/encode.py --catalog CATALOG.jsonl --out WORK_DIRECTORY
 """
 
+# It runs in an environment of its own, see requirements.txt beside it.
+# pyright: reportMissingImports=false, reportMissingModuleSource=false
+
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 from collections import Counter
 from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from corpus import corpus_of
+from corpus import PERMISSIVE, Corpus, corpus_of
 from teacher import Teacher
+
+
+def card_of(corpus: Corpus, catalog: Path, seed: int) -> dict[str, Any]:
+    """Where the table comes from."""
+    return {
+        "teacher": {"model": "sentence-transformers/all-MiniLM-L6-v2", "licence": "Apache-2.0"},
+        "data": {
+            "catalog": catalog.name,
+            "sha256": hashlib.sha256(catalog.read_bytes()).hexdigest(),
+            "licences": sorted(PERMISSIVE),
+            "tools": len(corpus.pairs),
+            "texts": len(corpus.kinds),
+            "seed": seed,
+        },
+    }
 
 
 def main() -> None:
@@ -37,6 +57,7 @@ def main() -> None:
     known = {"texts": texts, "kinds": list(corpus.kinds.values()), "pieces": teacher.pieces}
     known["pairs"] = [astuple(pair) for pair in corpus.pairs]
     (options.out / "corpus.json").write_text(json.dumps(known))
+    (options.out / "card.json").write_text(json.dumps(card_of(corpus, options.catalog, options.seed)))
     np.save(
         options.out / "pieces.npy", teacher.encode([p.removeprefix("##") for p in teacher.pieces], "pieces")
     )

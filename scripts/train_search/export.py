@@ -1,5 +1,8 @@
 """Step 3: write the table as the package ships it: small whole numbers, a scale for each piece, a card."""
 
+# It runs in an environment of its own, see requirements.txt beside it.
+# pyright: reportMissingImports=false, reportMissingModuleSource=false
+
 from __future__ import annotations
 
 import argparse
@@ -29,6 +32,7 @@ def export(
         card: What the table was made from.
         out: The directory.
     """
+    card |= {"dimensions": table.shape[1], "bits": 4, "pieces": len(used)}
     levels, scales = quantised(turned(table[list(used)], card["turn"]))
     out.mkdir(parents=True, exist_ok=True)
     (out / "pieces.txt").write_text("\n".join(pieces[place] for place in used), "utf-8")

