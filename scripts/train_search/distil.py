@@ -155,7 +155,7 @@ def _is_plain(piece: str) -> bool:
 
 
 def most_used(data: Data, count: int) -> list[int]:
-    """The pieces to keep: those met most often in texts, and of the others those that the teacher ranks first."""
+    """The pieces to keep: those met most often in texts, then those that the teacher ranks first."""
     met = np.bincount([p for ids in data.ids for p in set(ids)], minlength=len(data.pieces))
     places = sorted(data.vocabulary.values(), key=lambda place: (-met[place], place))
     single = [place for place in places if len(data.pieces[place].removeprefix("##")) == 1]

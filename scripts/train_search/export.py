@@ -48,7 +48,7 @@ def turned(table: np.ndarray, seed: int) -> np.ndarray:
 
 
 def quantised(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each number the place of its level, and for each row what 1 is worth in units of the whole table."""
+    """For each number the place of its level, and for each row what 1 is worth."""
     levels = np.array(LEVELS, dtype=float)
     spread = table.std(1, keepdims=True) + 1e-9
     places = np.searchsorted((levels[1:] + levels[:-1]) / 2, table / spread * SPREAD)
