@@ -105,7 +105,7 @@ def test_x9_the_table_is_not_read_before_there_is_a_tool() -> None:
 
 
 def test_x9_the_table_comes_with_its_card_and_licences() -> None:
-    folder = files("mcp_toolset.catalog") / "vectors"
+    folder = files("mcp_toolset.catalog") / "word_vectors"
     card = json.loads((folder / "table.json").read_text("utf-8"))
     assert card["teacher"]["licence"] == "Apache-2.0"
     assert card["dimensions"] == built_in().dimensions == 128

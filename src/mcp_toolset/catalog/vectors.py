@@ -1,7 +1,7 @@
 """The built-in table of word-piece vectors: what words mean, as far as tools are concerned (X9).
 
 A text is the sum of its pieces. The table was distilled from a sentence model by `scripts/train_search`;
-`vectors/table.json` says from what and how. All is whole-number arithmetic: the numbers of a piece lie side
+`word_vectors/table.json` says from what and how. All is whole-number arithmetic: the numbers of a piece lie side
 by side in one long integer, thirty-two bits each, so that adding two pieces is one addition.
 """
 
@@ -87,7 +87,7 @@ class WordVectors:
 @cache
 def built_in() -> WordVectors:
     """The table that comes with the package, read when it is first asked for."""
-    table = files("mcp_toolset.catalog") / "vectors"
+    table = files("mcp_toolset.catalog") / "word_vectors"
     pieces = (table / "pieces.txt").read_text("utf-8").split("\n")
     numbers = (table / "vectors.bin").read_bytes()
     scales = array("H", numbers[: _SCALE_BYTES * len(pieces)])
