@@ -1,27 +1,35 @@
-"""How well and how fast the search finds tools: recall and milliseconds, per set of queries.
+"""How well and how fast the search finds tools: recall and milliseconds, per peer and set of queries.
 
     python benchmarks/search.py --catalog tools.jsonl --queries asked.jsonl [--catalog … --queries …]
 
 Catalogs are JSON lines with `name`, `description`, `input_schema` and perhaps `server`; queries are JSON
 lines with `query`, `gold_any` (one list of acceptable `server/name` for each needed tool) and perhaps
 `server_hint`, which is measured both with and without. Without arguments the development sets beside
-the checkout are used. Recall at k is the share of needed tools that are among the first k hits.
+the checkout are used. Recall at k is the share of needed tools that are among the first k hits. `named` is
+the share of tools that come first when they are asked for by their public name, and by their own if no
+other tool has it. Peers whose packages are missing are left out and named (see `search_peers`).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
+from search_peers import Finder, peers
+
+from mcp_toolset.catalog.search import CatalogEntry
 from mcp_toolset.tools.definition import ToolDefinition
 
 DEVELOPMENT_SETS = Path(__file__).resolve().parents[2] / "shared" / "toolsearch"
@@ -32,6 +40,10 @@ PAIRS = (
 )
 DEPTHS = (1, 5, 10)
 LARGE = 8_118
+REPEATS = 5
+ALL_PEERS = ("words", "built-in", "built-in, numpy", "MiniLM", "FastMCP BM25")
+
+Build = Callable[[Sequence[CatalogEntry]], Finder]
 
 
 @dataclass(frozen=True)
@@ -44,84 +56,157 @@ class Asked:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured on one set of queries."""
+    """What one peer did on one set of queries. `silent` counts queries that it answered with nothing."""
 
     queries: str
+    peer: str
     tools: int
     needed: int
     recall: dict[str, float]
+    named: float
+    silent: int
     median_ms: float
     p95_ms: float
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What one peer costs with `LARGE` tools. `memory_mb` is what the process grew by, in one of its own."""
+
+    peer: str
+    tools: int
     index_s: float
+    median_ms: float
+    p95_ms: float
+    add_50_ms: float
+    memory_mb: float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
+    if options.memory_of:
+        print(grown_by(options.memory_of, whole(options.catalog)))
+        return 0
+    here = {name: build for name, build in peers().items() if not options.peer or name in options.peer}
     pairs = list(zip(options.catalog, options.queries, strict=True))
-    rows = [row for catalog, queries in pairs for row in measured(catalog, queries)]
-    scale = scaled(options.catalog, options.queries)
-    print(table(rows))
-    print("\n" + ", ".join(f"{key} {value}" for key, value in scale.items()))
+    rows = [row for name, build in here.items() for pair in pairs for row in measured(name, build, *pair)]
+    print(table(sorted(rows, key=lambda row: row.queries)))
+    missing = [name for name in ALL_PEERS if name not in here]
+    print(f"\nleft out: {', '.join(missing) or 'none'}\n")
+    scales = (
+        []
+        if options.no_scale
+        else [scaled(name, build, options.catalog, options.queries) for name, build in here.items()]
+    )
+    print(scale_table(scales))
     if options.json:
-        options.json.write_text(json.dumps({"sets": [asdict(row) for row in rows], "large": scale}, indent=1))
+        figures = {"sets": [asdict(row) for row in rows], "large": [asdict(scale) for scale in scales]}
+        options.json.write_text(json.dumps(figures, indent=1))
     return 0
 
 
-def measured(catalog: Path, queries: Path) -> Iterator[Row]:
+def measured(peer: str, build: Build, catalog: Path, queries: Path) -> Iterator[Row]:
     """One row for the queries as they are, and one with their server hints if they have any."""
     entries = list(entries_of(catalog))
-    index_s, index = timed_index(entries)
+    finder = build(entries)
+    named = found_by_name(finder, entries)
     records = list(lines(queries))
-    yield row(queries.stem, index, index_s, [asked(record) for record in records])
+    yield row(queries.stem, peer, finder, len(entries), named, [asked(record) for record in records])
     if any(record.get("server_hint") for record in records):
         hinted = [asked(record, hinted=True) for record in records]
-        yield row(f"{queries.stem} + hint", index, index_s, hinted)
+        yield row(f"{queries.stem} + hint", peer, finder, len(entries), named, hinted)
 
 
-def row(label: str, index: SearchIndex, index_s: float, queries: Sequence[Asked]) -> Row:
-    found = [[hit.name for hit in index.search(query.text, limit=max(DEPTHS))] for query in queries]
+def row(label: str, peer: str, finder: Finder, tools: int, named: float, queries: Sequence[Asked]) -> Row:
+    found = [finder.find(query.text, max(DEPTHS)) for query in queries]
     slots = [(slot, names) for query, names in zip(queries, found, strict=True) for slot in query.needed]
     recall = {
         f"R@{k}": 100 * sum(not slot.isdisjoint(names[:k]) for slot, names in slots) / len(slots)
         for k in DEPTHS
     }
-    median, p95 = latencies(index, [query.text for query in queries])
-    return Row(label, len(index), len(slots), recall, median, p95, index_s)
+    silent = sum(not names for names in found)
+    return Row(
+        label, peer, tools, len(slots), recall, named, silent, *latencies(finder, [q.text for q in queries])
+    )
 
 
-def scaled(catalogs: Iterable[Path], queries: Iterable[Path]) -> dict[str, float]:
-    """Costs with all tools in one index, repeated under other names up to the size measured elsewhere."""
-    whole = {entry.public_name: entry for catalog in catalogs for entry in entries_of(catalog)}
+def found_by_name(finder: Finder, entries: Sequence[CatalogEntry]) -> float:
+    """Per cent of names that are answered first with the tool that has them."""
+    own = Counter(entry.definition.name for entry in entries)
+    public = {entry.public_name for entry in entries}
+    names = [(entry.public_name, entry.public_name) for entry in entries]
+    names += [
+        (entry.definition.name, entry.public_name)
+        for entry in entries
+        if own[entry.definition.name] == 1 and entry.definition.name not in public
+    ]
+    return 100 * sum(finder.find(name, 1) == [wanted] for name, wanted in names) / len(names)
+
+
+def whole(catalogs: Iterable[Path]) -> list[CatalogEntry]:
+    """All tools, repeated under other names up to the size measured elsewhere."""
+    entries = {entry.public_name: entry for catalog in catalogs for entry in entries_of(catalog)}
     extra = next(iter(catalogs)).with_name("catalog_toucan.jsonl")
     if extra.exists():
-        whole |= {entry.public_name: entry for entry in entries_of(extra)}
-    copies = (renamed(entry, str(i)) for i in range(LARGE) for entry in whole.values())
-    entries = [*whole.values(), *islice(copies, max(0, LARGE - len(whole)))]
-    index_s, index = timed_index(entries)
-    median, p95 = latencies(index, [record["query"] for path in queries for record in lines(path)])
+        entries |= {entry.public_name: entry for entry in entries_of(extra)}
+    copies = (renamed(entry, str(i)) for i in range(LARGE) for entry in entries.values())
+    return [*entries.values(), *islice(copies, max(0, LARGE - len(entries)))]
+
+
+def scaled(peer: str, build: Build, catalogs: Sequence[Path], queries: Iterable[Path]) -> Scale:
+    entries = whole(catalogs)
+    start = time.perf_counter()
+    finder = build(entries)
+    index_s = time.perf_counter() - start
+    asked = [record["query"] for path in queries for record in lines(path)]
+    if peer == "FastMCP BM25":
+        asked = asked[::40]
+    median, p95 = latencies(finder, asked)
     more = [renamed(entry, "more") for entry in entries[:50]]
     start = time.perf_counter()
-    index.add(more)
+    finder.add(more)
+    finder.find("x", 1)
     add_ms = 1e3 * (time.perf_counter() - start)
-    figures = {"index_s": index_s, "median_ms": median, "p95_ms": p95, "add_50_ms": add_ms}
-    return {"tools": len(entries), **{key: round(value, 3) for key, value in figures.items()}}
+    memory = memory_of(peer, catalogs)
+    return Scale(peer, len(entries), index_s, median, p95, add_ms, memory)
 
 
-def latencies(index: SearchIndex, queries: Iterable[str]) -> tuple[float, float]:
-    """Median and 95th percentile in milliseconds, each query asked once after one that is not counted."""
-    took: list[float] = []
-    for query in queries:
-        index.search(query)
-        start = time.perf_counter()
-        index.search(query)
-        took.append(1e3 * (time.perf_counter() - start))
+def memory_of(peer: str, catalogs: Sequence[Path]) -> float:
+    """Measured in a process that does nothing else."""
+    chosen = [argument for path in dict.fromkeys(catalogs) for argument in ("--catalog", str(path))]
+    command = [sys.executable, __file__, "--memory-of", peer, *chosen]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def grown_by(peer: str, entries: Sequence[CatalogEntry]) -> float:
+    """Megabytes of resident memory that an index and its first answer add, a table or model included."""
+    build = peers()[peer]
+    if "numpy" in peer:
+        import_module("numpy")
+    for entry in entries:
+        _ = entry.definition.digest
+    before = resident()
+    finder = build(entries)
+    finder.find("read a file", 10)
+    return round(resident() - before, 1)
+
+
+def resident() -> float:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
+
+
+def latencies(finder: Finder, queries: Iterable[str]) -> tuple[float, float]:
+    """Median and 95th percentile in milliseconds, counting of each query the quickest of some."""
+    took = [1e3 * min(timed(finder, query) for _ in range(REPEATS)) for query in queries]
     return statistics.median(took), statistics.quantiles(took, n=20)[-1] if len(took) > 1 else took[0]
 
 
-def timed_index(entries: Sequence[CatalogEntry]) -> tuple[float, SearchIndex]:
+def timed(finder: Finder, query: str) -> float:
     start = time.perf_counter()
-    index = SearchIndex(entries)
-    return time.perf_counter() - start, index
+    finder.find(query, 10)
+    return time.perf_counter() - start
 
 
 def entries_of(path: Path) -> Iterator[CatalogEntry]:
@@ -149,14 +234,24 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    head = "| queries | tools | needed | R@1 | R@5 | R@10 | median ms | p95 ms | index s |"
+    head = "| queries | peer | tools | needed | R@1 | R@5 | R@10 | named | silent | median ms | p95 ms |"
     body = [
-        f"| {row.queries} | {row.tools} | {row.needed} | "
+        f"| {row.queries} | {row.peer} | {row.tools} | {row.needed} | "
         + " | ".join(f"{row.recall[f'R@{k}']:.1f}" for k in DEPTHS)
-        + f" | {row.median_ms:.2f} | {row.p95_ms:.2f} | {row.index_s:.2f} |"
+        + f" | {row.named:.1f} | {row.silent} | {row.median_ms:.2f} | {row.p95_ms:.2f} |"
         for row in rows
     ]
-    return "\n".join([head, "|---" * 9 + "|", *body])
+    return "\n".join([head, "|---" * 11 + "|", *body])
+
+
+def scale_table(scales: Iterable[Scale]) -> str:
+    head = "| peer | tools | index s | median ms | p95 ms | add 50, ms | memory MB |"
+    body = [
+        f"| {s.peer} | {s.tools} | {s.index_s:.2f} | {s.median_ms:.2f} | {s.p95_ms:.2f} | "
+        f"{s.add_50_ms:.1f} | {s.memory_mb:.1f} |"
+        for s in scales
+    ]
+    return "\n".join([head, "|---" * 7 + "|", *body])
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -166,7 +261,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--catalog", type=Path, action="append", metavar="FILE")
     parser.add_argument("--queries", type=Path, action="append", metavar="FILE")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--peer", action="append", metavar="NAME", help="only these peers")
+    parser.add_argument("--no-scale", action="store_true", help="leave out the costs at 8,000 tools")
+    parser.add_argument("--memory-of", metavar="PEER", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.memory_of:
+        return options
     if not options.catalog and not options.queries:
         if not DEVELOPMENT_SETS.is_dir():
             parser.error(f"no data at {DEVELOPMENT_SETS}; give --catalog FILE and --queries FILE")

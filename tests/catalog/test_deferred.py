@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred import MAX_RESOLVED, PREVIEW_LENGTH, DeferredCatalog
+from mcp_toolset.catalog.deferred import MAX_RESOLVED, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.preview import BUDGET
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.asking import REPLAY_META_KEY
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -230,7 +231,7 @@ def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: di
         for place in range(count)
     }
     preview = catalog.preview()
-    assert len(preview) <= PREVIEW_LENGTH
+    assert len(preview) <= 3 * BUDGET
     assert preview.startswith(f"{len(catalog._tools)} tool")
 
 

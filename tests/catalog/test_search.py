@@ -197,6 +197,8 @@ def test_h19_a_tool_named_by_a_stop_word_is_found() -> None:
 class Glossary:
     """A second scorer that knows a few words of German, as an embedder would know many."""
 
+    enough = 0.5
+
     def __init__(self, meanings: Mapping[str, str]) -> None:
         self._meanings = meanings
         self.told: list[tuple[str, list[str]]] = []
@@ -214,7 +216,9 @@ class Glossary:
         for name in gone:
             del self.held[name]
 
-    def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> Mapping[str, float]:
+    def best(
+        self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
+    ) -> Mapping[str, float]:
         meant = {self._meanings[word] for word in query.split() if word in self._meanings}
         fit = [
             name

@@ -79,13 +79,13 @@ def test_h19_distance_is_symmetric_and_zero_only_for_the_same_word(one: str, two
 
 
 def test_h19_the_nearest_known_words_are_offered_and_forgotten() -> None:
-    vocabulary = Vocabulary()
-    for word in ("calendar", "calendars", "colander", "message", "mess"):
-        vocabulary.add(word)
+    known = {"calendar", "calendars", "colander", "message", "mess"}
+    vocabulary = Vocabulary(known)
     assert vocabulary.nearest("calender") == ["calendar"]
     assert vocabulary.nearest("messa") == ["mess"]
     assert vocabulary.nearest("messag") == ["message"]
     assert vocabulary.nearest("kalender") == []
     assert vocabulary.nearest("cal") == []
-    vocabulary.discard("calendar")
+    known.remove("calendar")
+    vocabulary.forget_order()
     assert vocabulary.nearest("calender") == ["calendars"]

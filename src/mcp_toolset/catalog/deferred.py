@@ -32,6 +32,7 @@ from mcp_toolset.catalog.deferred_tools import (
     search_binding,
 )
 from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
+from mcp_toolset.catalog.preview import preview_of
 from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.asking import InputRequired
@@ -41,10 +42,7 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
 
-__all__ = ["FIXED_TOOLS", "MAX_RESOLVED", "PREVIEW_LENGTH", "Access", "DeferredCatalog", "Withheld"]
-
-PREVIEW_LENGTH: Final = 1200
-"""Characters that the preview of a catalog may take, about 300 tokens (H22)."""
+__all__ = ["FIXED_TOOLS", "MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
 
 StatusOf = Callable[[str], SourceStatus | None]
 """How a source is doing, by its name."""
@@ -143,7 +141,7 @@ class DeferredCatalog:
         Every caller reads the same, so it has only what nobody in particular may find (F34).
         """
         hidden = self._policy.hidden(self._tools, LOCAL_CONTEXT)
-        return _preview(tool for name, tool in self._tools.items() if name not in hidden)
+        return preview_of((tool.source, name) for name, tool in self._tools.items() if name not in hidden)
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
         # What is withheld and not shown must not use up the places of what is.
@@ -339,21 +337,3 @@ def _note(hits: Sequence[Hit], unavailable: Sequence[Unavailable]) -> str | None
         names = ", ".join(one.server for one in unavailable)
         return f"Nothing that can be seen now fits; {names} cannot be reached, so that more may be there."
     return "Nothing in the catalog fits. Try other words, one search for each step."
-
-
-def _preview(bindings: Iterable[ToolBinding]) -> str:
-    groups: dict[str, list[str]] = {}
-    for binding in bindings:
-        groups.setdefault(binding.source or "this server", []).append(binding.name)
-    if not groups:
-        return ""
-    total = sum(map(len, groups.values()))
-    named = "; ".join(f"{server}: {', '.join(names)}" for server, names in groups.items())
-    head = f"{total} tools can be found by search. "
-    if len(head) + len(named) <= PREVIEW_LENGTH:
-        return head + named
-    counts = [f"{server} ({len(names)})" for server, names in groups.items()]
-    while counts and len(head) + len(", ".join(counts)) > PREVIEW_LENGTH - len(" and 9999 more servers"):
-        counts.pop()
-    more = len(groups) - len(counts)
-    return head + ", ".join(counts) + (f" and {more} more servers" if more else "")

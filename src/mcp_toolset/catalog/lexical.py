@@ -84,14 +84,50 @@ class _Clause:
     posting: _Posting
 
 
+class WordQuery:
+    """A query as its terms, heaviest first; it holds for as long as the index does not change."""
+
+    def __init__(self, clauses: Sequence[_Clause], unknown: float, most: float) -> None:
+        self._clauses = clauses
+        self._most = most
+        self._ceiling = most * (sum(clause.weight for clause in clauses) + unknown)
+
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
+        """The best public names, best first, with the share of the query that each answers (0 to 1).
+
+        Args:
+            count: How many names are wanted at most; 1 or more.
+            among: The public names to choose from; all of them if `None`.
+        """
+        scores = _top(self._clauses, count, among)
+        if len(scores) > count:
+            last = heapq.nlargest(count, scores.values())[-1]
+            scores = {name: score for name, score in scores.items() if score >= last}
+        first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+        return {name: score / self._ceiling for name, score in first}
+
+    def shares(self, names: Iterable[str]) -> dict[str, float]:
+        """The share of the query that each of these names answers, if it answers any of it."""
+        scores: dict[str, float] = {}
+        wanted = frozenset(names)
+        for clause in self._clauses:
+            _take_in(clause, scores, wanted)
+        return {name: score / self._ceiling for name, score in scores.items()}
+
+    def coverage(self, name: str) -> float:
+        """How much of the query a name has at all, wherever it stands: 0 to 1, by the rarity of the terms."""
+        had = sum(clause.weight for clause in self._clauses if name in clause.posting.impacts)
+        return had * self._most / self._ceiling if had else 0.0
+
+
 class LexicalScorer:
     """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
 
     def __init__(self, weights: Weights | None = None) -> None:
         self._weights = weights or Weights()
         self._tokenizer = Tokenizer()
-        self._vocabulary = Vocabulary()
         self._postings: dict[str, _Posting] = {}
+        self._vocabulary = Vocabulary(self._postings.keys())
         self._terms: dict[str, tuple[str, ...]] = {}
 
     def __contains__(self, word: str) -> bool:
@@ -100,13 +136,18 @@ class LexicalScorer:
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
+        same: dict[float, float] = {}
         for entry in entries:
             impacts = self._impacts(entry)
             self._terms[entry.public_name] = tuple(impacts)
             for term, impact in impacts.items():
+                # One object for all equal numbers: there are few of them, and they are a third of the memory.
+                impact = same.setdefault(impact, impact)
                 posting = self._postings.get(term) or self._new_posting(term)
                 posting.impacts[entry.public_name] = impact
                 posting.peak = max(posting.peak, impact)
+        self._tokenizer.forget()
+        self._vocabulary.forget_order()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not indexed are passed over."""
@@ -116,25 +157,17 @@ class LexicalScorer:
                 del impacts[name]
                 if not impacts:
                     del self._postings[term]
-                    self._vocabulary.discard(term)
+        self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The best public names, best first, with the share of the query that each answers (0 to 1).
+        """What `read(query).best(count, among)` gives."""
+        return self.read(query).best(count, among)
 
-        Args:
-            query: Any text; it is read literally, and only its first part if it is very long (F36).
-            count: How many names are wanted at most; 1 or more.
-            among: The public names to choose from; all of them if `None`.
-        """
-        wanted = self._wanted(query)
-        clauses, unknown = self._clauses(wanted)
-        scores = _top(clauses, count, among)
-        ceiling = (self._weights.saturation + 1) * (sum(clause.weight for clause in clauses) + unknown)
-        first = heapq.nsmallest(count, scores.items(), key=lambda item: (-item[1], item[0]))
-        return {name: score / ceiling for name, score in first}
+    def read(self, query: str) -> WordQuery:
+        """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
+        return WordQuery(*self._clauses(self._wanted(query)), self._weights.saturation + 1)
 
     def _new_posting(self, term: str) -> _Posting:
-        self._vocabulary.add(term)
         posting = self._postings[term] = _Posting()
         return posting
 
@@ -173,7 +206,10 @@ class LexicalScorer:
             self._offer(wanted, nearest, self._weights.correction)
         self._offer(wanted, (stem(one + other) for one, other in pairwise(spoken)), self._weights.compound)
         for term in map(stem, spoken):
-            self._offer(wanted, ALIASES.get(term, ()), self._weights.alias)
+            others = [other for other in ALIASES.get(term, ()) if other in self._postings]
+            if others and term not in self._postings:
+                wanted.pop(term, None)
+            self._offer(wanted, others, self._weights.alias)
         return wanted
 
     def _offer(self, wanted: dict[str, float], terms: Iterable[str], weight: float) -> None:
@@ -227,8 +263,9 @@ def _top(clauses: Sequence[_Clause], count: int, among: AbstractSet[str] | None)
     closed = False
     for clause in clauses:
         impacts = clause.posting.impacts
-        if not closed and len(scores) >= count and len(impacts) >= _LONG_POSTING:
-            least = heapq.nlargest(count, scores.values())[-1] * _ROUNDING
+        # Looking whether to close costs as much as taking in a posting of half as many names.
+        if not closed and len(scores) >= count and len(impacts) >= max(_LONG_POSTING, len(scores) // 2):
+            least = _least(scores, count, left)
             closed = left < least
             if closed:
                 scores = {name: score for name, score in scores.items() if score + left >= least}
@@ -237,11 +274,25 @@ def _top(clauses: Sequence[_Clause], count: int, among: AbstractSet[str] | None)
     return scores
 
 
+def _least(scores: Mapping[str, float], count: int, left: float) -> float:
+    """The lowest of the `count` best scores, or 0 if even the highest is no more than what is left."""
+    if max(scores.values()) <= left:
+        return 0.0
+    return heapq.nlargest(count, scores.values())[-1] * _ROUNDING
+
+
 def _take_in(clause: _Clause, scores: dict[str, float], among: AbstractSet[str] | None) -> None:
     weight, impacts = clause.weight, clause.posting.impacts
-    if among is None:
+    if among is not None:
+        for name in _in_both(among, impacts.keys()):
+            scores[name] = scores.get(name, 0.0) + weight * impacts[name]
+    elif scores:
         for name, impact in impacts.items():
             scores[name] = scores.get(name, 0.0) + weight * impact
     else:
-        for name in among & impacts.keys():
-            scores[name] = scores.get(name, 0.0) + weight * impacts[name]
+        scores |= {name: weight * impact for name, impact in impacts.items()}
+
+
+def _in_both(some: AbstractSet[str], others: AbstractSet[str]) -> list[str]:
+    few, many = (some, others) if len(some) < len(others) else (others, some)
+    return [name for name in few if name in many]

@@ -1,51 +1,30 @@
 """`SearchIndex`: finding tools by what they do, in a catalog that changes (H18–H21).
 
-Three things order the hits. A query that names a tool puts that tool first. The words of the query rank
-the rest (`lexical`). A second scorer, which may know what words mean, is joined with the words if the
-host gives one. Queries are text and nothing else: no operators, no expressions, and a cap on what is
-read, so no query can raise or run long (F36).
+Three things order the hits. A query that names a tool puts that tool first (`matching`). The words of the
+query rank the rest (`lexical`), joined with what they mean (`meaning`); `ranking` holds the two together.
+Queries are text and nothing else: no operators, no expressions, and a cap on what is read, so no query can
+raise or run long (F36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal
 
 from mcp_toolset.catalog.entry import CatalogEntry, entry_of
-from mcp_toolset.catalog.lexical import LexicalScorer
 from mcp_toolset.catalog.matching import NameTable
+from mcp_toolset.catalog.meaning import MeaningScorer
+from mcp_toolset.catalog.ranking import Ranking, Scorer
 from mcp_toolset.catalog.text import is_one_word
 from mcp_toolset.tools.definition import ToolDefinition
 
 __all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
 
 MAX_HITS = 100
-_POOL = 200
-_WORDS_SHARE = 0.4
 _RANKED_BELOW = 0.8
 _WITHIN_MATCH = 0.02
-
-
-class Scorer(Protocol):
-    """A second opinion on what answers a query, kept in step with the index.
-
-    It is told of each change once, and of removals before additions. What it has no opinion on it leaves
-    out: a query it cannot read gives an empty answer, and the words alone decide.
-    """
-
-    def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Take in entries whose public names are not indexed yet."""
-        ...
-
-    def remove(self, public_names: Iterable[str]) -> None:
-        """Forget entries."""
-        ...
-
-    def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> Mapping[str, float]:
-        """At most `count` public names, all of them `among` those given, with scores above 0."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -75,20 +54,23 @@ class SearchIndex:
     """An index over tools, kept by content: what has not changed is not read again (H20)."""
 
     def __init__(
-        self, definitions: Iterable[ToolDefinition | CatalogEntry] = (), *, scorer: Scorer | None = None
+        self,
+        definitions: Iterable[ToolDefinition | CatalogEntry] = (),
+        *,
+        scorer: Scorer | Literal["built-in"] | None = "built-in",
     ) -> None:
         """Index the tools.
 
         Args:
             definitions: Bare definitions stand under their own names; a later one replaces an earlier
                 one of the same name. Use `CatalogEntry` to tell servers apart.
-            scorer: A second scorer, joined with the ranking by words.
+            scorer: What is joined with the ranking by words: the built-in table of meanings, another
+                scorer such as an `EmbeddingScorer`, or `None` for the words alone.
         """
         self._entries: dict[str, CatalogEntry] = {}
         self._servers: dict[str, set[str]] = {}
         self._names = NameTable()
-        self._words = LexicalScorer()
-        self._scorer = scorer
+        self._ranking = Ranking(MeaningScorer() if isinstance(scorer, str) else scorer)
         self.add(definitions)
 
     def __len__(self) -> int:
@@ -120,9 +102,8 @@ class SearchIndex:
             if entry.server is not None:
                 self._forget(entry.server, name)
         if gone:
-            for part in (self._names, self._words, self._scorer):
-                if part is not None:
-                    part.remove(gone)
+            self._names.remove(gone)
+            self._ranking.remove(gone)
         return set(gone)
 
     def replace(self, server: str, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
@@ -172,9 +153,8 @@ class SearchIndex:
 
     def _tell_of(self, fresh: list[CatalogEntry]) -> None:
         if fresh:
-            for part in (self._names, self._words, self._scorer):
-                if part is not None:
-                    part.add(fresh)
+            self._names.add(fresh)
+            self._ranking.add(fresh)
 
     def _forget(self, server: str, name: str) -> None:
         self._servers[server].discard(name)
@@ -190,21 +170,15 @@ class SearchIndex:
         return frozenset[str]().union(*alike)
 
     def _scores(self, query: str, count: int, among: AbstractSet[str] | None) -> dict[str, float]:
-        named = self._names.matches(query, beginnings=not (is_one_word(query) and query in self._words))
+        named = self._names.matches(query, beginnings=not (is_one_word(query) and self._ranking.knows(query)))
         if among is not None:
             named = {name: closeness for name, closeness in named.items() if name in among}
-        ranked = self._ranked(query, count, among)
+        ranked = self._ranking.best(query, count, among)
         scores = {name: _RANKED_BELOW * score for name, score in ranked.items()}
         if named:
-            within = self._ranked(query, len(named), named.keys())
+            within = self._ranking.best(query, len(named), named.keys())
             scores |= {name: _placed(closeness, within.get(name, 0.0)) for name, closeness in named.items()}
         return scores
-
-    def _ranked(self, query: str, count: int, among: AbstractSet[str] | None) -> Mapping[str, float]:
-        if self._scorer is None:
-            return self._words.best(query, count, among)
-        pool = max(count, _POOL)
-        return _joined(self._words.best(query, pool, among), self._scorer.best(query, pool, among))
 
 
 def _hit(entry: CatalogEntry, score: float) -> SearchHit:
@@ -216,15 +190,3 @@ def _hit(entry: CatalogEntry, score: float) -> SearchHit:
 def _placed(closeness: float, score: float) -> float:
     """The score of a named tool: its ranking decides only among names that are equally close."""
     return closeness if closeness == 1 else closeness + _WITHIN_MATCH * score
-
-
-def _joined(words: Mapping[str, float], meaning: Mapping[str, float]) -> Mapping[str, float]:
-    """Both rankings, each by its own best; the shares were measured with sentence embeddings."""
-    if not words or not meaning:
-        return words or meaning
-    most_words, most_meaning = max(words.values()), max(meaning.values())
-    return {
-        name: _WORDS_SHARE * words.get(name, 0.0) / most_words
-        + (1 - _WORDS_SHARE) * meaning.get(name, 0.0) / most_meaning
-        for name in words.keys() | meaning.keys()
-    }

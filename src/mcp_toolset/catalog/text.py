@@ -98,7 +98,7 @@ def stem(word: str) -> str:
 
 
 class Tokenizer:
-    """Turns text into terms and remembers the terms of words it has met in documents."""
+    """Turns text into terms and remembers the terms of words it has met, until told to forget."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
@@ -113,6 +113,10 @@ class Tokenizer:
                 terms = self._remember(run)
             found += terms
         return found
+
+    def forget(self) -> None:
+        """Free what is remembered, at the end of a batch of documents."""
+        self._known.clear()
 
     def _remember(self, run: str) -> tuple[str, ...]:
         if len(self._known) >= _CACHED_WORDS:

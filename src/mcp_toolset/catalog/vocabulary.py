@@ -6,7 +6,8 @@ the first letters, and not at all where those are too many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator
 from string import ascii_lowercase
 
 _HEAD = 3
@@ -15,27 +16,20 @@ _SHORTEST_FOR_TWO_EDITS = 8
 _LONGEST_ENDING = 5
 _CROWD = 2_000
 _NEAREST = 3
+_LAST = "\U0010ffff"
 
 
 class Vocabulary:
-    """Known terms by their first letters."""
+    """The words that an index knows, looked over for those like another."""
 
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-        self._by_head: dict[str, set[str]] = {}
+    def __init__(self, known: Collection[str]) -> None:
+        """Look over `known`, which may change: say so with `forget_order`."""
+        self._known = known
+        self._in_order: list[str] | None = None
 
-    def add(self, term: str) -> None:
-        """Learn a term."""
-        self._known.add(term)
-        self._by_head.setdefault(term[:_HEAD], set()).add(term)
-
-    def discard(self, term: str) -> None:
-        """Forget a term."""
-        self._known.discard(term)
-        crowd = self._by_head.get(term[:_HEAD], set())
-        crowd.discard(term)
-        if not crowd:
-            self._by_head.pop(term[:_HEAD], None)
+    def forget_order(self) -> None:
+        """Take in at the next question that the known words have changed."""
+        self._in_order = None
 
     def nearest(self, term: str) -> list[str]:
         """The known terms that an unknown one most likely stands for; none for short words and codes.
@@ -44,9 +38,17 @@ class Vocabulary:
         """
         if len(term) < _SHORTEST or not term.isalpha():
             return []
-        crowd = self._by_head.get(term[:_HEAD], frozenset[str]())
-        found = self._known.intersection(_edits(term)) or _longer(term, crowd) or _two_edits(term, crowd)
+        found = {edit for edit in _edits(term) if edit in self._known}
+        if not found:
+            crowd = self._beginning_with(term[:_HEAD])
+            found = _longer(term, crowd) or _two_edits(term, crowd)
         return sorted(found, key=lambda known: (abs(len(known) - len(term)), known))[:_NEAREST]
+
+    def _beginning_with(self, head: str) -> list[str]:
+        if self._in_order is None:
+            self._in_order = sorted(self._known)
+        start = bisect_left(self._in_order, head)
+        return self._in_order[start : bisect_left(self._in_order, head + _LAST, lo=start)]
 
 
 def _edits(term: str) -> Iterator[str]:
@@ -64,7 +66,7 @@ def _longer(term: str, crowd: Iterable[str]) -> list[str]:
     return [known for known in crowd if len(known) <= longest and known.startswith(term)]
 
 
-def _two_edits(term: str, crowd: set[str] | frozenset[str]) -> list[str]:
+def _two_edits(term: str, crowd: Collection[str]) -> list[str]:
     if len(term) < _SHORTEST_FOR_TWO_EDITS or len(crowd) > _CROWD:
         return []
     letters = set(term)

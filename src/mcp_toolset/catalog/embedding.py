@@ -1,0 +1,194 @@
+"""Ranking by a sentence model of the host's choice (H19): better than the built-in table, and slower.
+
+A catalog is embedded in the background, by a thread that lives only while there is something to embed.
+Until it is done the built-in table answers, so no query waits. What was embedded once is kept by content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from importlib import import_module
+from itertools import islice
+from math import sqrt
+from typing import Any, Protocol
+
+from mcp_toolset.catalog.entry import CatalogEntry
+from mcp_toolset.catalog.lanes import Lanes, numpy_if_present
+from mcp_toolset.catalog.meaning import MeaningScorer, opinion, said_of
+from mcp_toolset.errors import ToolsetError
+
+_QUERY_CHARACTERS = 2_000
+_BATCH = 32
+_ENOUGH = 0.25
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors that lie close together where the texts mean the same."""
+
+    @property
+    def name(self) -> str:
+        """Which model this is, in which version: only vectors of one name are compared or kept together."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text, all of one length; never called from two threads at once."""
+        ...
+
+
+class SentenceTransformerEmbedder:
+    """Any sentence-transformers model; needs `mcp-toolset[embeddings]`."""
+
+    def __init__(self, model: str) -> None:
+        """Load a model by its name or path.
+
+        Raises:
+            ToolsetError: sentence-transformers is not installed.
+        """
+        try:
+            package = import_module("sentence_transformers")
+        except ImportError:
+            raise ToolsetError(
+                "SentenceTransformerEmbedder needs sentence-transformers; install mcp-toolset[embeddings]"
+            ) from None
+        self.name = f"sentence-transformers:{model}"
+        self._model: Any = package.SentenceTransformer(model)
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """See `Embedder`."""
+        return self._model.encode(list(texts), show_progress_bar=False).tolist()
+
+
+class VectorCache(Protocol):
+    """Vectors by the digest of what was embedded; a dictionary will do, `VectorFile` outlives the process."""
+
+    def get(self, digest: str, /) -> bytes | None:
+        """The vector kept under a digest, if any."""
+        ...
+
+    def __setitem__(self, digest: str, vector: bytes, /) -> None:
+        """Keep a vector."""
+        ...
+
+
+class EmbeddingScorer:
+    """Cosines by an embedder; give it to `SearchIndex(scorer=…)`.
+
+    Attributes:
+        enough: See `Scorer`. Both models are scaled to it, so that a query may meet either.
+    """
+
+    enough = MeaningScorer.enough
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        cache: VectorCache | None = None,
+        enough: float = _ENOUGH,
+        numpy: Any = None,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            embedder: The model.
+            cache: Where vectors are kept by content; in memory if `None`.
+            enough: The cosine at which this model makes a tool worth showing; 0.25 suits MiniLM.
+            numpy: As for `MeaningScorer`.
+        """
+        self._embedder = embedder
+        self._cache: VectorCache = {} if cache is None else cache
+        self._scale = self.enough / enough
+        self._numpy = numpy_if_present() if numpy is None else numpy or None
+        self._meanwhile = MeaningScorer(numpy=numpy)
+        self._lanes: Lanes | None = None
+        self._waiting: dict[str, tuple[str, str]] = {}
+        self._worker: threading.Thread | None = None
+        self._state, self._model = threading.RLock(), threading.Lock()
+
+    def add(self, entries: Iterable[CatalogEntry]) -> None:
+        """Take in entries whose public names are not indexed yet, and start to embed what is not kept."""
+        entries = list(entries)
+        with self._state:
+            self._meanwhile.add(entries)
+            for entry in entries:
+                text = said_of(entry)
+                digest = self._digest(text)
+                kept = self._cache.get(digest)
+                if kept is None:
+                    self._waiting[entry.public_name] = digest, text
+                else:
+                    self._put(entry.public_name, array("f", kept))
+            if self._waiting and self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="mcp-toolset-embedding", daemon=True)
+                self._worker.start()
+
+    def remove(self, public_names: Iterable[str]) -> None:
+        """Forget entries."""
+        names = list(public_names)
+        with self._state:
+            self._meanwhile.remove(names)
+            for name in names:
+                self._waiting.pop(name, None)
+                if self._lanes is not None:
+                    self._lanes.drop(name)
+
+    def best(
+        self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
+    ) -> Mapping[str, float]:
+        """By the embedder if all is embedded, else by the built-in table."""
+        query = query[:_QUERY_CHARACTERS]
+        if self._waiting or self._lanes is None or not query.strip():
+            return self._meanwhile.best(query, count, among, also)
+        with self._model:
+            vector = _unit(self._embedder.embed([query])[0])
+        with self._state:
+            found = opinion(self._lanes.cosines(vector), count, among, also)
+        return {name: self._scale * cosine for name, cosine in found.items()}
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until all is embedded, for so many seconds at most; whether it is."""
+        worker = self._worker
+        if worker is not None:
+            worker.join(timeout)
+        return not self._waiting
+
+    def _digest(self, text: str) -> str:
+        return hashlib.sha256(f"{self._embedder.name}\0{text}".encode("utf-8", "replace")).hexdigest()
+
+    def _work(self) -> None:
+        """Embed until nothing waits. If the model fails the rest waits, and the built-in table goes on."""
+        try:
+            while batch := self._next():
+                with self._model:
+                    vectors = self._embedder.embed([text for _, _, text in batch])
+                with self._state:
+                    for (name, digest, _), vector in zip(batch, vectors, strict=True):
+                        self._take(name, digest, _unit(vector))
+        finally:
+            with self._state:
+                self._worker = None
+
+    def _next(self) -> list[tuple[str, str, str]]:
+        with self._state:
+            return [(name, *asked) for name, asked in islice(self._waiting.items(), _BATCH)]
+
+    def _take(self, name: str, digest: str, vector: Sequence[float]) -> None:
+        self._cache[digest] = array("f", vector).tobytes()
+        # While the model was at it the tool may have gone, or changed.
+        if self._waiting.get(name, ("",))[0] == digest:
+            self._put(name, vector)
+            del self._waiting[name]
+
+    def _put(self, name: str, vector: Sequence[float]) -> None:
+        if self._lanes is None:
+            self._lanes = Lanes(len(vector), numpy=self._numpy)
+        self._lanes.put(name, vector)
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    length = sqrt(sum(value * value for value in vector)) or 1.0
+    return [value / length for value in vector]

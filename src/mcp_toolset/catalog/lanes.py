@@ -1,0 +1,204 @@
+"""How alike a query is to every tool at once, exactly, with or without numpy (X9).
+
+Vectors are kept as small whole numbers, and so is a query. Without numpy, one dimension of all tools lies
+in one long integer, sixteen bits a tool: the sum of these integers, each times the query's number for that
+dimension, holds all the products, and the interpreter works it out at the speed of memory. With numpy the
+same whole numbers go through one matrix product. Both are exact, so both give the same answer to the bit.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache
+from importlib import import_module
+from math import sqrt
+from typing import Any
+
+_LANE_BYTES = 2
+_MIDDLE = 32
+_LARGEST = 31
+# The values of a unit vector of n dimensions lie around 1/√n; beyond this many times that they are cut.
+_REACH = 3.5
+# What a query's numbers may sum to, so that no lane of sixteen bits runs over: 1,040 × 63 < 2¹⁶.
+_QUERY_SUM = 1_040
+_FINER = 0.99
+_SET = re.compile(b"\1")
+
+
+@cache
+def numpy_if_present() -> Any:
+    """The module, or `None` where it is not installed."""
+    try:
+        return import_module("numpy")
+    except ImportError:
+        return None
+
+
+class Lanes:
+    """Unit vectors by name, to be compared with a query all at once."""
+
+    def __init__(self, dimensions: int, *, numpy: Any = None) -> None:
+        """Start empty. `numpy` is the module itself, or `None` to do without it."""
+        self._dimensions = dimensions
+        self._numpy = numpy
+        self._step = _REACH / sqrt(dimensions) / _LARGEST
+        self._vectors: dict[str, bytes] = {}
+        self._packed: _Packed | None = None
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def put(self, name: str, vector: Iterable[float]) -> None:
+        """Hold a unit vector under a name."""
+        step = self._step
+        self._vectors[name] = bytes(
+            [_MIDDLE + max(-_LARGEST, min(_LARGEST, round(value / step))) for value in vector]
+        )
+        self._packed = None
+
+    def drop(self, name: str) -> None:
+        """Forget a name; one that is not held is passed over."""
+        if self._vectors.pop(name, None) is not None:
+            self._packed = None
+
+    def prepare(self) -> None:
+        """Do now what the next query would have to do after a change."""
+        if self._packed is None:
+            self._packed = self._pack()
+
+    def cosines(self, vector: Sequence[float]) -> Cosines:
+        """The likeness of a unit vector to each that is held."""
+        packed = self._packed = self._packed or self._pack()
+        asked, scale = _whole_numbers(vector)
+        products, base = packed.products(asked)
+        return Cosines(packed, products, base, self._step / scale)
+
+    def _pack(self) -> _Packed:
+        if self._numpy is None or not self._vectors:
+            return _Columns(self._vectors, self._dimensions)
+        return _Matrix(self._vectors, self._dimensions, self._numpy)
+
+
+class Cosines:
+    """The outcome of one comparison, read only where somebody looks."""
+
+    def __init__(self, packed: _Packed, products: Sequence[int], base: int, unit: float) -> None:
+        self._packed = packed
+        self._products = products
+        self._base = base
+        self._unit = unit
+
+    def of(self, name: str) -> float:
+        """The cosine of one name; 0 for one that is not held."""
+        place = self._packed.places.get(name)
+        return 0.0 if place is None else self._cosine(self._products[place])
+
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
+        """At most `count` names with cosines above 0, best first and like ones by name."""
+        packed, products = self._packed, self._products
+        if among is None:
+            places = packed.highest(products, count, self._base + int(1 / self._unit))
+        else:
+            places = [packed.places[name] for name in among if name in packed.places]
+        found = sorted((-int(products[place]), packed.names[place]) for place in places)[:count]
+        return {name: self._cosine(-product) for product, name in found if -product > self._base}
+
+    def _cosine(self, product: int) -> float:
+        return (int(product) - self._base) * self._unit
+
+
+class _Packed(ABC):
+    """All vectors at one moment, by place."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        self.places = {name: place for place, name in enumerate(self.names)}
+
+    @abstractmethod
+    def products(self, asked: Sequence[int]) -> tuple[Sequence[int], int]:
+        """For each place its product with the query, and how a product of 0 is written."""
+
+    @abstractmethod
+    def highest(self, products: Sequence[int], count: int, most: int) -> list[int]:
+        """The places of the `count` highest products, with all that equal the last, and perhaps some more.
+
+        `most` is about what a product can reach.
+        """
+
+
+class _Matrix(_Packed):
+    def __init__(self, vectors: Mapping[str, bytes], dimensions: int, numpy: Any) -> None:
+        super().__init__(vectors)
+        self._numpy = numpy
+        numbers = numpy.frombuffer(b"".join(vectors.values()), dtype=numpy.uint8)
+        # A float32 holds every whole number that a product can reach, so nothing is rounded.
+        self._matrix = numbers.reshape(-1, dimensions).astype(numpy.float32)
+
+    def products(self, asked: Sequence[int]) -> tuple[Sequence[int], int]:
+        query = self._numpy.array(asked, dtype=self._numpy.float32)
+        # `matrix @ query` may wake the threads of a BLAS, and on a busy machine wait for them a hundredfold.
+        return self._numpy.einsum("ij,j->i", self._matrix, query), _MIDDLE * sum(asked)
+
+    def highest(self, products: Any, count: int, most: int) -> list[int]:
+        if len(products) <= count:
+            return list(range(len(products)))
+        return self._numpy.flatnonzero(products >= self._numpy.partition(products, -count)[-count]).tolist()
+
+
+class _Columns(_Packed):
+    def __init__(self, vectors: Mapping[str, bytes], dimensions: int) -> None:
+        super().__init__(vectors)
+        whole = b"".join(vectors.values())
+        self._columns = [_spread(whole[dimension::dimensions]) for dimension in range(dimensions)]
+        self._one = _spread(b"\1" * len(vectors))
+
+    def products(self, asked: Sequence[int]) -> tuple[Sequence[int], int]:
+        # As much as the negative numbers can take away is added to every lane, so that none is below 0.
+        credit = -(_MIDDLE + _LARGEST) * sum(number for number in asked if number < 0)
+        total = credit * self._one
+        for number, columns in self._by_size(asked).items():
+            total += number * columns
+        lanes = array("H", total.to_bytes(_LANE_BYTES * len(self.names), "little"))
+        if sys.byteorder == "big":
+            lanes.byteswap()
+        return lanes, credit + _MIDDLE * sum(asked)
+
+    def _by_size(self, asked: Sequence[int]) -> dict[int, int]:
+        """The columns that are to be multiplied by one number, added up: adding is the cheaper of the two."""
+        sums: dict[int, int] = {}
+        for number, column in zip(asked, self._columns, strict=True):
+            if number:
+                size = abs(number)
+                sums[size] = sums.get(size, 0) + (column if number > 0 else -column)
+        return sums
+
+    def highest(self, products: Sequence[int], count: int, most: int) -> list[int]:
+        # Counting bytes costs next to nothing, and the upper halves of the lanes leave most places out.
+        upper = array("H", products).tobytes()[sys.byteorder == "little" :: _LANE_BYTES]
+        bar, found = min(256, (most >> 8) + 2), 0
+        while bar and found < count:
+            bar -= 1
+            found += upper.count(bar)
+        high = upper.translate(bytes(bar) + b"\1" * (256 - bar))
+        return [match.start() for match in _SET.finditer(high)]
+
+
+def _spread(numbers: bytes) -> int:
+    lanes = bytearray(_LANE_BYTES * len(numbers))
+    lanes[::_LANE_BYTES] = numbers
+    return int.from_bytes(lanes, "little")
+
+
+def _whole_numbers(vector: Sequence[float]) -> tuple[list[int], float]:
+    """The vector in whole numbers whose sizes sum to `_QUERY_SUM` at most, and how many of them make 1."""
+    scale = _QUERY_SUM / (sum(map(abs, vector)) or 1.0)
+    while True:
+        numbers = [round(value * scale) for value in vector]
+        if sum(map(abs, numbers)) <= _QUERY_SUM:
+            return numbers, scale
+        scale *= _FINER

@@ -1,0 +1,126 @@
+"""A sentence model of the host's own: in the background, kept by content, and never waited for."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mcp_toolset.catalog.embedding import EmbeddingScorer, SentenceTransformerEmbedder
+from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
+from mcp_toolset.catalog.vector_file import VectorFile
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.tools.definition import ToolDefinition
+
+PATIENCE = 30.0
+MEANINGS = {"refund": 0, "money": 0, "geld": 0, "weather": 1, "regen": 1, "file": 2}
+
+
+class Glossary:
+    """An embedder that knows a few words, and waits where a test tells it to."""
+
+    name = "glossary-1"
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        assert self.gate.wait(PATIENCE)
+        self.texts += texts
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        vector = [0.01, 0.01, 0.01, 0.1]
+        for word, place in MEANINGS.items():
+            vector[place] += word in text.lower()
+        return vector
+
+
+def entry(name: str, description: str = "") -> CatalogEntry:
+    return CatalogEntry(ToolDefinition(name, description), name)
+
+
+TOOLS = [entry("refund", "Pay back."), entry("weather", "The sky."), entry("file_read", "Contents.")]
+
+
+def first(index: SearchIndex, query: str) -> str | None:
+    return next((hit.name for hit in index.search(query)), None)
+
+
+def test_h19_an_embedder_decides_once_the_catalog_is_embedded() -> None:
+    scorer = EmbeddingScorer(Glossary())
+    index = SearchIndex(TOOLS, scorer=scorer)
+    assert scorer.settle(PATIENCE)
+    assert (first(index, "Geld"), first(index, "Regen")) == ("refund", "weather")
+    index.remove(["weather"])
+    assert first(index, "Regen") != "weather"
+
+
+def test_h19_no_query_waits_for_a_catalog_to_be_embedded() -> None:
+    embedder = Glossary()
+    embedder.gate.clear()
+    scorer = EmbeddingScorer(embedder)
+    index = SearchIndex(TOOLS, scorer=scorer)
+    assert not scorer.settle(0)
+    assert first(index, "will it rain in the weather to come") == "weather"
+    assert first(index, "Geld") is None
+    index.remove(["file_read"])
+    embedder.gate.set()
+    assert scorer.settle(PATIENCE)
+    assert first(index, "Geld") == "refund"
+    assert "file_read" not in {hit.name for hit in index.search("file", limit=100)}
+
+
+def test_h20_what_was_embedded_once_is_kept_by_content(tmp_path: Path) -> None:
+    kept = VectorFile(tmp_path / "vectors.db")
+    before = EmbeddingScorer(Glossary(), cache=kept)
+    SearchIndex(TOOLS, scorer=before)
+    assert before.settle(PATIENCE)
+    kept.close()
+
+    again, embedder = VectorFile(tmp_path / "vectors.db"), Glossary()
+    scorer = EmbeddingScorer(embedder, cache=again)
+    index = SearchIndex([*TOOLS[:2], entry("file_read", "Other contents.")], scorer=scorer)
+    assert scorer.settle(PATIENCE)
+    assert len(embedder.texts) == 1 and "Other contents" in embedder.texts[0]
+    assert first(index, "Geld") == "refund"
+    again.close()
+
+
+def test_h20_vectors_of_another_model_are_not_taken() -> None:
+    cache: dict[str, bytes] = {}
+    one, other = Glossary(), Glossary()
+    other.name = "glossary-2"
+    for embedder in (one, other):
+        scorer = EmbeddingScorer(embedder, cache=cache)
+        SearchIndex(TOOLS, scorer=scorer)
+        assert scorer.settle(PATIENCE)
+        assert len(embedder.texts) == len(TOOLS)
+
+
+def test_h20_a_file_that_holds_something_else_is_named_and_left(tmp_path: Path) -> None:
+    foreign = tmp_path / "notes.txt"
+    foreign.write_text("These are notes, and no database. " * 50)
+    with pytest.raises(ToolsetError, match="notes.txt cannot hold vectors"):
+        VectorFile(foreign)
+    assert foreign.read_text().startswith("These are notes")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_h19_the_built_in_table_goes_on_where_the_model_fails() -> None:
+    class Broken(Glossary):
+        def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+            raise ValueError("no model today")
+
+    scorer = EmbeddingScorer(Broken())
+    index = SearchIndex(TOOLS, scorer=scorer)
+    assert not scorer.settle(PATIENCE)
+    assert first(index, "will it rain in the weather to come") == "weather"
+
+
+def test_h19_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
+    with pytest.raises(ToolsetError, match=r"install mcp-toolset\[embeddings\]"):
+        SentenceTransformerEmbedder("some-model")

@@ -1,0 +1,199 @@
+"""Search by meaning: the built-in table, with numpy and without, and what it does not pretend to know."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.resources import files
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_toolset.catalog.lanes import Lanes
+from mcp_toolset.catalog.meaning import MeaningScorer
+from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.catalog.text import STOP_WORDS
+from mcp_toolset.catalog.vectors import built_in
+from mcp_toolset.catalog.wordpieces import pieces_of, words_of
+from mcp_toolset.tools.definition import ToolDefinition
+
+unhurried = settings(deadline=None)
+
+
+def tool(name: str, description: str, server: str | None = None) -> CatalogEntry:
+    return CatalogEntry(ToolDefinition(name, description, {"type": "object"}), name, server)
+
+
+def names(hits: Iterable[SearchHit]) -> list[str]:
+    return [hit.name for hit in hits]
+
+
+TOOLS = [
+    tool("createRefund", "Return a charge to the card it came from.", "stripe"),
+    tool("get_forecast", "The weather of the coming days.", "weather"),
+    tool("translate_text", "Translate text from one language to another.", "deepl"),
+    tool("send_message", "Post to a channel.", "slack"),
+    tool("list_flights", "Flights between two airports on a date.", "travel"),
+    tool("read_file", "Read the contents of a file.", "filesystem"),
+    tool("run_query", "Run SQL on the database.", "postgres"),
+    tool("resize_image", "Change the width and height of a picture.", "images"),
+    tool("create_event", "Put an appointment into the calendar.", "calendar"),
+    tool("find_recipes", "Recipes by ingredient.", "cooking"),
+]
+
+
+@pytest.fixture(scope="module")
+def index() -> SearchIndex:
+    return SearchIndex(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("give the buyer their money back", "createRefund"),
+        ("will it rain tomorrow", "get_forecast"),
+        ("say this in French", "translate_text"),
+        ("I want to travel by plane to Madrid", "list_flights"),
+        ("make the photo smaller", "resize_image"),
+        ("what should we eat tonight", "find_recipes"),
+    ],
+)
+def test_x9_a_tool_is_found_that_shares_no_word_with_the_query(
+    index: SearchIndex, query: str, found: str
+) -> None:
+    assert names(index.search(query))[0] == found
+    (entry,) = (entry for entry in TOOLS if entry.public_name == found)
+    said = f"{entry.public_name} {entry.server} {entry.definition.description}"
+    assert not set(words_of(said)) & set(words_of(query)) - STOP_WORDS
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["asdf qwer zxcv", "xyzzy plugh", "qqqq", "purple elephants dancing", "to be or not to be", "🦄 ♥", "7"],
+)
+def test_x9_what_fits_nothing_finds_nothing(index: SearchIndex, query: str) -> None:
+    assert index.search(query) == []
+
+
+@pytest.mark.parametrize(
+    "query", ["天気予報", "Погода завтра", "احجز رحلة", "ส่งข้อความ", "मौसम", "\ud800", "İ"]
+)
+def test_x9_other_scripts_are_no_error_and_find_no_noise(index: SearchIndex, query: str) -> None:
+    assert index.search(query) == []
+
+
+def test_x9_a_foreign_query_still_finds_by_the_words_it_shares(index: SearchIndex) -> None:
+    assert names(index.search("SQL クエリを実行する"))[0] == "run_query"
+
+
+def test_x9_the_table_is_not_read_before_there_is_a_tool() -> None:
+    script = (
+        "import json, mcp_toolset, mcp_toolset.cli.main\n"
+        "from mcp_toolset.catalog.search import SearchIndex\n"
+        "from mcp_toolset.catalog.vectors import built_in\n"
+        "empty = SearchIndex(); empty.search('anything')\n"
+        "before = built_in.cache_info().currsize\n"
+        "from mcp_toolset import ToolDefinition\n"
+        "empty.add([ToolDefinition('a_tool')])\n"
+        "print(json.dumps([before, built_in.cache_info().currsize]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert json.loads(done.stdout) == [0, 1]
+
+
+def test_x9_the_table_comes_with_its_card_and_licences() -> None:
+    folder = files("mcp_toolset.catalog") / "word_vectors"
+    card = json.loads((folder / "table.json").read_text("utf-8"))
+    assert card["teacher"]["licence"] == "Apache-2.0"
+    assert card["dimensions"] == built_in().dimensions == 128
+    assert {"catalog", "seed", "licences"} <= card["data"].keys()
+    assert "Apache License" in (folder / "LICENSE-all-MiniLM-L6-v2").read_text("utf-8")
+    assert "all-MiniLM-L6-v2" in (folder / "NOTICE").read_text("utf-8")
+
+
+def test_x9_words_split_as_names_are_written() -> None:
+    assert words_of("getHTMLPage_v2 Café") == ["get", "html", "page", "v", "2", "cafe"]
+    vocabulary = {"trans": 0, "##late": 1, "##r": 2, "t": 3}
+    assert pieces_of("translater", vocabulary) == [0, 1, 2]
+    assert pieces_of("!?", vocabulary) == []
+
+
+def test_x9_the_order_of_words_and_a_repetition_of_the_text_do_not_matter() -> None:
+    table = built_in()
+    assert table.encode("read a file") == table.encode("file a read")
+    one, thrice = table.encode("read a file"), table.encode("read a file " * 3)
+    assert one is not None and thrice is not None
+    assert one == pytest.approx(thrice)
+    assert table.encode("!?") is None
+
+
+@pytest.mark.parametrize("unit", ["a", "A", "aB", "ａ", "a1", "_", "\u0301", "中"])
+def test_f36_a_huge_text_is_read_in_part(unit: str) -> None:
+    assert built_in().encode(unit * 1_000_000) == built_in().encode(unit * 4_000)
+
+
+# Lanes: exact, and the same with numpy
+
+
+numbers = st.floats(-1, 1, width=32)
+vectors = st.lists(numbers, min_size=6, max_size=6).filter(lambda v: sum(x * x for x in v) > 0.01)
+
+
+def unit(vector: list[float]) -> list[float]:
+    length = sum(x * x for x in vector) ** 0.5
+    return [x / length for x in vector]
+
+
+@unhurried
+@given(st.lists(vectors, max_size=40), vectors, st.integers(1, 12))
+def test_x9_long_integers_compare_as_exactly_as_one_by_one(
+    held: list[list[float]], asked: list[float], count: int
+) -> None:
+    lanes = Lanes(6)
+    for place, vector in enumerate(held):
+        lanes.put(f"t{place:02}", unit(vector))
+    cosines = lanes.cosines(unit(asked))
+    alone: dict[str, float] = {}
+    for place, vector in enumerate(held):
+        single = Lanes(6)
+        single.put("it", unit(vector))
+        alone[f"t{place:02}"] = single.cosines(unit(asked)).of("it")
+    assert {name: cosines.of(name) for name in alone} == alone
+    ranked = sorted(alone, key=lambda name: (-alone[name], name))
+    assert list(cosines.best(count)) == [name for name in ranked if alone[name] > 0][:count]
+    assert cosines.best(count, alone.keys()) == cosines.best(count)
+    assert cosines.of("nothing") == 0
+
+
+@unhurried
+@given(vectors, vectors)
+def test_x9_whole_numbers_come_close_to_the_cosine(one: list[float], other: list[float]) -> None:
+    one, other = [x * 0.4 + 1 for x in one], [x * 0.4 - 0.2 for x in other]
+    lanes = Lanes(6)
+    lanes.put("it", unit(one))
+    exact = sum(x * y for x, y in zip(unit(one), unit(other), strict=True))
+    assert lanes.cosines(unit(other)).of("it") == pytest.approx(exact, abs=0.06)
+
+
+def test_x9_the_ranking_is_the_same_with_numpy_and_without() -> None:
+    numpy = pytest.importorskip("numpy", reason="numpy is installed with the tests but no dependency")
+    entries = [
+        tool(f"{one.public_name}_{number}", f"{one.definition.description} {other.definition.description}")
+        for number, (one, other) in enumerate((a, b) for a in TOOLS for b in TOOLS)
+    ]
+    plain = SearchIndex(entries, scorer=MeaningScorer(numpy=False))
+    fast = SearchIndex(entries, scorer=MeaningScorer(numpy=numpy))
+    for query in ("send money", "pictures of food", "calendar", "fly", *[e.public_name for e in entries]):
+        assert plain.search(query, limit=100) == fast.search(query, limit=100)
+
+
+def test_h20_removed_tools_leave_no_meaning_behind() -> None:
+    index = SearchIndex(TOOLS)
+    index.remove(["get_forecast"])
+    assert "get_forecast" not in names(index.search("will it rain tomorrow", limit=100))
+    index.add([TOOLS[1]])
+    for query in ("will it rain tomorrow", "money", "fly to Rome"):
+        assert index.search(query, limit=100) == SearchIndex(TOOLS).search(query, limit=100)
