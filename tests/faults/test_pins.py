@@ -104,7 +104,7 @@ async def test_f24_p8_a_tool_that_turns_is_held_until_a_person_accepts_it(tmp_pa
     assert len(calls_of(up.log, "read")) == 1
 
 
-async def test_f24_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: Path) -> None:
+async def test_f24_x5_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: Path) -> None:
     up = Upstream(tmp_path, deferred=True)
     assert (await up.pin()).returncode == 0
     session = SessionContext()
@@ -125,7 +125,13 @@ async def test_f24_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: Pat
         assert (await call(read, path="x")).is_error
         again = await server.call_tool("resolve_tools", {"ids": ["read"]}, context=session)
         assert again.structured["tools"][0]["status"] == "not_available"
-        assert "read" not in [hit.name for hit in server.search("read a path")]
+        (hit, *_) = server.search("read a path")
+        assert (hit.id, hit.state) == ("up/read", "changed"), "found as what was accepted (X5)"
+        found = await server.call_tool("search_tools", {"query": "read", "resolve": 1}, context=session)
+        (shown, *_), (resolved, *_) = found.structured["hits"], found.structured["resolved"]
+        assert shown["state"] == "changed" and "no longer annotated as read-only" in shown["reason"]
+        assert resolved["status"] == "not_available" and resolved["reason"] == shown["reason"]
+        assert "evil.test" not in json.dumps(found.structured)
         assert (await up.pin("--accept")).returncode == 0
         await call(storm, count=1)
         await until(lambda: not held(server))

@@ -28,6 +28,7 @@ from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.access import Access
 from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.catalog.search import SearchHit
 from mcp_toolset.errors import NameConflictError, StateError, sole
@@ -318,7 +319,7 @@ class ToolsetServer:
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """Search the deferred tools, as `search_tools` does for a model."""
-        return self._catalog.index.search(query, server=server, limit=limit)
+        return self._catalog.search(query, server=server, limit=limit)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
@@ -478,7 +479,9 @@ class ToolsetServer:
             self._overrides.look(described, self.registry.sources().values())
             bound = [self._local.bound(binding) for binding in described if binding.on]
             # The gate goes around what runs a tool, so that it is asked again right before.
-            self._catalog.update(binding for binding in bound if binding.deferred)
+            listing = {binding.source for binding in bound if not binding.deferred}
+            held = held_tools(self.statuses() if self._defers else {}, listing=listing)
+            self._catalog.update((binding for binding in bound if binding.deferred), held)
             table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
             if self._defers:
                 table += map(self._local.bound, self._catalog.surface())

@@ -78,6 +78,8 @@ class DeferredCatalog:
         self._statuses = statuses
         self._policy = AccessPolicy(access)
         self._tools: dict[str, ToolBinding] = {}
+        self._held: dict[str, tuple[ToolBinding, str]] = {}
+        self._indexed: frozenset[str] = frozenset()
         self._index = SearchIndex()
         self._searching = search_binding(self._search)
         self._fixed = (
@@ -86,15 +88,21 @@ class DeferredCatalog:
             read_binding(self._redirect_read_only),
         )
 
-    def update(self, bindings: Iterable[ToolBinding]) -> None:
-        """Hold these deferred tools from now on; only what changed is indexed again (H20)."""
-        tools = {binding.name: binding for binding in bindings}
-        self._index.remove(self._tools.keys() - tools.keys())
+    def update(self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()) -> None:
+        """Have these deferred tools from now on; only what changed is indexed again (H20).
+
+        Args:
+            bindings: What can be resolved and called.
+            held: What is found with the state `changed` and the reason, and cannot be had (F24).
+        """
+        self._tools = {binding.name: binding for binding in bindings}
+        self._held = {binding.name: (binding, reason) for binding, reason in held}
+        found = self._tools | {name: binding for name, (binding, _) in self._held.items()}
+        self._index.remove(self._indexed - found.keys())
         self._index.add(
-            CatalogEntry(binding.definition, binding.name, binding.source or None)
-            for binding in tools.values()
+            CatalogEntry(binding.definition, name, binding.source or None) for name, binding in found.items()
         )
-        self._tools = tools
+        self._indexed = frozenset(found)
 
     @property
     def index(self) -> SearchIndex:
@@ -126,7 +134,7 @@ class DeferredCatalog:
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
         """The tools that the caller's session may also call by name, as they were granted (X2)."""
-        found = ((grant, self._tools.get(grant.name)) for grant in self._held(context))
+        found = ((grant, self._tools.get(grant.name)) for grant in self._granted(context))
         return [
             binding
             for grant, binding in found
@@ -143,23 +151,32 @@ class DeferredCatalog:
         hidden = self._policy.hidden(self._tools, LOCAL_CONTEXT)
         return preview_of((tool.source, name) for name, tool in self._tools.items() if name not in hidden)
 
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
+        """What a search finds, for the host: nothing is withheld from it."""
+        found = self._index.search(query, server=server, limit=limit)
+        return [replace(hit, state=self._state(self._found_tool(hit.name))[0]) for hit in found]
+
+    def _found_tool(self, name: str) -> ToolBinding:
+        return self._held[name][0] if name in self._held else self._tools[name]
+
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
         # What is withheld and not shown must not use up the places of what is.
-        hidden = self._policy.hidden(self._tools, context)
+        held_back = {name: binding for name, (binding, _) in self._held.items()}
+        hidden = self._policy.hidden(self._tools | held_back, context)
         found = self._index.search(
             request.query,
             server=request.server,
             limit=request.limit,
             exclude=[*request.exclude, *hidden],
         )
-        held = {grant.name: grant for grant in self._held(context)} if found else {}
+        held = {grant.name: grant for grant in self._granted(context)} if found else {}
         hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
         resolved = await self._resolve([hit.id for hit in hits[: request.resolve]], context)
         unavailable = self._unavailable(request.server, hidden)
         return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
 
     def _hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
-        state, reason, retry_in = self._standing(self._tools[hit.name], grant, context)
+        state, reason, retry_in = self._standing(self._found_tool(hit.name), grant, context)
         return Hit(
             id=hit.id,
             signature=hit.signature,
@@ -178,11 +195,18 @@ class DeferredCatalog:
         withheld = self._policy.withheld(binding, context)
         if withheld is not None:
             return withheld.state, withheld.reason, withheld.retry_in
+        state = self._state(binding)
+        moved = "" if grant is None or state[1] else self._ledger.moved(grant, binding)
+        return ("changed", f"{moved}; resolve it again", None) if moved else state
+
+    def _state(self, binding: ToolBinding) -> tuple[HitState, str | None, float | None]:
+        """The same, whoever asks."""
+        if binding.name in self._held:
+            return "changed", self._held[binding.name][1], None
         status = self._status_of(binding.source)
         if status is not None and status.state != "ready":
             return "offline", _offline(binding.source, status), status.retry_in
-        moved = "" if grant is None else self._ledger.moved(grant, binding)
-        return ("changed", f"{moved}; resolve it again", None) if moved else ("available", None, None)
+        return "available", None, None
 
     def _unavailable(self, server: str | None, hidden: frozenset[str]) -> list[Unavailable]:
         """The servers that a search could not see into; never the same as finding nothing (X5).
@@ -190,7 +214,7 @@ class DeferredCatalog:
         One whose every known tool is hidden from the caller is hidden with them.
         """
         asked = None if server is None else server.casefold()
-        secret = {self._tools[name].source for name in hidden}
+        secret = {self._found_tool(name).source for name in hidden}
         secret -= (
             {tool.source for name, tool in self._tools.items() if name not in hidden} if hidden else set()
         )
@@ -217,7 +241,7 @@ class DeferredCatalog:
         return [record or next(fresh) for record in known.values()]
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
-        binding = self._tools.get(id)
+        binding = self._found_tool(id) if id in self._indexed else None
         if binding is None or self._policy.hides(binding, context):
             return self._no_such(context)
         _, reason, _ = self._standing(binding, None, context)
@@ -247,7 +271,7 @@ class DeferredCatalog:
             definition=binding.to_wire(),
         )
 
-    def _held(self, context: ToolContext) -> list[ToolGrant]:
+    def _granted(self, context: ToolContext) -> list[ToolGrant]:
         """What the caller holds, for lists and hints only: nothing while the store cannot be read."""
         try:
             return self._ledger.held(context)
