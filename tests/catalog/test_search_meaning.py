@@ -54,7 +54,7 @@ def index() -> SearchIndex:
         ("give the buyer their money back", "createRefund"),
         ("will it rain tomorrow", "get_forecast"),
         ("say this in French", "translate_text"),
-        ("I want to travel by plane to Madrid", "list_flights"),
+        ("I want to go to Madrid by plane", "list_flights"),
         ("make the photo smaller", "resize_image"),
         ("what should we eat tonight", "find_recipes"),
     ],
