@@ -1,8 +1,8 @@
 """The built-in table of word-piece vectors: what words mean, as far as tools are concerned (X9).
 
 A text is the sum of its pieces. The table was distilled from a sentence model by `scripts/train_search`;
-`word_vectors/table.json` says from what and how. All is whole-number arithmetic: the numbers of a piece lie side
-by side in one long integer, thirty-two bits each, so that adding two pieces is one addition.
+`word_vectors/table.json` says from what and how. All is whole-number arithmetic: the numbers of a piece lie
+side by side in one long integer, thirty-two bits each, so that adding two pieces is one addition.
 """
 
 from __future__ import annotations
