@@ -261,7 +261,7 @@ async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened) ->
 
 @pytest.mark.parametrize("transport", TWO)
 async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstream(
-    opened: Opened, era: str
+    opened: Opened, transport: str, era: str
 ) -> None:
     desk = Desk()
     async with opened(desk) as client:
@@ -286,7 +286,8 @@ async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstrea
                     pass
 
         await each(waiting, [name for name in UPSTREAMS if not name.startswith("stdio_legacy")])
-        if era == "legacy":
+        # Over HTTP the stream that carried the question has ended with the call; over SSE there is one.
+        if era == "legacy" and transport == "sse":
             desk.hesitates = True
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "stdio_legacy_ask", {"tag": "t"})

@@ -33,7 +33,7 @@ from mcp_toolset.errors import UpstreamTimeoutError, UpstreamUnavailableError
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
 
-MAX_ALONE: Final = 8
+MAX_ALONE: Final = 4
 """Sessions of one capability set that take one call at a time."""
 
 IDLE: Final = 300.0
