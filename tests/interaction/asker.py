@@ -269,7 +269,7 @@ def app_of(server: Server[Any], *, legacy: bool) -> Starlette:
         streamable_http_path="/mcp",
         custom_starlette_routes=[
             Route("/sse", endpoint=Stream(), methods=["GET"]),
-            Mount("/messages/", app=messages.handle_post_message),
+            Mount("/messages/", app=messages.handle_post_message),  # pyright: ignore[reportArgumentType]
         ],
     )
     if legacy:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -142,7 +142,7 @@ async def called(client: Client, upstream: str, name: str, tag: str = "") -> str
     return text_of(await client.call_tool(f"{upstream}_{name}", {"tag": tag}))
 
 
-async def each(function: Callable[[str], Awaitable[None]], upstreams: Iterable[str] = UPSTREAMS) -> None:
+async def each(function: Callable[[str], Coroutine[Any, Any, None]], upstreams: Iterable[str] = UPSTREAMS) -> None:
     """Do something with every upstream, all at once."""
     async with anyio.create_task_group() as group:
         for upstream in upstreams:

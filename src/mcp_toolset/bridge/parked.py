@@ -30,6 +30,9 @@ MAX_PARKED: Final = 128
 MAX_LEGS: Final = 64
 """Requests with which a client may come for one call; one that never answers is not asked forever."""
 
+GATHERING: Final = 0.01
+"""Seconds after a question in which others may join it, so that those asked at once are one round."""
+
 Work = Callable[["ParkedCall"], Awaitable[dict[str, Any]]]
 
 
@@ -118,8 +121,11 @@ class ParkedCall(CallInFlight):
         self._take(caller.replay.answers)
         try:
             while not (self.done and not self._questions):
-                if unanswered := self._unanswered():
-                    raise InputRequired(unanswered)
+                if self._unanswered():
+                    await anyio.sleep(GATHERING)
+                    if unanswered := self._unanswered():
+                        raise InputRequired(unanswered)
+                    continue
                 await self._changed.wait()
         except anyio.get_cancelled_exc_class():
             self._scope.cancel()

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import mcp_types as types
+from mcp_types import methods
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
 
 from mcp_toolset.bridge.client import ServedClient
 from mcp_toolset.bridge.forward import WireContext
@@ -59,6 +62,15 @@ def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) ->
         return "" if declared.get("url") is not None else "elicitation.url"
     forms = declared.get("form") is not None or declared.get("url") is None
     return "" if forms else "elicitation.form"
+
+
+def is_malformed(method: str, params: Mapping[str, Any]) -> bool:
+    """Whether a request is none that a client can read; within a result it would spoil the whole."""
+    try:
+        methods.parse_server_request(method, LATEST_HANDSHAKE_VERSION, params or None)
+    except (KeyError, ValidationError):
+        return True
+    return False
 
 
 def required(capability: str) -> dict[str, Any]:
@@ -115,6 +127,8 @@ class Questions:
         missing = undeclared(method, params, self.declares)
         if missing:
             raise self._refused(method, f"the client has not declared {missing}")
+        if is_malformed(method, params):
+            raise self._refused(method, "it does not follow the protocol")
         current = self._calls.current()
         call = current or self._calls.sole()
         if call is None or call.ended:

@@ -1,4 +1,4 @@
-"""Requests besides `tools/call` that may ask their client: `prompts/get` and `resources/read` (2026-07-28)."""
+"""Requests besides `tools/call` that may ask their client: `prompts/get` and `resources/read`."""
 
 from __future__ import annotations
 
