@@ -142,7 +142,9 @@ async def called(client: Client, upstream: str, name: str, tag: str = "") -> str
     return text_of(await client.call_tool(f"{upstream}_{name}", {"tag": tag}))
 
 
-async def each(function: Callable[[str], Coroutine[Any, Any, None]], upstreams: Iterable[str] = UPSTREAMS) -> None:
+async def each(
+    function: Callable[[str], Coroutine[Any, Any, None]], upstreams: Iterable[str] = UPSTREAMS
+) -> None:
     """Do something with every upstream, all at once."""
     async with anyio.create_task_group() as group:
         for upstream in upstreams:
