@@ -44,8 +44,10 @@ def stream_of(request: ServerRequestContext[Any, Any]) -> str | None:
 
     Over SSE a request comes in a POST of its own, which names the connection.
     """
-    query: Any = getattr(request.request, "query_params", None)
-    session = query.get("session_id") if query else None
+    http: Any = request.request
+    if http is None or not http.scope.get("query_string"):
+        return _stream.get()
+    session = http.query_params.get("session_id")
     return f"sse:{session}" if session else _stream.get()
 
 

@@ -10,12 +10,11 @@ class WorkingTime:
 
     __slots__ = ("_left", "_scope", "_stops")
 
-    def __init__(self, scope: anyio.CancelScope, seconds: float) -> None:
-        """Give a scope `seconds` from now."""
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        """Take over the deadline that a scope has."""
         self._scope = scope
         self._stops = 0
-        self._left = seconds
-        scope.deadline = anyio.current_time() + seconds
+        self._left = 0.0
 
     def pause(self) -> None:
         """Stop the time; it may be stopped for several reasons at once."""

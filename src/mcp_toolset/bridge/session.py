@@ -151,7 +151,7 @@ class UpstreamSession:
             opts["on_progress"] = partial(self.calls.progress, call)
         try:
             with anyio.fail_after(seconds) as scope:
-                call.time = WorkingTime(scope, seconds)
+                call.time = WorkingTime(scope)
                 async with slots:
                     await self._hear(call.context)
                     return await self.request(method, params, context=call.context, opts=opts, tool=tool)
