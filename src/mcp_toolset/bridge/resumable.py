@@ -43,7 +43,7 @@ async def resumable(
         asking = joined(fault)
         if not isinstance(asking, InputRequired):
             raise asking from None
-        return trips.suspend(context.replay, asking.requests, *bound).wire
+        return dict(trips.suspend(context.replay, asking.requests, *bound).wire)
     if wire.get("resultType") != "input_required":
         return wire
-    return trips.relayed(ToolResult(wire), context.replay, *bound).wire
+    return dict(trips.relayed(ToolResult(wire), context.replay, *bound).wire)
