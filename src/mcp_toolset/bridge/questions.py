@@ -13,13 +13,14 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+import anyio
 import mcp_types as types
 from mcp_types import methods
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.client import ServedClient
-from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.forward import ASK_DEADLINE, WireContext
 from mcp_toolset.bridge.reports import CallInFlight, CallsInFlight
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.tools.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
@@ -29,9 +30,6 @@ MAX_ASKED: Final = 64
 
 MAX_PAGES: Final = 256
 """Pages shown to users (URL elicitation) whose completion an upstream may still announce."""
-
-ASKS: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
-"""The requests of servers to clients that cross the bridge."""
 
 _log = logging.getLogger("mcp_toolset.ask")
 
@@ -99,7 +97,6 @@ class Questions:
     Attributes:
         declares: What the session has declared that can be asked for.
         client: The one client that the session is for, if it is for one alone.
-        strays: How many requests could not be brought to any client.
     """
 
     def __init__(
@@ -112,7 +109,6 @@ class Questions:
         """Speak for the upstream that is mounted as `name`."""
         self.declares = declares
         self.client = client
-        self.strays = 0
         self._name = name
         self._calls = calls
         self._pages: OrderedDict[str, ServedClient] = OrderedDict()
@@ -145,10 +141,11 @@ class Questions:
     ) -> dict[str, Any]:
         """Roots belong to a client and not to a call; all else is asked in the course of a call."""
         if method == ROOTS and self.client is not None:
-            answer = await self.client.ask(method, params)
-            if answer is not None:
-                return answer
-        self.strays += 1
+            # A client on HTTP that holds no stream open would leave this waiting for ever.
+            with anyio.move_on_after(ASK_DEADLINE):
+                answer = await self.client.ask(method, params)
+                if answer is not None:
+                    return answer
         if call is not None:
             raise self._refused(method, "the call that it belongs to has ended")
         if len(self._calls):

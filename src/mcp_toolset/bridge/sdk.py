@@ -48,6 +48,7 @@ from opentelemetry import trace
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.direct import DirectCalls
+from mcp_toolset.tools.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
     "CallOptions",
@@ -72,7 +73,7 @@ NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
 RequestAnswerer = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 """Answers a raw request of the server."""
 
-_ANSWERED_HERE: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+_ANSWERED_HERE: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
 
 PROBE_DEADLINE: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
