@@ -176,6 +176,15 @@ def test_p3_own_options_and_their_defaults() -> None:
     assert server({"command": "x", "deferred": False}, toolset=section).deferred is False
 
 
+def test_p5_how_sessions_are_shared_and_whether_credentials_go_on_is_said_for_each_server() -> None:
+    plain = server({"url": "https://example.com/mcp"})
+    assert (plain.sessions, plain.forward_authorization) == ("auto", False)
+    entry = {"url": "https://example.com/mcp", "sessions": "client", "forward_authorization": True}
+    assert (server(entry).sessions, server(entry).forward_authorization) == ("client", True)
+    with pytest.raises(ConfigError, match="one of auto, shared, capabilities, client and call"):
+        server({**entry, "sessions": "mine"})
+
+
 @pytest.mark.parametrize(("written", "read"), [("gh", "gh"), (None, None), (False, False), ("", False)])
 def test_p3_prefix_is_a_string_the_default_or_none(written: object, read: object) -> None:
     assert server({"command": "x", "prefix": written}).prefix == read

@@ -336,6 +336,44 @@ async def test_f43_what_a_client_authenticates_with_is_not_forwarded(
     assert {entry["headers"].get("authorization") for entry in logged} == {"Bearer own-secret"}
 
 
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("modern", [False, True])
+async def test_f43_credentials_are_forwarded_to_the_server_that_asks_for_them_and_each_callers_apart(
+    mode: str, modern: bool, log: Path
+) -> None:
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    with hostile_http(log=str(log), modern=modern) as (port, _):
+        own = at(port, headers={"Authorization": "Bearer own"}, forward_authorization=True)
+        async with listening(served(own)) as url:
+            for name in ("ann", "bob", ""):
+                inbound = {
+                    "Cookie": "session=inbound",
+                    **({"Authorization": f"Bearer {name}"} if name else {}),
+                }
+                async with httpx2.AsyncClient(headers=inbound) as http:
+                    transport = streamable_http_client(url, http_client=http)
+                    with anyio.fail_after(20):
+                        async with Client(transport, mode=mode, cache=None) as client:
+                            await client.call_tool("echo", {"who": name or "own"})
+    logged = received(log)
+    assert "inbound" not in json.dumps(logged)
+    sent = {
+        (entry["message"]["params"]["arguments"]["who"], entry["headers"]["authorization"])
+        for entry in logged
+        if (entry.get("message") or {}).get("method") == "tools/call"
+    }
+    assert sent == {(name, f"Bearer {name}") for name in ("ann", "bob", "own")}
+    if not modern:
+        opened = [
+            e["headers"]["authorization"]
+            for e in logged
+            if (e["message"] or {}).get("method") == "initialize"
+        ]
+        assert sorted(opened) == ["Bearer ann", "Bearer bob", "Bearer own"]
+
+
 async def test_f43_headers_of_one_mount_are_sent_to_no_other(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     with hostile_http(log=str(one)) as (first, _), hostile_http(log=str(two)) as (second, _):

@@ -121,4 +121,6 @@ def _remote(server: ServerConfig, lock: LockFile) -> RemoteToolset:
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
         pins=PinPolicy(server.pins, server.new_tools, server.hidden_text),
         lock=lock.entry(server.name),
+        sessions=server.sessions,
+        forward_authorization=server.forward_authorization,
     )

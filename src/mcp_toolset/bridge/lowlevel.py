@@ -24,6 +24,7 @@ from mcp.server.subscriptions import (
 )
 
 from mcp_toolset.bridge.ask import RoundTrips
+from mcp_toolset.bridge.client import client_of, streaming
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.outcome import halted
 from mcp_toolset.bridge.sdk import MCPError, connection_of, when_traced
@@ -96,6 +97,7 @@ class LowlevelServer(Server[Any]):
             on_read_resource=self._read_resource if resources else None,
             on_subscriptions_listen=self._listening,
         )
+        self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
         self.middleware[:] = [*map(when_traced, self.middleware), self._fast]
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._stamp = {types.SERVER_INFO_META_KEY: stamp}
@@ -138,6 +140,11 @@ class LowlevelServer(Server[Any]):
         """Tell one legacy client that its own list has changed, as by a grant (X2)."""
         await _bounded(connection_of(request.session).send_tool_list_changed)
 
+    async def run(self, *arguments: Any, **options: Any) -> None:
+        """Serve one stream, whose requests are all of one client."""
+        with streaming():
+            await super().run(*arguments, **options)
+
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         async with self._surface.opened():
@@ -153,6 +160,8 @@ class LowlevelServer(Server[Any]):
                 return self._list(ctx)
             case "notifications/initialized":
                 self._remember(ctx)
+            case "notifications/roots/list_changed":
+                client_of(ctx).roots_changed()
             case _:
                 pass
         return await call_next(ctx)
@@ -236,6 +245,11 @@ class LowlevelServer(Server[Any]):
             message = str(fault.args[0]) if fault.args else "Resource not found"
             raise MCPError(types.INVALID_PARAMS, message, {"uri": str(params.uri)}) from None
         return types.ReadResourceResult(contents=list(contents))
+
+
+async def _set_level(request: Request, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    client_of(request).log_level = params.level
+    return types.EmptyResult()
 
 
 def _require_session(request: Request) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import anyio
 import anyio.abc
 
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
+from mcp_toolset.bridge.sessions import SessionRule
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
@@ -46,6 +47,8 @@ class RemoteToolset(Toolset):
         start_timeout: float = DEFAULT_START_TIMEOUT,
         pins: PinPolicy | None = None,
         lock: str | Path | LockEntry | None = None,
+        sessions: SessionRule = "auto",
+        forward_authorization: bool = False,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -56,23 +59,41 @@ class RemoteToolset(Toolset):
             headers: Sent with every HTTP request to this server.
             env: Added to the environment of a command; only a safe part of ours is inherited.
             cwd: The working directory of a command.
-            timeout: Seconds that one call may take.
+            timeout: Seconds that one call may take, without the time for which its client is asked.
             start_timeout: Seconds that connecting and listing may take.
             pins: What to do about definitions that change or hide text (F23, F24).
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
+            sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
+            forward_authorization: Send each caller's own `Authorization` on to this server, which is
+                otherwise never done (F43); for streamable HTTP alone.
 
         Raises:
             ConfigError: the lock file is broken, or none of ours.
-            DefinitionError: the target is of no known kind, the name is empty, or a time is not positive.
+            DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
+                there is no such way to share sessions or to forward credentials.
         """
         if not name:
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
         if timeout <= 0 or start_timeout <= 0:
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        if sessions not in get_args(SessionRule):
+            rules = ", ".join(get_args(SessionRule))
+            raise DefinitionError(f"mount {name!r}: sessions is one of {rules}, not {sessions!r}")
         link = link_to(target, name=name, transport=transport, headers=headers, env=env, cwd=cwd)
+        if forward_authorization and link.transport != "http":
+            raise DefinitionError(
+                f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
+            )
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
         judge = Pins(name, pins, entry, link.scrubbed if link.secrets else None)
-        self.connection = UpstreamConnection(link, timeout=timeout, start_timeout=start_timeout, pins=judge)
+        self.connection = UpstreamConnection(
+            link,
+            timeout=timeout,
+            start_timeout=start_timeout,
+            pins=judge,
+            sessions=sessions,
+            forward_authorization=forward_authorization,
+        )
         super().__init__(name=name)
 
     @property

@@ -29,6 +29,9 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Keys of `_meta` that belong to one connection and are never copied to the next."""
 
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Severities of log messages, the least first (server/utilities/logging)."""
+
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from mcp_toolset.config.models import ChangePolicy, HiddenTextPolicy
+from mcp_toolset.config.models import ChangePolicy, HiddenTextPolicy, SessionRule
 from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "did_you_mean", "known_keys", "validated"]
@@ -87,6 +87,8 @@ class ServerEntry(_Entry):
     pins: ChangePolicy | None = Field(None, description=_CHANGES)
     new_tools: ChangePolicy | None = Field(None, description=_CHANGES)
     hidden_text: HiddenTextPolicy | None = Field(None, description=_HIDDEN_TEXT)
+    sessions: SessionRule = Field("auto", description="one of auto, shared, capabilities, client and call")
+    forward_authorization: bool = Field(False, description=_SWITCH)
 
 
 class ToolsetSection(_Entry):

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-__all__ = ["ChangePolicy", "HiddenTextPolicy", "HubConfig", "ServerConfig", "Transport"]
+__all__ = ["ChangePolicy", "HiddenTextPolicy", "HubConfig", "ServerConfig", "SessionRule", "Transport"]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """How a server is reached; `http` is streamable HTTP."""
@@ -18,6 +18,8 @@ ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
 
 HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
 """What is done about characters that hide (F23)."""
+SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
+"""How far the callers of a server share sessions with it; see docs/sessions.md."""
 
 
 def _nothing() -> Mapping[str, str]:
@@ -50,6 +52,8 @@ class ServerConfig:
         pins: About tools that have changed since they were pinned; None decides by what has changed.
         new_tools: About tools that a pinned server did not have; None is as `pins`, or holds them.
         hidden_text: About invisible and control characters in definitions.
+        sessions: How far its callers share sessions with it (P5).
+        forward_authorization: Whether each caller's own credentials are sent on to it (F43).
     """
 
     name: str
@@ -71,6 +75,8 @@ class ServerConfig:
     pins: ChangePolicy | None = None
     new_tools: ChangePolicy | None = None
     hidden_text: HiddenTextPolicy = "strip"
+    sessions: SessionRule = "auto"
+    forward_authorization: bool = False
 
 
 @dataclass(frozen=True, slots=True)

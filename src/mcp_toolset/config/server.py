@@ -88,6 +88,8 @@ def server_config(
         pins=entry.pins or defaults.pins,
         new_tools=entry.new_tools or defaults.new_tools,
         hidden_text=entry.hidden_text or defaults.hidden_text,
+        sessions=entry.sessions,
+        forward_authorization=entry.forward_authorization,
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

@@ -15,6 +15,7 @@ from mcp_toolset.errors import CallError, DefinitionError
 
 ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
+ROOTS: Final = "roots/list"
 
 CALL_META_KEY: Final = "mcp-toolset/call"
 """In the `_meta` of a sampling request: which call of which tool caused it (H5)."""
