@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.injected import Injected
     from mcp_toolset.tools.input import input_tool, tool_input
     from mcp_toolset.tools.outcome import AskUser, Halt
+    from mcp_toolset.tools.prompts import Prompts
     from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.selector import ToolSelector
@@ -66,6 +67,7 @@ __all__ = [
     "OutputFormatter",
     "PendingCall",
     "PermissionChecker",
+    "Prompts",
     "RateLimit",
     "Reject",
     "RemoteToolset",
@@ -128,6 +130,7 @@ _HOMES: Final = {
     "OutputFormatter": "calls.builtin",
     "PendingCall": "bridge.manual",
     "PermissionChecker": "calls.builtin",
+    "Prompts": "tools.prompts",
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RemoteToolset": "bridge.remote",

@@ -20,6 +20,7 @@ from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.faults import ENDED, LOST, fault_of_result, reason_of, says_broke_off, says_ended
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
+from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.reports import CallsInFlight
 from mcp_toolset.bridge.sdk import (
     CallOptions,
@@ -31,7 +32,7 @@ from mcp_toolset.bridge.sdk import (
     routing_headers,
 )
 from mcp_toolset.bridge.stderr import StderrTail
-from mcp_toolset.bridge.wire import forwarded_meta, is_modern, modern_envelope, round_trip
+from mcp_toolset.bridge.wire import forwarded_meta, is_modern, modern_envelope, named_in, round_trip
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.errors import (
     InvalidOutputError,
@@ -82,6 +83,9 @@ class UpstreamConnection:
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
         self._calls = CallsInFlight()
+        self.offers = UpstreamOffers(
+            link.name, request=self._request, exchange=self.exchange, changed=self._changed
+        )
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
@@ -95,7 +99,7 @@ class UpstreamConnection:
             reason=self._reason,
             retry_in=self._retry_in,
             tools=len(self.snapshot.tools),
-            set_aside=self.snapshot.set_aside,
+            set_aside=(*self.snapshot.set_aside, *self.offers.set_aside),
         )
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -165,14 +169,22 @@ class UpstreamConnection:
         self.protocol_version = session.protocol_version
         self.server_info = session.server_info
         await self._take_list()
+        declared = session.server_capabilities
+        await self.offers.take(
+            {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True),
+            modern=is_modern(self.protocol_version),
+        )
         self._ready_at = anyio.current_time()
 
     async def _hold(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._keep_fresh)
-                if is_modern(self.protocol_version) and _announces_changes(session):
-                    group.start_soon(self._listen)
+                group.start_soon(self.offers.keep_fresh)
+                if is_modern(self.protocol_version):
+                    tools = {"toolsListChanged": True} if _announces_changes(session) else {}
+                    group.start_soon(self._listen, {**tools, **self.offers.listening})
+                    group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
@@ -202,13 +214,15 @@ class UpstreamConnection:
                 self._log.warning("listing again failed, the last list stays: %s", fault)
             await anyio.sleep(REFRESH_GAP)
 
-    async def _listen(self) -> None:
+    async def _listen(self, wanted: Mapping[str, bool]) -> None:
         """Hold a `subscriptions/listen` stream open (2026-07-28); after a gap, list again."""
+        if not wanted:
+            return
         backoff = Backoff()
         while True:
             began = anyio.current_time()
             try:
-                await self._request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                await self._request("subscriptions/listen", {"notifications": dict(wanted)})
             except UpstreamProtocolError as fault:
                 self._log.debug("no change notifications: %s", fault)
                 return
@@ -217,6 +231,7 @@ class UpstreamConnection:
                     return
             await anyio.sleep(backoff.after(anyio.current_time() - began))
             self._refresh.set()
+            self.offers.outdated()
 
     async def _take_list(self) -> None:
         """List, and take the list as the state of the server.
@@ -264,6 +279,23 @@ class UpstreamConnection:
             ) from None
         return self._result(wire)
 
+    async def exchange(self, method: str, params: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Send one request other than a tool call on behalf of a caller, once; raises as `call` does."""
+        self._require_ready()
+        if is_modern(self.protocol_version) and is_modern(context.protocol_version):
+            params.update(round_trip(context.params))
+        opts: CallOptions = {}
+        if context.wants_progress:
+            opts["on_progress"] = partial(self._calls.progress, context)
+        try:
+            with self._calls.of(context), anyio.fail_after(self.timeout):
+                async with self._slots:
+                    return await self._request(method, params, context=context, opts=opts)
+        except TimeoutError:
+            raise UpstreamTimeoutError(
+                self.link.name, f"no answer within {self.timeout:g} s; it was told to cancel"
+            ) from None
+
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_result(wire)
         if fault is not None:
@@ -310,7 +342,7 @@ class UpstreamConnection:
             annotated: Mapping[tuple[str, ...], str] = (
                 header_map(tool.input_schema) if tool is not None else {}
             )
-            name = tool.name if tool is not None else None
+            name = tool.name if tool is not None else named_in(method, params)
             opts["headers"] = routing_headers(version, method, name, annotated, params.get("arguments") or {})
 
     def _translated(self, fault: MCPError, dispatcher: ObservedDispatcher) -> UpstreamError:
@@ -336,6 +368,8 @@ class UpstreamConnection:
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method == "notifications/tools/list_changed":
             self._refresh.set()
+            return True
+        if self.offers.heard(method, params):
             return True
         if method == "notifications/message":
             await self._calls.notify(method, self.link.cleaned(params))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import anyio
@@ -21,11 +21,13 @@ from mcp_toolset.tools.asking import (
     CALL_META_KEY,
     ELICITATION,
     REPLAY_META_KEY,
+    ROOTS,
     SAMPLING,
     Answer,
     InputRequired,
     Sample,
     elicitation,
+    roots_in,
 )
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.capability import CAPABILITIES
@@ -34,6 +36,12 @@ from mcp_toolset.tools.validation import SchemaCheck
 
 ASK_DEADLINE: Final = 300.0
 """Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
+
+LOG_LEVEL: Final = "mcp_toolset.log_level"
+"""In the state of a legacy connection: the least severe log message that the client wants."""
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Severities of log messages, the least first (server/utilities/logging)."""
 
 _SESSION_KEY: Final = "mcp_toolset.session"
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
@@ -109,7 +117,7 @@ class WireContext(ToolContext):
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> Answer:
         """Ask the user of this client; see `ToolContext.ask`."""
-        return await self._elicited(question, schema, f"named {key}" if key else "")
+        return await self._elicited(question, schema, key)
 
     async def answer(self, asked: AskUser) -> Answer:
         """The answer to the question that a call has ended with."""
@@ -133,12 +141,23 @@ class WireContext(ToolContext):
         client = self._request.session.client_capabilities
         if client is None or client.sampling is None:
             raise CannotAskError("this client lends no model: it declares no sampling")
-        return Sample(await self._asked(SAMPLING, params, f"named {key}" if key else ""))
+        return Sample(await self._asked(SAMPLING, params, key))
+
+    async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """The folders that the client works in."""
+        self.needs("roots")
+        return roots_in(await self._asked(ROOTS, {}, key))
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declared for this request, in wire form."""
+        declared = self._request.session.client_capabilities
+        return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
 
     async def _asked(self, method: str, params: dict[str, Any], name: str) -> Mapping[str, Any]:
         cause = params.pop("_meta", {}).get(CALL_META_KEY, {})
         key = self.replay.key(method, params, name)
-        found = self.replay.answers.get(key)
+        found = self.replay.answer_to(key, name)
         if found is not None:
             return found
         cause = {"id": self.replay.call_id, **cause}
@@ -205,12 +224,12 @@ class WireContext(ToolContext):
         return answer.model_dump(by_alias=True, exclude_none=True)
 
     def _wants_log(self, level: object) -> bool:
-        if not is_modern(self.protocol_version):
-            return True
+        """A legacy client that set no level leaves it to the server, which passes on what there is."""
         wanted = self._meta.get(types.LOG_LEVEL_META_KEY)
-        return (
-            wanted in _SEVERITY and level in _SEVERITY and _SEVERITY.index(level) >= _SEVERITY.index(wanted)
-        )
+        if not is_modern(self.protocol_version):
+            wanted = connection_of(self._request.session).state.get(LOG_LEVEL, "debug")
+        known = wanted in LOG_LEVELS and level in LOG_LEVELS
+        return known and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
 
 
 def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> None:
@@ -218,9 +237,6 @@ def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> Non
     if not check.is_valid(answer.content):
         faults = "; ".join(check.problems(answer.content))
         raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
-
-
-_SEVERITY: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 def session_key(request: ServerRequestContext[Any, Any]) -> str | None:

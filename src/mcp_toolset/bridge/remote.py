@@ -12,6 +12,7 @@ import anyio.abc
 
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
+from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.catalog.source import ListedTool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.function import Tool
@@ -76,8 +77,13 @@ class RemoteToolset(Toolset):
         """How the server is doing (F6, F7)."""
         return self.connection.status
 
+    @property
+    def offers(self) -> UpstreamOffers:
+        """What the server offers beside its tools (P4)."""
+        return self.connection.offers
+
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools or the status have changed."""
+        """Call `callback` when the tools, what is offered beside them, or the status have changed."""
         return self.connection.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

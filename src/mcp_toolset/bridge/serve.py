@@ -18,6 +18,7 @@ from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.toolset import Toolset
 
@@ -41,6 +42,8 @@ def serve(
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
     resources: ResourceProvider | None = None,
+    prompts: PromptProvider | None = None,
+    completions: CompletionProvider | None = None,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
 ) -> None:
@@ -56,6 +59,8 @@ def serve(
         hooks: Execution and description hooks.
         middleware: Around every call, outermost first.
         resources: What clients can read besides.
+        prompts: What users can pick besides, such as `Prompts`.
+        completions: Proposes values for arguments of prompts and resource templates.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
 
@@ -67,7 +72,14 @@ def serve(
     if transport not in ("stdio", "http", "sse"):
         raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
     server = server_of(
-        target, name=name, instructions=instructions, hooks=hooks, middleware=middleware, resources=resources
+        target,
+        name=name,
+        instructions=instructions,
+        hooks=hooks,
+        middleware=middleware,
+        resources=resources,
+        prompts=prompts,
+        completions=completions,
     )
     capture = capturing.get()
     if capture is not None:
@@ -97,6 +109,8 @@ def server_of(
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
     resources: ResourceProvider | None = None,
+    prompts: PromptProvider | None = None,
+    completions: CompletionProvider | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -105,7 +119,7 @@ def server_of(
         ConfigError: the configuration file cannot be used.
     """
     if isinstance(target, ToolsetServer):
-        if hooks or middleware or resources or name or instructions:
+        if hooks or middleware or resources or prompts or completions or name or instructions:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks and middleware to it, not to serve()"
             )
@@ -122,6 +136,8 @@ def server_of(
         hooks=hooks,
         middleware=middleware,
         resources=resources,
+        prompts=prompts,
+        completions=completions,
     )
 
 

@@ -13,9 +13,12 @@ import anyio
 import anyio.from_thread
 
 from mcp_toolset.bridge.capabilities import LocalTools
+from mcp_toolset.bridge.kinds import OfferingSource, Offers
+from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
 from mcp_toolset.bridge.naming import settle_names, sources_by_name
+from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
@@ -26,6 +29,7 @@ from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
 from mcp_toolset.tools.opening import settled, unwind
+from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
@@ -53,6 +57,8 @@ class ToolsetServer:
         middleware: Sequence[ToolMiddleware] = (),
         tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
         resources: ResourceProvider | None = None,
+        prompts: PromptProvider | None = None,
+        completions: CompletionProvider | None = None,
         capabilities: Iterable[str] = (),
         manual_timeout: float = MANUAL_TIMEOUT,
     ) -> None:
@@ -67,6 +73,8 @@ class ToolsetServer:
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of single tools, by public name.
             resources: What clients can read besides.
+            prompts: What users can pick besides, such as `Prompts`.
+            completions: Proposes values for arguments of prompts and resource templates.
             capabilities: What every local tool is granted (H4): `ask`, `sample`, `session`, `catalog`;
                 `progress` and `log` are always.
             manual_timeout: Seconds that a manual call waits for the application, unless the tool says
@@ -83,6 +91,8 @@ class ToolsetServer:
         self._middleware = tuple(middleware)
         self._tool_middleware = dict(tool_middleware or {})
         self._resources = resources
+        self._prompts = prompts
+        self._completions = completions
         self._capabilities = granted(capabilities, f"server {name!r}")
         self._manual_timeout = manual_timeout
         self._manual = ManualCalls(manual_timeout)
@@ -95,11 +105,11 @@ class ToolsetServer:
         self._wire: list[dict[str, Any]] = []
         self._dispatch = ToolDispatch(())
         self._dirty = anyio.Event()
-        self._resources_dirty = anyio.Event()
         self._thread = 0
         self._stack: AsyncExitStack | None = None
+        self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
         self.lowlevel = LowlevelServer(
-            self, name=name, version=version, instructions=instructions, resources=resources
+            self, name=name, version=version, instructions=instructions, offering=self._offering
         )
 
     def derived(self, *, toolset: Toolset | None = None, name: str | None = None) -> ToolsetServer:
@@ -113,6 +123,8 @@ class ToolsetServer:
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
             resources=self._resources,
+            prompts=self._prompts,
+            completions=self._completions,
             capabilities=self._capabilities,
             manual_timeout=self._manual_timeout,
         )
@@ -141,10 +153,10 @@ class ToolsetServer:
             await self._rebuild()
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
+            await self._offering.news()
             group.start_soon(self._keep_fresh)
-            if self._resources is not None:
-                stack.callback(self._resources.on_change(self._resources_changed))
-                group.start_soon(self._announce_resources)
+            stack.callback(self._offering.local.on_change(self._changed_somewhere))
+            group.start_soon(self.lowlevel.reading.announce_updates)
             self._manual.open()
             stack.callback(self._manual.close)
             self._stack = stack.pop_all()
@@ -298,19 +310,25 @@ class ToolsetServer:
             await self._rebuild()
             if self._wire != before:
                 await self.lowlevel.announce_tools()
+            await self.lowlevel.announce_offers(await self._offering.news())
 
-    def _resources_changed(self) -> None:
+    def _changed_somewhere(self) -> None:
         """Note a change; providers may call this from a worker thread."""
         if threading.get_ident() == self._thread:
-            self._resources_dirty.set()
+            self._changed()
         else:
-            anyio.from_thread.run_sync(lambda: self._resources_dirty.set())
+            anyio.from_thread.run_sync(self._changed)
 
-    async def _announce_resources(self) -> None:
-        while True:
-            await self._resources_dirty.wait()
-            self._resources_dirty = anyio.Event()
-            await self.lowlevel.announce_resources()
+    def _logs(self) -> bool:
+        return any(not binding.source for binding in self._resident)
+
+    def _offers(self) -> dict[str, Offers]:
+        """What each mounted source offers beside its tools, if it is of a kind that offers any."""
+        return {
+            name: source.offers
+            for name, source in self._sources.items()
+            if isinstance(source, OfferingSource)
+        }
 
     async def _rebuild(self) -> None:
         reserved = FIXED_TOOLS if self._defers else ()
@@ -329,7 +347,7 @@ class ToolsetServer:
 
     def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
         return ToolDispatch(
-            map(self._local.bound, bindings),
+            [self._offering.bound(self._local.bound(binding)) for binding in bindings],
             hooks=self._hooks,
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,

@@ -59,6 +59,13 @@ def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, 
     return envelope
 
 
+def named_in(method: str, params: Mapping[str, Any]) -> str | None:
+    """What a request other than a tool call names, for the header that repeats it (basic/transports)."""
+    key = {"prompts/get": "name", "resources/read": "uri"}.get(method, "")
+    found = params.get(key)
+    return found if isinstance(found, str) else None
+
+
 def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with which a modern client repeats a call that needed input; passed on verbatim."""
     return {key: params[key] for key in _ROUND_TRIP if key in params}
@@ -81,6 +88,15 @@ def result_for(result: Mapping[str, Any], *, modern: bool, stamp: Mapping[str, A
     if "structuredContent" in lowered and not isinstance(lowered["structuredContent"], dict):
         del lowered["structuredContent"]
     return lowered
+
+
+def relayed(result: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
+    """An upstream's answer other than a tool result in the envelope of the caller's era."""
+    kept = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
+    if modern:
+        kept = {"resultType": "complete", **result}
+    meta = _own_meta(kept.pop("_meta", None))
+    return {**kept, "_meta": meta} if meta else kept
 
 
 def _own_meta(meta: object) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from mcp_toolset.errors import CallError, DefinitionError
 
 ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
+ROOTS: Final = "roots/list"
 
 CALL_META_KEY: Final = "mcp-toolset/call"
 """In the `_meta` of a sampling request: which call of which tool caused it (H5)."""
@@ -155,6 +156,18 @@ def _is_plain(shape: Mapping[str, Any]) -> bool:
         items = shape.get("items")
         return isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)
     return shape.get("type") in _PLAIN
+
+
+def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The folders in a client's answer (client/roots).
+
+    Raises:
+        CallError: it is no answer to that request.
+    """
+    found: Any = answer.get("roots")
+    if not isinstance(found, list):
+        raise CallError("the client's list of its roots is none that the protocol knows")
+    return cast("list[Mapping[str, Any]]", found)
 
 
 def sampling(
