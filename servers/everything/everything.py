@@ -1,10 +1,13 @@
-"""Run the server from a checkout: `python servers/everything/everything.py --transport http`."""
+"""Serve one of everything over MCP: `python everything.py [--transport stdio|http|sse] [--port N]`."""
 
 from __future__ import annotations
 
 import sys
 
-from everything_server.server import main
+from everything_server.server import everything_server, main
+
+server = everything_server()
+"""For `mcp-toolset serve everything.py`."""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import anyio
 import anyio.abc
+import httpx2
 
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
@@ -39,6 +40,7 @@ class RemoteToolset(Toolset):
         name: str,
         transport: Literal["auto", "stdio", "http", "sse"] = "auto",
         headers: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -51,6 +53,8 @@ class RemoteToolset(Toolset):
             name: The name of the mount: in messages, in search, in `inspect`.
             transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
             headers: Sent with every HTTP request to this server.
+            auth: Gets and renews the credentials for this server over HTTP, such as the SDK's
+                `OAuthClientProvider`.
             env: Added to the environment of a command; only a safe part of ours is inherited.
             cwd: The working directory of a command.
             timeout: Seconds that one call may take.
@@ -63,7 +67,7 @@ class RemoteToolset(Toolset):
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
         if timeout <= 0 or start_timeout <= 0:
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
-        link = link_to(target, name=name, transport=transport, headers=headers, env=env, cwd=cwd)
+        link = link_to(target, name=name, transport=transport, headers=headers, auth=auth, env=env, cwd=cwd)
         self.connection = UpstreamConnection(link, timeout=timeout, start_timeout=start_timeout)
         super().__init__(name=name)
 
