@@ -120,15 +120,16 @@ def plan(listed: list[types.Tool]) -> list[tuple[str, dict[str, Any]]]:
     """The calls to make: those that the suite names, else each tool once with what it requires."""
     names = {tool.name for tool in listed}
     if "toolCalls" in CONTEXT:
-        return [
-            (call["name"], call.get("arguments") or {})
-            for call in CONTEXT["toolCalls"]
-            if call["name"] in names
-        ]
+        return [(call["name"], _given(call)) for call in CONTEXT["toolCalls"] if call["name"] in names]
     if SCENARIO == "json-schema-2020-12-preservation":
         focal = next(tool for tool in listed if tool.name == "json_schema_2020_12_tool")
         return [("json_schema_echo", {"schema": focal.input_schema})]
     return [(tool.name, ARGUMENTS.get(tool.name) or _required(tool.input_schema)) for tool in listed]
+
+
+def _given(call: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without nulls: the bridge refuses one that a schema has no place for."""
+    return {name: value for name, value in (call.get("arguments") or {}).items() if value is not None}
 
 
 def _required(schema: dict[str, Any]) -> dict[str, Any]:

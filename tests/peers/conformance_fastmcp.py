@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 
-from fastmcp.server import create_proxy
+from fastmcp.server import create_proxy  # pyright: ignore[reportMissingImports]
 
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))

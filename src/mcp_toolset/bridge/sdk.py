@@ -176,7 +176,7 @@ async def _probe(session: ClientSession, dispatcher: ObservedDispatcher) -> type
 
 
 async def _discovered(session: ClientSession) -> dict[str, Any]:
-    """Ask for the newest revision; once more for the newest that the server names instead (basic/versioning)."""
+    """Ask for the newest revision; once more for the newest that the server names instead."""
     try:
         return await session.send_discover(LATEST_MODERN_VERSION)
     except MCPError as fault:
