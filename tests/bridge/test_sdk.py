@@ -50,8 +50,9 @@ def test_the_lowlevel_server_behind_each_kind_of_server_is_found() -> None:
 
 
 def test_routing_headers_are_those_of_the_era() -> None:
-    assert routing_headers("2025-11-25", "tools/call", "t", {}, {}) == {"mcp-protocol-version": "2025-11-25"}
-    modern = routing_headers("2026-07-28", "tools/call", "t", {}, {})
+    params = {"name": "t"}
+    assert routing_headers("2025-11-25", "tools/call", params, {}) == {"mcp-protocol-version": "2025-11-25"}
+    modern = routing_headers("2026-07-28", "tools/call", params, {})
     assert {key.lower() for key in modern} == {"mcp-protocol-version", "mcp-method", "mcp-name"}
 
 

@@ -4,7 +4,8 @@ On 2026-07-28 a server asks by ending the call with `input_required`; the client
 `inputResponses` and the `requestState` it was given ("Multi round-trip requests"). What is known of
 the call so far travels in that state, so nothing is kept here for calls that never come back. The
 state is the client's to hold and not to write: it is signed with a key of this server, bound to the
-tool, the arguments and the principal, ends after a while, and can be used once.
+tool, the arguments and the principal, ends after a while, and can be used once. A call of a legacy
+upstream cannot be run again: it goes on meanwhile, and the state says where (`parked`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Replay:
         answers: The client's answers, by replay key.
         final: The question whose answer is the call's result, with the tool that asked it.
         passed_on: What of a round trip belongs to a mounted server.
+        parked: The handles of calls that go on upstream meanwhile, by replay key.
         foreign: Whether the state that came with the call is not one of ours.
         offered: Answers that came without a state, to questions that this call has not put yet.
     """
@@ -59,6 +61,7 @@ class Replay:
     answers: dict[str, Wire] = field(default_factory=dict[str, Wire])
     final: tuple[str, AskUser] | None = None
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
+    parked: dict[str, str] = field(default_factory=dict[str, str])
     foreign: bool = False
     offered: Wire = field(default_factory=dict[str, Any])
     _asked: Counter[str] = field(default_factory=Counter[str])
@@ -192,11 +195,11 @@ def _carried(replay: Replay) -> dict[str, Any]:
     if replay.final is not None:
         tool, asked = replay.final
         final = [tool, asked.question, None if asked.schema is None else dict(asked.schema)]
-    return {"call": replay.call_id, "answers": replay.answers, "final": final}
+    return {"call": replay.call_id, "answers": replay.answers, "final": final, "parked": replay.parked}
 
 
 def _restored(state: Wire, responses: Wire) -> Replay:
-    replay = Replay(state["call"], answers=dict(state["answers"]))
+    replay = Replay(state["call"], answers=dict(state["answers"]), parked=dict(state["parked"]))
     asked = frozenset(state["asked"])
     replay.answers |= {
         key: cast("Wire", answer)

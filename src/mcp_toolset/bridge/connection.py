@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -17,22 +16,15 @@ import anyio.abc
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
-from mcp_toolset.bridge.faults import ENDED, LOST, fault_of_result, reason_of, says_broke_off, says_ended
+from mcp_toolset.bridge.exchange import Exchange
+from mcp_toolset.bridge.faults import ENDED, fault_of_result, reason_of
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
 from mcp_toolset.bridge.offers import UpstreamOffers
-from mcp_toolset.bridge.reports import CallsInFlight
-from mcp_toolset.bridge.sdk import (
-    CallOptions,
-    ClientSession,
-    MCPError,
-    ObservedDispatcher,
-    header_map,
-    negotiate,
-    routing_headers,
-)
+from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
+from mcp_toolset.bridge.session import UpstreamSession
+from mcp_toolset.bridge.sessions import SessionPool, SessionRule
 from mcp_toolset.bridge.stderr import StderrTail
-from mcp_toolset.bridge.wire import forwarded_meta, is_modern, modern_envelope, named_in, round_trip
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.errors import (
     InvalidOutputError,
@@ -50,46 +42,68 @@ from mcp_toolset.tools.source import SourceState, SourceStatus
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced (F13)."""
 
-MAX_IN_FLIGHT: Final = 256
-"""Calls that one upstream is given at once; more wait, within their own deadline (F28)."""
-
-_CLIENT: Final = types.Implementation(name="mcp-toolset", version="0.1.0")
-_CLIENT_WIRE: Final = _CLIENT.model_dump(by_alias=True, exclude_none=True)
-
 
 class UpstreamConnection:
     """The state of one mounted server, and the way to call it."""
 
-    def __init__(self, link: Link, *, timeout: float, start_timeout: float) -> None:
+    def __init__(
+        self,
+        link: Link,
+        *,
+        timeout: float,
+        start_timeout: float,
+        sessions: SessionRule = "auto",
+        forward_authorization: bool = False,
+    ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
         Args:
             link: How to reach it.
-            timeout: Seconds that one call may take.
+            timeout: Seconds that one call may take, without the time for which its client is asked.
             start_timeout: Seconds that connecting and listing may take, together.
+            sessions: How far callers share sessions with a legacy server; see docs/sessions.md.
+            forward_authorization: Whether a caller's own credentials are sent on to it (F43).
         """
         self.link = link
         self.timeout = timeout
         self.start_timeout = start_timeout
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
-        self.server_info: types.Implementation | None = None
-        self.protocol_version: str | None = None
+        self.pool = SessionPool(
+            link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization
+        )
+        self._forwards = forward_authorization
+        self._exchange = Exchange(link, self.pool, timeout=timeout)
+        self._main = UpstreamSession(link, forwards_credentials=forward_authorization)
         self._era: str | None = None
         self._state: SourceState = "closed"
         self._reason = ""
         self._retry_in: float | None = None
         self._ready_at = float("inf")
-        self._dispatcher: ObservedDispatcher | None = None
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
-        self._calls = CallsInFlight()
         self.offers = UpstreamOffers(
             link.name, request=self._request, exchange=self.exchange, changed=self._changed
         )
-        self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
+
+        self.pool.on_broken_off = self._suspect
+
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """What the server says about itself."""
+        return self._main.server
+
+    @property
+    def server_capabilities(self) -> types.ServerCapabilities | None:
+        """What the server declares that it offers."""
+        return self._main.capabilities
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The revision that was settled with the server."""
+        return self._main.protocol_version
 
     @property
     def status(self) -> SourceStatus:
@@ -127,14 +141,15 @@ class UpstreamConnection:
                 task_status.started()
 
         try:
-            while True:
-                self._ready_at = float("inf")
-                reason = await self._live(settled)
-                wait = backoff.after(anyio.current_time() - self._ready_at)
-                self._log.info("offline: %s; next attempt in %.1f s", reason, wait)
-                self._set("offline", reason, wait)
-                settled()
-                await anyio.sleep(wait)
+            async with self.pool.running():
+                while True:
+                    self._ready_at = float("inf")
+                    reason = await self._live(settled)
+                    wait = backoff.after(anyio.current_time() - self._ready_at)
+                    self._log.info("offline: %s; next attempt in %.1f s", reason, wait)
+                    self._set("offline", reason, wait)
+                    settled()
+                    await anyio.sleep(wait)
         finally:
             self._set("closed", "")
 
@@ -143,13 +158,11 @@ class UpstreamConnection:
         try:
             with anyio.fail_after(None) as deadline:
                 deadline.deadline = anyio.current_time() + self.start_timeout
-                async with self.link.open(self._stderr) as inner:
-                    dispatcher = ObservedDispatcher(inner, self._notification)
-                    async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
-                        await self._start(session, dispatcher)
-                        deadline.deadline = float("inf")
-                        settled()
-                        await self._hold(session, dispatcher)
+                async with self._fresh_session().connected(self._stderr, self._notification) as opened:
+                    await self._start(*opened)
+                    deadline.deadline = float("inf")
+                    settled()
+                    await self._hold(*opened)
             return self._explained(ENDED)
         except TimeoutError:
             return self._explained(f"no answer within {self.start_timeout:g} s")
@@ -158,21 +171,24 @@ class UpstreamConnection:
         except Exception as fault:
             return self._explained(reason_of(fault))
         finally:
-            self._dispatcher = None
+            self._main.dispatcher = None
+
+    def _fresh_session(self) -> UpstreamSession:
+        """The session that lists: it declares nothing, because it is for nobody in particular."""
+        main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards)
+        main.on_lost, main.on_broken_off = self._lose, self._suspect
+        return main
 
     async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
         # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
         era, self._era = self._era, None
-        self._era = await negotiate(session, dispatcher, era)
-        self._dispatcher = dispatcher
-        self.protocol_version = session.protocol_version
-        self.server_info = session.server_info
+        self._era = await self._main.begin(session, dispatcher, era)
         await self._take_list()
         declared = session.server_capabilities
         await self.offers.take(
             {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True),
-            modern=is_modern(self.protocol_version),
+            modern=self._main.modern,
         )
         self._ready_at = anyio.current_time()
 
@@ -181,7 +197,7 @@ class UpstreamConnection:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._keep_fresh)
                 group.start_soon(self.offers.keep_fresh)
-                if is_modern(self.protocol_version):
+                if self._main.modern:
                     tools = {"toolsListChanged": True} if _announces_changes(session) else {}
                     group.start_soon(self._listen, {**tools, **self.offers.listening})
                     group.start_soon(self.offers.keep_watching)
@@ -193,9 +209,14 @@ class UpstreamConnection:
 
     def _lose(self) -> None:
         """End this connection; closing may take its time, and nobody is to call into it meanwhile."""
-        self._dispatcher = None
+        self._main.dispatcher = None
         self._lost.set()
+        self.pool.retire()
         self._set("offline", ENDED)
+
+    def _suspect(self) -> None:
+        """Find out whether the server is still there, by listing again."""
+        self._refresh.set()
 
     async def _watch(self, dispatcher: ObservedDispatcher) -> None:
         await dispatcher.closed.wait()
@@ -260,41 +281,26 @@ class UpstreamConnection:
             UpstreamProtocolError: it answered with a protocol error.
             InvalidOutputError: it answered with something that is no result.
         """
-        self._require_ready()
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
-        if is_modern(self.protocol_version) and is_modern(context.protocol_version):
-            params.update(round_trip(context.params))
-        opts: CallOptions = {}
-        if context.wants_progress:
-            opts["on_progress"] = partial(self._calls.progress, context)
-        try:
-            with self._calls.of(context), anyio.fail_after(self.timeout):
-                async with self._slots:
-                    wire = await self._request(
-                        "tools/call", params, context=context, opts=opts, tool=definition
-                    )
-        except TimeoutError:
-            raise UpstreamTimeoutError(
-                self.link.name, f"no answer within {self.timeout:g} s; it was told to cancel"
-            ) from None
-        return self._result(wire)
+        return self._result(await self.exchange("tools/call", params, context, tool=definition))
 
-    async def exchange(self, method: str, params: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        """Send one request other than a tool call on behalf of a caller, once; raises as `call` does."""
+    async def exchange(
+        self,
+        method: str,
+        params: dict[str, Any],
+        context: ToolContext,
+        *,
+        tool: ToolDefinition | None = None,
+    ) -> dict[str, Any]:
+        """Send a request of a client on, once, and return the answer in wire form; see `Exchange`.
+
+        Raises:
+            InputRequired: the client is to be asked, and to repeat its request.
+            CallError: the client cannot be asked for what the upstream wants.
+            UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
+        """
         self._require_ready()
-        if is_modern(self.protocol_version) and is_modern(context.protocol_version):
-            params.update(round_trip(context.params))
-        opts: CallOptions = {}
-        if context.wants_progress:
-            opts["on_progress"] = partial(self._calls.progress, context)
-        try:
-            with self._calls.of(context), anyio.fail_after(self.timeout):
-                async with self._slots:
-                    return await self._request(method, params, context=context, opts=opts)
-        except TimeoutError:
-            raise UpstreamTimeoutError(
-                self.link.name, f"no answer within {self.timeout:g} s; it was told to cancel"
-            ) from None
+        return await self._exchange.perform(self._main, method, params, context, tool)
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_result(wire)
@@ -305,58 +311,9 @@ class UpstreamConnection:
         return ToolResult(self.link.cleaned(wire) if wire.get("isError") else wire)
 
     async def _request(
-        self,
-        method: str,
-        params: dict[str, Any],
-        *,
-        context: ToolContext | None = None,
-        opts: CallOptions | None = None,
-        tool: ToolDefinition | None = None,
+        self, method: str, params: dict[str, Any], *, context: ToolContext | None = None
     ) -> dict[str, Any]:
-        dispatcher, version = self._dispatcher, self.protocol_version
-        if dispatcher is None or version is None:
-            raise UpstreamUnavailableError(self.link.name, ENDED)
-        opts = opts or {}
-        self._stamp(version, method, params, context, opts, tool)
-        try:
-            return await dispatcher.send_raw_request(method, params, opts)
-        except MCPError as fault:
-            raise self._translated(fault, dispatcher) from None
-
-    def _stamp(
-        self,
-        version: str,
-        method: str,
-        params: dict[str, Any],
-        context: ToolContext | None,
-        opts: CallOptions,
-        tool: ToolDefinition | None,
-    ) -> None:
-        asked: Mapping[str, Any] = context.meta if context is not None else {}
-        meta = forwarded_meta(asked)
-        if is_modern(version):
-            meta.update(modern_envelope(version, _CLIENT_WIRE, asked))
-        if meta:
-            params["_meta"] = meta
-        if self.link.transport == "http":
-            annotated: Mapping[tuple[str, ...], str] = (
-                header_map(tool.input_schema) if tool is not None else {}
-            )
-            name = tool.name if tool is not None else named_in(method, params)
-            opts["headers"] = routing_headers(version, method, name, annotated, params.get("arguments") or {})
-
-    def _translated(self, fault: MCPError, dispatcher: ObservedDispatcher) -> UpstreamError:
-        """The SDK's error as ours; what the transport made up is not passed on as the upstream's."""
-        if says_ended(fault) or dispatcher.closed.is_set():
-            if dispatcher is self._dispatcher:
-                self._lose()
-            return UpstreamUnavailableError(self.link.name, LOST)
-        if self.link.transport == "http" and says_broke_off(fault):
-            # Listing again tells whether the server is still there.
-            self._refresh.set()
-            return UpstreamUnavailableError(self.link.name, f"{LOST} ({self.link.scrubbed(fault.message)})")
-        message = self.link.scrubbed(fault.message)
-        return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
+        return await self._main.request(method, params, context=context)
 
     def _require_ready(self) -> None:
         if self._state == "ready":
@@ -370,9 +327,6 @@ class UpstreamConnection:
             self._refresh.set()
             return True
         if self.offers.heard(method, params):
-            return True
-        if method == "notifications/message":
-            await self._calls.notify(method, self.link.cleaned(params))
             return True
         return False
 

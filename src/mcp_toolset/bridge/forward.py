@@ -14,8 +14,9 @@ from mcp.shared.message import ServerMessageMetadata
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mcp_toolset.bridge.ask import Replay, RoundTrips
-from mcp_toolset.bridge.sdk import MCPError, connection_of
-from mcp_toolset.bridge.wire import is_modern
+from mcp_toolset.bridge.client import ServedClient, client_of, declared_by, stream_of
+from mcp_toolset.bridge.sdk import MCPError
+from mcp_toolset.bridge.wire import LOG_LEVELS, is_modern
 from mcp_toolset.errors import CallError, CannotAskError
 from mcp_toolset.tools.asking import (
     CALL_META_KEY,
@@ -37,13 +38,10 @@ from mcp_toolset.tools.validation import SchemaCheck
 ASK_DEADLINE: Final = 300.0
 """Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
 
-LOG_LEVEL: Final = "mcp_toolset.log_level"
-"""In the state of a legacy connection: the least severe log message that the client wants."""
+_NOTHING: Final[Mapping[str, Any]] = {}
+_MADE_UP: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+"""Codes with which the SDK says that a connection has ended, or that nobody answered."""
 
-LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Severities of log messages, the least first (server/utilities/logging)."""
-
-_SESSION_KEY: Final = "mcp_toolset.session"
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _log = logging.getLogger("mcp_toolset.ask")
 _NOTIFICATION: Final[TypeAdapter[types.ServerNotification]] = TypeAdapter(types.ServerNotification)
@@ -57,6 +55,7 @@ class WireContext(ToolContext):
     """One request of one client, as a tool and an upstream see it."""
 
     __slots__ = (
+        "_client",
         "_meta",
         "_params",
         "_replay",
@@ -74,13 +73,15 @@ class WireContext(ToolContext):
         """Read the caller off a request."""
         self._request = request
         self.protocol_version = request.protocol_version
-        self.session = session_key(request)
+        modern = is_modern(request.protocol_version)
+        self._client: ServedClient | None = None if modern else client_of(request)
+        self.session = None if self._client is None else self._client.key
         self.principal = _principal(request)
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
         raw = self._params.get("_meta")
         self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
-        in_process = is_modern(request.protocol_version) and request.request is None
+        in_process = modern and request.request is None
         self._wants_progress = "progressToken" in self._meta or in_process
 
     @property
@@ -92,6 +93,38 @@ class WireContext(ToolContext):
     def params(self) -> Mapping[str, Any]:
         """The request's parameters, without what is this server's own of a round trip."""
         return self._params
+
+    @property
+    def client(self) -> ServedClient:
+        """The program that made this request."""
+        if self._client is None:
+            self._client = client_of(self._request)
+        return self._client
+
+    @property
+    def client_key(self) -> str | None:
+        """What tells its program from every other; `None` if nothing does."""
+        return stream_of(self._request) if self._client is None else self._client.key
+
+    @property
+    def declares(self) -> Mapping[str, Any]:
+        """The requests that this client answers in the course of this call, in wire form."""
+        if is_modern(self.protocol_version):
+            return declared_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+        return self.client.declares if self._request.session.can_send_request else _NOTHING
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe log message that this client wants; `None` while it has not said."""
+        if is_modern(self.protocol_version):
+            return self._meta.get(types.LOG_LEVEL_META_KEY)
+        return self.client.log_level
+
+    @property
+    def authorization(self) -> str | None:
+        """The credentials that the client sent with this request, over HTTP."""
+        headers: Any = getattr(self._request.request, "headers", None)
+        return None if headers is None else headers.get("authorization")
 
     @property
     def replay(self) -> Replay:
@@ -176,7 +209,7 @@ class WireContext(ToolContext):
             raise CannotAskError(f"the client gave no answer to {method} within {ASK_DEADLINE:g} s") from None
 
     def _obstacle(self) -> str:
-        """Why this client shows no forms; a bare declaration means that it does (client/elicitation)."""
+        """Why this client shows no forms."""
         client = self._request.session.client_capabilities
         declared = None if client is None else client.elicitation
         if declared is None or (declared.form is None and declared.url is not None):
@@ -213,23 +246,52 @@ class WireContext(ToolContext):
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Ask this client and wait; legacy only, as the modern protocol has no such requests."""
-        asked = types.Request[dict[str, Any], str](method=method, params=dict(params or {}))
-        metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
         try:
-            answer = await self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
+            return await self._sent(method, params)
         except MCPError as fault:
             raise CannotAskError(f"the client cannot be asked for {method}: {fault.message}") from None
         except ValidationError:
             raise CallError(f"the client's answer to {method} is none that the protocol knows") from None
+
+    async def relay(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Put a mounted server's request to this client, and bring back what it says (legacy).
+
+        Raises:
+            MCPError: the client's own refusal; or it gave no answer in time, or is gone, which is said
+                with a code of this server's.
+        """
+        try:
+            with anyio.fail_after(ASK_DEADLINE):
+                return await self._sent(method, params)
+        except TimeoutError:
+            raise MCPError(
+                types.INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s"
+            ) from None
+        except ValidationError:
+            raise MCPError(
+                types.INTERNAL_ERROR, "the client's answer is none that the protocol knows"
+            ) from None
+        except MCPError as fault:
+            if fault.code in _MADE_UP:
+                raise MCPError(types.INTERNAL_ERROR, "the client can no longer be reached") from None
+            raise
+
+    async def _sent(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        asked = types.Request[dict[str, Any], str](method=method, params=dict(params or {}))
+        metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
+        answer = await self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
         return answer.model_dump(by_alias=True, exclude_none=True)
 
     def _wants_log(self, level: object) -> bool:
         """A legacy client that set no level leaves it to the server, which passes on what there is."""
-        wanted = self._meta.get(types.LOG_LEVEL_META_KEY)
-        if not is_modern(self.protocol_version):
-            wanted = connection_of(self._request.session).state.get(LOG_LEVEL, "debug")
-        known = wanted in LOG_LEVELS and level in LOG_LEVELS
-        return known and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
+        wanted = self.log_level
+        if wanted is None:
+            return not is_modern(self.protocol_version)
+        return (
+            wanted in LOG_LEVELS
+            and level in LOG_LEVELS
+            and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
+        )
 
 
 def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> None:
@@ -237,14 +299,6 @@ def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> Non
     if not check.is_valid(answer.content):
         faults = "; ".join(check.problems(answer.content))
         raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
-
-
-def session_key(request: ServerRequestContext[Any, Any]) -> str | None:
-    """A name for the client's session, stable for its life; `None` in the modern era, which has none."""
-    if is_modern(request.protocol_version):
-        return None
-    state = connection_of(request.session).state
-    return state.setdefault(_SESSION_KEY, uuid.uuid4().hex)
 
 
 def _principal(request: ServerRequestContext[Any, Any]) -> str | None:

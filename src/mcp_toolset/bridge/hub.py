@@ -41,4 +41,6 @@ def _remote(server: ServerConfig) -> RemoteToolset:
         cwd=server.cwd,
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        sessions=server.sessions,
+        forward_authorization=server.forward_authorization,
     )

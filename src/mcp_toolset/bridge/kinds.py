@@ -74,10 +74,6 @@ class Offers(Protocol):
         """Call `updated` whenever the resource has changed; returns what ends that."""
         ...
 
-    async def set_level(self, level: str) -> None:
-        """Send log messages of this severity, and of any that is worse."""
-        ...
-
 
 @runtime_checkable
 class OfferingSource(Protocol):

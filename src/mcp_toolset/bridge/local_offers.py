@@ -116,9 +116,6 @@ class LocalOffers:
 
         return end
 
-    async def set_level(self, level: str) -> None:
-        """Nothing to do: what a client does not want is not sent to it."""
-
 
 def _wire(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -26,6 +26,7 @@ from mcp.server.subscriptions import (
 )
 
 from mcp_toolset.bridge.ask import RoundTrips
+from mcp_toolset.bridge.client import client_of, streaming
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.outcome import halted
@@ -158,6 +159,11 @@ class LowlevelServer(Server[Any]):
         """Tell one legacy client that its own list has changed, as by a grant (X2)."""
         await _bounded(connection_of(request.session).send_tool_list_changed)
 
+    async def run(self, *arguments: Any, **options: Any) -> None:
+        """Serve one stream, whose requests are all of one client."""
+        with streaming():
+            await super().run(*arguments, **options)
+
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         async with self._surface.opened():
@@ -173,6 +179,8 @@ class LowlevelServer(Server[Any]):
                 return self._list(ctx)
             case "notifications/initialized":
                 self._remember(ctx)
+            case "notifications/roots/list_changed":
+                client_of(ctx).roots_changed()
             case _:
                 pass
         return await call_next(ctx)

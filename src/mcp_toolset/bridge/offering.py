@@ -138,11 +138,6 @@ class Offering:
                 return await self._sources()[source].watch(native, updated)
         raise LookupError("Resource not found, or its server tells of no changes")
 
-    async def set_level(self, level: str) -> None:
-        """Have every source send log messages from this severity on."""
-        for offers in self._sources().values():
-            await offers.set_level(level)
-
     def block(self, source: str, block: Any) -> Any:
         """A content block of a source's, with public URIs in its links and embedded resources."""
         if not isinstance(block, Mapping):

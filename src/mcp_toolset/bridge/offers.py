@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.bridge.listing import Listing
-from mcp_toolset.bridge.wire import is_modern
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
 from mcp_toolset.tools.call import ToolContext
 
@@ -29,9 +28,6 @@ LEAST_AGE: Final = 1.0
 
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced (F13)."""
-
-MAX_ROUNDS: Final = 16
-"""Questions in a row that one request may put to a client before it is given up."""
 
 UPDATED: Final = "notifications/resources/updated"
 _CHANGED: Final = {
@@ -85,7 +81,6 @@ class UpstreamOffers:
         self._listing = anyio.Lock()
         self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
         self._rewatch = anyio.Event()
-        self._level = ""
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     @property
@@ -111,8 +106,6 @@ class UpstreamOffers:
         async with anyio.create_task_group() as group:
             for kind in KINDS:
                 group.start_soon(self._take_list, kind)
-        if self._level:
-            await self.set_level(self._level)
         if not modern and self.declares("resources", "subscribe"):
             for uri in list(self._watchers):
                 await self._tried("resources/subscribe", {"uri": uri})
@@ -198,14 +191,14 @@ class UpstreamOffers:
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource for a caller; see `exchange` for what it raises."""
-        return await self._rounds("resources/read", {"uri": uri}, context)
+        return await self._exchange("resources/read", {"uri": uri}, context)
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get a prompt for a caller; see `exchange` for what it raises."""
         params: dict[str, Any] = {"name": name}
         if arguments:
             params["arguments"] = dict(arguments)
-        return await self._rounds("prompts/get", params, context)
+        return await self._exchange("prompts/get", params, context)
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Complete an argument for a caller; see `exchange` for what it raises."""
@@ -232,12 +225,6 @@ class UpstreamOffers:
 
         return end
 
-    async def set_level(self, level: str) -> None:
-        """Have a legacy server send log messages from this severity on; a modern one is told per call."""
-        self._level = level
-        if not self._modern and self.declares("logging"):
-            await self._tried("logging/setLevel", {"level": level})
-
     async def _unwatch(self, uri: str, key: object, *, quietly: bool = False) -> None:
         watchers = self._watchers.get(uri, {})
         if watchers.pop(key, None) is None or watchers:
@@ -255,18 +242,6 @@ class UpstreamOffers:
             return
         with anyio.move_on_after(LIST_DEADLINE):
             await self._request(method, {"uri": uri})
-
-    async def _rounds(self, method: str, params: dict[str, Any], context: ToolContext) -> Wire:
-        """Ask; what a modern server wants to know meanwhile, a legacy client is asked for directly."""
-        answer = await self._exchange(method, dict(params), context)
-        for _ in range(MAX_ROUNDS):
-            if answer.get("resultType") != "input_required" or is_modern(context.protocol_version):
-                return answer
-            again = {**params, "inputResponses": await _answers(answer, context)}
-            if "requestState" in answer:
-                again["requestState"] = answer["requestState"]
-            answer = await self._exchange(method, again, context)
-        raise UpstreamProtocolError(self._name, -32603, "it goes on asking; the request was given up")
 
     def _list(self, kind: Kind) -> OfferList:
         return self._lists.get(kind.method, _NOTHING)
@@ -330,11 +305,3 @@ def cleaned(entry: Wire) -> Wire:
 def _shown(kind: Kind, entry: Any) -> str:
     name: Any = cast("Mapping[str, Any]", entry).get(kind.identity) if isinstance(entry, Mapping) else None
     return name if isinstance(name, str) and name else "(no name)"
-
-
-async def _answers(required: Wire, context: ToolContext) -> dict[str, Any]:
-    requests: Any = required.get("inputRequests") or {}
-    answers: dict[str, Any] = {}
-    for key, asked in cast("Mapping[str, Mapping[str, Any]]", requests).items():
-        answers[key] = await context.request(str(asked.get("method")), asked.get("params") or {})
-    return answers

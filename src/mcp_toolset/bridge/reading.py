@@ -15,7 +15,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 
 from mcp_toolset.bridge.ask import RoundTrips
-from mcp_toolset.bridge.forward import LOG_LEVEL, LOG_LEVELS, WireContext
+from mcp_toolset.bridge.client import client_of
+from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.sdk import MCPError, connection_of
@@ -58,7 +59,6 @@ class Reading:
         self._listening = listening
         self._updated: dict[tuple[str, int], Connection | None] = {}
         self._news = anyio.Event()
-        self._levels: dict[int, str] = {}
 
     def handlers(self) -> list[tuple[str, type[types.RequestParams], Handler]]:
         """What is to be registered: the method, the model of its parameters, the handler."""
@@ -140,11 +140,7 @@ class Reading:
 
     async def _set_level(self, request: Request, params: types.SetLevelRequestParams) -> dict[str, Any]:
         self._require(request, "logging")
-        connection = connection_of(request.session)
-        if id(connection) not in self._levels:
-            connection.exit_stack.callback(self._levels.pop, id(connection), None)
-        self._levels[id(connection)] = connection.state[LOG_LEVEL] = params.level
-        await self._offering.set_level(min(self._levels.values(), key=LOG_LEVELS.index))
+        client_of(request).log_level = params.level
         return {}
 
     async def _subscribe(self, request: Request, params: types.SubscribeRequestParams) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import anyio
 import anyio.abc
@@ -14,6 +14,7 @@ import httpx2
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
 from mcp_toolset.bridge.offers import UpstreamOffers
+from mcp_toolset.bridge.sessions import SessionRule
 from mcp_toolset.catalog.source import ListedTool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.function import Tool
@@ -45,6 +46,8 @@ class RemoteToolset(Toolset):
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         start_timeout: float = DEFAULT_START_TIMEOUT,
+        sessions: SessionRule = "auto",
+        forward_authorization: bool = False,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -57,18 +60,35 @@ class RemoteToolset(Toolset):
                 `OAuthClientProvider`.
             env: Added to the environment of a command; only a safe part of ours is inherited.
             cwd: The working directory of a command.
-            timeout: Seconds that one call may take.
+            timeout: Seconds that one call may take, without the time for which its client is asked.
             start_timeout: Seconds that connecting and listing may take.
+            sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
+            forward_authorization: Send each caller's own `Authorization` on to this server, which is
+                otherwise never done (F43); for streamable HTTP alone.
 
         Raises:
-            DefinitionError: the target is of no known kind, the name is empty, or a time is not positive.
+            DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
+                there is no such way to share sessions or to forward credentials.
         """
         if not name:
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
         if timeout <= 0 or start_timeout <= 0:
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        if sessions not in get_args(SessionRule):
+            rules = ", ".join(get_args(SessionRule))
+            raise DefinitionError(f"mount {name!r}: sessions is one of {rules}, not {sessions!r}")
         link = link_to(target, name=name, transport=transport, headers=headers, auth=auth, env=env, cwd=cwd)
-        self.connection = UpstreamConnection(link, timeout=timeout, start_timeout=start_timeout)
+        if forward_authorization and link.transport != "http":
+            raise DefinitionError(
+                f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
+            )
+        self.connection = UpstreamConnection(
+            link,
+            timeout=timeout,
+            start_timeout=start_timeout,
+            sessions=sessions,
+            forward_authorization=forward_authorization,
+        )
         super().__init__(name=name)
 
     @property

@@ -1,65 +1,151 @@
-"""`CallsInFlight`: whom an upstream's report belongs to, and how it reaches that caller (P5).
+"""`CallsInFlight`: whom an upstream's messages belong to, and how they reach that caller (P5).
 
-A report for nobody is dropped, and so is the oldest one when more come than a slow client takes (F10).
+Over streamable HTTP a message comes on the stream of its call, in whose context it is handled. Over
+stdio and SSE nothing says which call it belongs to; there it can be told only while all calls in
+flight are of one client. A message for nobody is dropped, and so is the oldest report when more come
+than a slow client takes (F10).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final
 
 import anyio
+import mcp_types as types
 
+from mcp_toolset.bridge.deadline import WorkingTime
+from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.tools.call import ToolContext
 
 MAX_WAITING: Final = 256
 """Reports of one upstream that may wait for clients."""
 
-_calling: ContextVar[ToolContext | None] = ContextVar("mcp_toolset_calling", default=None)
+
+class CallInFlight:
+    """One call that an upstream is working on, and the client that it is for now.
+
+    Attributes:
+        context: The request of the client that waits for the call; the newest, if it was repeated.
+        client: What tells its client from all others; `None` if nothing does.
+        time: The time that it may take; it does not run while the client is asked.
+        asked: How many requests the upstream has put to the client in this call.
+        ended: Whether the upstream has answered it, or nobody waits for it any more.
+        home: Where it is counted as under way.
+        outer: The call within which it was made, where a server of this process is mounted.
+    """
+
+    __slots__ = ("_asking", "asked", "client", "context", "ended", "home", "outer", "time")
+
+    def __init__(self, context: ToolContext, *, client: str | None = None) -> None:
+        """Begin a call for a caller."""
+        self.context = context
+        self.client = client
+        self.time: WorkingTime | None = None
+        self.asked = 0
+        self.ended = False
+        self.home: CallsInFlight | None = None
+        self.outer: CallInFlight | None = None
+        self._asking: set[anyio.CancelScope] = set()
+
+    @contextmanager
+    def asking(self, *, exact: bool) -> Generator[None]:
+        """Ask the client for the length of a block; it is cut short if the call ends before.
+
+        Args:
+            exact: Whether it is sure that this very call has asked, and not another of its client's.
+        """
+        self.asked += 1
+        if self.time is not None:
+            self.time.pause()
+        scope = anyio.CancelScope()
+        try:
+            with scope:
+                if exact:
+                    self._asking.add(scope)
+                yield
+        finally:
+            self._asking.discard(scope)
+            if self.time is not None:
+                self.time.resume()
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Put a request of the upstream to the client of this call.
+
+        Raises:
+            MCPError: it refused, gave no answer, or cannot be asked.
+        """
+        if not isinstance(self.context, WireContext):
+            raise MCPError(types.INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
+        return await self.context.relay(method, params)
+
+    def end(self) -> None:
+        """Nobody is asked on behalf of this call from now on."""
+        self.ended = True
+        for scope in self._asking:
+            scope.cancel()
+
+
+_calling: ContextVar[CallInFlight | None] = ContextVar("mcp_toolset_calling", default=None)
 
 
 class CallsInFlight:
-    """The calls that one upstream is working on."""
+    """The calls that one upstream session is working on."""
 
     def __init__(self) -> None:
         """Start without any."""
-        self._callers: dict[object, ToolContext] = {}
+        self._calls: dict[int, CallInFlight] = {}
         self._waiting: deque[anyio.CancelScope] = deque()
 
     @contextmanager
-    def of(self, context: ToolContext) -> Generator[None]:
+    def of(self, call: CallInFlight) -> Generator[None]:
         """Count one call as under way for the length of a block."""
-        key = object()
-        self._callers[key] = context
-        token = _calling.set(context)
+        self._calls[id(call)] = call
+        call.home, call.outer = self, _calling.get()
+        token = _calling.set(call)
         try:
             yield
         finally:
-            del self._callers[key]
             _calling.reset(token)
+            call.end()
+            del self._calls[id(call)]
 
-    @property
-    def owner(self) -> ToolContext | None:
-        """The caller that an incoming message is for; nobody when it cannot be told."""
-        current = _calling.get()
-        if current is not None:
-            return current
-        return next(iter(self._callers.values())) if len(self._callers) == 1 else None
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def current(self) -> CallInFlight | None:
+        """The call whose own stream the message at hand came on, if it came on one; it may have ended."""
+        call = _calling.get()
+        while call is not None and call.home is not self:
+            call = call.outer
+        return call
+
+    def sole(self) -> CallInFlight | None:
+        """The newest call, if all in flight are of one client; nobody when that cannot be told."""
+        calls = [call for call in self._calls.values() if not call.ended]
+        if not calls:
+            return None
+        newest = calls[-1]
+        if len(calls) == 1:
+            return newest
+        alike = newest.client is not None and all(call.client == newest.client for call in calls)
+        return newest if alike else None
 
     async def progress(
-        self, context: ToolContext, progress: float, total: float | None, message: str | None
+        self, call: CallInFlight, progress: float, total: float | None, message: str | None
     ) -> None:
         """Pass progress on to the caller that it is for."""
-        await self._forward(context.progress, progress, total, message)
+        await self._forward(call.context.progress, progress, total, message)
 
-    async def notify(self, method: str, params: Any) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Pass a notification on to its caller, if it has one."""
-        owner = self.owner
-        if owner is not None:
-            await self._forward(owner.notify, method, params)
+        owner = self.current() or self.sole()
+        if owner is not None and not owner.ended:
+            await self._forward(owner.context.notify, method, params)
 
     async def _forward(self, send: Callable[..., Awaitable[None]], *what: Any) -> None:
         with anyio.CancelScope() as scope:

@@ -35,6 +35,7 @@ from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
     encode_header_value,
     find_invalid_x_mcp_header,
     mcp_param_headers,
@@ -68,23 +69,42 @@ __all__ = [
 NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
 """Sees a raw notification first; `True` says that it is dealt with."""
 
+RequestAnswerer = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+"""Answers a raw request of the server."""
+
+_ANSWERED_HERE: Final = frozenset({"elicitation/create", "roots/list", "sampling/createMessage"})
+
 PROBE_DEADLINE: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
 
 
 class ObservedDispatcher:
-    """A dispatcher around another that shows raw notifications and the end of the connection."""
+    """A dispatcher around another: shows raw messages of the server and the end of the connection.
 
-    def __init__(self, inner: Dispatcher[Any], on_notification: NotificationSink) -> None:
+    What the client declares in the handshake is given here, because the SDK's session derives it from
+    the callbacks it has, all or nothing.
+    """
+
+    def __init__(
+        self,
+        inner: Dispatcher[Any],
+        on_notification: NotificationSink,
+        on_request: RequestAnswerer,
+        declares: Mapping[str, Any],
+    ) -> None:
         """Wrap `inner`."""
         self._inner = inner
         self._on_notification = on_notification
+        self._on_request = on_request
+        self._declares = dict(declares)
         self.closed = anyio.Event()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Send a request and wait for its raw result; `MCPError` if it fails."""
+        if method == "initialize" and params is not None:
+            params = {**params, "capabilities": self._declares}
         return await self._inner.send_raw_request(method, params, opts)
 
     async def notify(
@@ -109,8 +129,15 @@ class ObservedDispatcher:
             if not await self._on_notification(method, params):
                 await on_notify(context, method, params)
 
+        async def answer(
+            context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        ) -> dict[str, Any]:
+            if method in _ANSWERED_HERE:
+                return await self._on_request(method, params)
+            return await on_request(context, method, params)
+
         try:
-            await self._inner.run(on_request, note, on_notify_intercept, task_status=task_status)
+            await self._inner.run(answer, note, on_notify_intercept, task_status=task_status)
         finally:
             self.closed.set()
 
@@ -205,19 +232,19 @@ def header_map(schema: Mapping[str, Any]) -> Mapping[tuple[str, ...], str]:
 def routing_headers(
     version: str,
     method: str,
-    name: str | None,
+    params: Mapping[str, Any],
     headers: Mapping[tuple[str, ...], str],
-    arguments: Mapping[str, Any],
 ) -> dict[str, str]:
     """The HTTP headers that must agree with a modern request's body (basic/transports)."""
     made = {MCP_PROTOCOL_VERSION_HEADER: version}
     if version not in MODERN_PROTOCOL_VERSIONS:
         return made
     made[MCP_METHOD_HEADER] = method
-    if name is not None:
+    name = params.get(NAME_BEARING_METHODS.get(method, ""))
+    if isinstance(name, str):
         made[MCP_NAME_HEADER] = encode_header_value(name)
     if headers:
-        made.update(mcp_param_headers(dict(headers), arguments))
+        made.update(mcp_param_headers(dict(headers), params.get("arguments") or {}))
     return made
 
 

@@ -29,6 +29,9 @@ _HOP_BY_HOP: Final = frozenset(
 )
 """Keys of `_meta` that belong to one connection and are never copied to the next."""
 
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Severities of log messages, the least first (server/utilities/logging)."""
+
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 
@@ -57,13 +60,6 @@ def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, 
     if LOG_LEVEL_META_KEY in meta:
         envelope[LOG_LEVEL_META_KEY] = meta[LOG_LEVEL_META_KEY]
     return envelope
-
-
-def named_in(method: str, params: Mapping[str, Any]) -> str | None:
-    """What a request other than a tool call names, for the header that repeats it (basic/transports)."""
-    key = {"prompts/get": "name", "resources/read": "uri"}.get(method, "")
-    found = params.get(key)
-    return found if isinstance(found, str) else None
 
 
 def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from mcp_toolset.config.models import SessionRule
 from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "did_you_mean", "known_keys", "validated"]
@@ -80,6 +81,8 @@ class ServerEntry(_Entry):
     exclude: _Texts = Field([], description="a list of patterns such as `delete_*`")
     timeout: _Seconds | None = Field(None, description=_SECONDS)
     start_timeout: _Seconds | None = Field(None, description=_SECONDS)
+    sessions: SessionRule = Field("auto", description="one of auto, shared, capabilities, client and call")
+    forward_authorization: bool = Field(False, description=_SWITCH)
 
 
 class ToolsetSection(_Entry):

@@ -8,10 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-__all__ = ["HubConfig", "ServerConfig", "Transport"]
+__all__ = ["HubConfig", "ServerConfig", "SessionRule", "Transport"]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """How a server is reached; `http` is streamable HTTP."""
+
+SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
+"""How far the callers of a server share sessions with it; see docs/sessions.md."""
 
 
 def _nothing() -> Mapping[str, str]:
@@ -40,6 +43,8 @@ class ServerConfig:
         exclude: Patterns of the tools to leave out; stronger than `include`.
         timeout: Seconds for one call; None means the default.
         start_timeout: Seconds to start and list tools; None means the default (H24).
+        sessions: How far its callers share sessions with it (P5).
+        forward_authorization: Whether each caller's own credentials are sent on to it (F43).
     """
 
     name: str
@@ -57,6 +62,8 @@ class ServerConfig:
     exclude: tuple[str, ...] = ()
     timeout: float | None = None
     start_timeout: float | None = None
+    sessions: SessionRule = "auto"
+    forward_authorization: bool = False
 
 
 @dataclass(frozen=True, slots=True)

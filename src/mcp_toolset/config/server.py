@@ -84,6 +84,8 @@ def server_config(
         exclude=(*entry.exclude, *map(glob.escape, [*entry.exclude_tools, *entry.disabled_tools])),
         timeout=entry.timeout or defaults.timeout,
         start_timeout=entry.start_timeout or defaults.start_timeout,
+        sessions=entry.sessions,
+        forward_authorization=entry.forward_authorization,
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

@@ -1,0 +1,139 @@
+"""`ServedClient`: the program at the other end of a served connection, as upstream sessions need to know it.
+
+On legacy connections it is one object for the life of the connection. The modern protocol has no
+sessions, so there it is known by the stream it came on, if it came on one, and else not at all.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+
+from mcp_toolset.bridge.sdk import connection_of
+from mcp_toolset.bridge.wire import is_modern
+
+ANSWERABLE: Final = ("elicitation", "roots", "sampling")
+"""The capabilities of a client that are requests which it answers."""
+
+_CLIENT_KEY: Final = "mcp_toolset.client"
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+_stream: Final[ContextVar[str | None]] = ContextVar("mcp_toolset_stream", default=None)
+"""The pipe that a modern request came on."""
+
+
+@contextmanager
+def streaming() -> Generator[None]:
+    """Serve one stream for the length of a block: it has one client for its life."""
+    token = _stream.set(uuid.uuid4().hex)
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def stream_of(request: ServerRequestContext[Any, Any]) -> str | None:
+    """What tells the client of a modern request from others: its pipe, or its SSE connection.
+
+    Over SSE a request comes in a POST of its own, which names the connection.
+    """
+    query: Any = getattr(request.request, "query_params", None)
+    session = query.get("session_id") if query else None
+    return f"sse:{session}" if session else _stream.get()
+
+
+class ServedClient:
+    """Who calls: a name for it, what it can be asked, how much it wants to hear.
+
+    Attributes:
+        key: What tells it from every other client for its whole life; `None` if nothing does.
+        declares: The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
+        log_level: The least severe log message that it wants; `None` while it has not said.
+    """
+
+    __slots__ = ("_connection", "_gone", "_roots", "declares", "key", "log_level")
+
+    def __init__(
+        self, key: str | None, declares: Mapping[str, Any], connection: Connection | None = None
+    ) -> None:
+        """Describe a client; `connection` is its own for life, where it has one (legacy)."""
+        self.key = key
+        self.declares = declares
+        self.log_level: str | None = None
+        self._connection = connection
+        self._gone: dict[object, Callable[[], None]] = {}
+        self._roots: dict[object, Callable[[], None]] = {}
+
+    def when_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when its connection ends; returns a function that takes this back."""
+        return _noted(self._gone, callback)
+
+    def when_roots_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when it says that its roots have changed; returns a function that ends this."""
+        return _noted(self._roots, callback)
+
+    def roots_changed(self) -> None:
+        """Tell whoever depends on this client's roots that they have changed."""
+        for callback in list(self._roots.values()):
+            callback()
+
+    def gone(self) -> None:
+        """Tell whoever works for this client alone that it has left."""
+        for callback in list(self._gone.values()):
+            callback()
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
+        if self._connection is None:
+            return None
+        return await self._connection.send_raw_request(method, params)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Tell it something outside of any call; nothing happens if it has no connection of its own."""
+        if self._connection is not None:
+            await self._connection.notify(method, params)
+
+
+def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]) -> Callable[[], None]:
+    key = object()
+    table[key] = callback
+    return lambda: table.pop(key, None) and None
+
+
+def client_of(request: ServerRequestContext[Any, Any]) -> ServedClient:
+    """The client that made a request."""
+    connection = connection_of(request.session)
+    found: ServedClient | None = connection.state.get(_CLIENT_KEY)
+    if found is None:
+        found = connection.state[_CLIENT_KEY] = _described(connection, request)
+    return found
+
+
+def _described(connection: Connection, request: ServerRequestContext[Any, Any]) -> ServedClient:
+    declares = _declared(connection.client_capabilities)
+    if is_modern(connection.protocol_version):
+        return ServedClient(stream_of(request), declares)
+    client = ServedClient(uuid.uuid4().hex, declares, connection)
+    connection.exit_stack.callback(client.gone)
+    return client
+
+
+def declared_by(capabilities: object) -> Mapping[str, Any]:
+    """The requests that a client answers, out of its capabilities in wire form."""
+    if not isinstance(capabilities, Mapping):
+        return _NOTHING
+    wire = cast("Mapping[str, Any]", capabilities)
+    return {name: wire[name] for name in ANSWERABLE if isinstance(wire.get(name), Mapping)}
+
+
+def _declared(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:
+    if capabilities is None:
+        return _NOTHING
+    return declared_by(capabilities.model_dump(by_alias=True, mode="json", exclude_none=True))

@@ -1,0 +1,31 @@
+"""`WorkingTime`: the time that one call may take, which does not run while its client is asked."""
+
+from __future__ import annotations
+
+import anyio
+
+
+class WorkingTime:
+    """The deadline of a scope, stopped for as long as somebody else is waited for."""
+
+    __slots__ = ("_left", "_scope", "_stops")
+
+    def __init__(self, scope: anyio.CancelScope, seconds: float) -> None:
+        """Give a scope `seconds` from now."""
+        self._scope = scope
+        self._stops = 0
+        self._left = seconds
+        scope.deadline = anyio.current_time() + seconds
+
+    def pause(self) -> None:
+        """Stop the time; it may be stopped for several reasons at once."""
+        self._stops += 1
+        if self._stops == 1:
+            self._left = self._scope.deadline - anyio.current_time()
+            self._scope.deadline = float("inf")
+
+    def resume(self) -> None:
+        """Let it run on, unless it is stopped for another reason."""
+        self._stops -= 1
+        if self._stops == 0:
+            self._scope.deadline = anyio.current_time() + self._left

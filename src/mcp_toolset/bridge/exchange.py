@@ -1,0 +1,222 @@
+"""`Exchange`: one request of a client to an upstream, across all four crossings of the protocol eras.
+
+| client | upstream | how the upstream asks the client |
+|---|---|---|
+| modern | modern | round trips are passed on verbatim |
+| legacy | modern | the bridge asks the client, and repeats the request with its answers |
+| legacy | legacy | the request goes to the client, over a session that declares what it answers |
+| modern | legacy | the call goes on in a task while the client is asked by `input_required` |
+
+It serves `tools/call`, `prompts/get` and `resources/read`: the three that may ask (2026-07-28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.link import Link
+from mcp_toolset.bridge.parked import ParkedCall, ParkedCalls
+from mcp_toolset.bridge.questions import for_legacy, required, undeclared
+from mcp_toolset.bridge.reports import CallInFlight
+from mcp_toolset.bridge.sdk import MCPError
+from mcp_toolset.bridge.session import UpstreamSession
+from mcp_toolset.bridge.sessions import SessionPlan, SessionPool
+from mcp_toolset.bridge.wire import is_modern, round_trip
+from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+
+MAX_ROUNDS: Final = 16
+"""Times that a modern upstream may ask a legacy client in the course of one request."""
+
+MAX_IN_FLIGHT: Final = 256
+"""Calls that one upstream is given at once; more wait, within their own deadline (F28)."""
+
+_FIRST_PAUSE: Final = 0.05
+_LAST_PAUSE: Final = 0.25
+"""Seconds before a request is repeated for an upstream that asks for nothing but to be asked again."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Exchange:
+    """The way of requests to one upstream."""
+
+    def __init__(self, link: Link, pool: SessionPool, *, timeout: float) -> None:
+        """Describe the way; `timeout` is the seconds that the upstream may work on one request."""
+        self.parked = ParkedCalls()
+        self._link = link
+        self._pool = pool
+        self._timeout = timeout
+        self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
+
+    async def perform(
+        self,
+        main: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        context: ToolContext,
+        tool: ToolDefinition | None = None,
+    ) -> dict[str, Any]:
+        """Send a request of a client on, and return the answer in wire form.
+
+        Args:
+            main: The session that lists.
+            method: `tools/call`, `prompts/get` or `resources/read`.
+            params: Its parameters, without what belongs to one connection.
+            context: Whose request it is.
+            tool: The definition of the tool that is called.
+
+        Raises:
+            InputRequired: a modern client is to be asked, and to repeat its request.
+            CallError: the client cannot be asked, or the upstream does not end asking.
+            UpstreamError: the upstream failed.
+        """
+        caller = context if isinstance(context, WireContext) else None
+        if caller is None:
+            return await self._sent(main, CallInFlight(context), method, params, tool)
+        if main.modern:
+            return await self._to_modern(main, method, params, caller, tool)
+        modern = is_modern(caller.protocol_version)
+        if modern and caller.replay.foreign:
+            raise CallError("the request state is not one of this server's, or has ended; call again")
+        plan = self._pool.plan(caller)
+        if plan is None:
+            return await self._sent(main, _in_flight(caller), method, params, tool)
+        if modern:
+            work = partial(self._on_lease, plan, caller, method, params, tool)
+            name = f"{self._link.name} {method} {params.get('name', params.get('uri'))}"
+            return await self.parked.carry(caller, name, self._pool.start, work)
+        return await self._on_lease(plan, caller, method, params, tool, _in_flight(caller))
+
+    async def _sent(
+        self,
+        session: UpstreamSession,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        with session.calls.of(call):
+            return await self._worked(session, call, method, params, tool)
+
+    async def _worked(
+        self,
+        session: UpstreamSession,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        return await session.perform(
+            call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+        )
+
+    async def _on_lease(
+        self,
+        plan: SessionPlan,
+        caller: WireContext,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+        call: CallInFlight,
+    ) -> dict[str, Any]:
+        """Perform it over a session of its plan, which may have to be opened first."""
+        async with self._pool.lease(plan, caller, within=self._timeout) as pooled:
+            # Counted from before it is open: what a server asks at the handshake is for this caller.
+            with pooled.session.calls.of(call):
+                session = await pooled.opened()
+                result = await self._worked(session, call, method, params, tool)
+                if isinstance(call, ParkedCall):
+                    call.end()
+                    await call.drained()
+                return result
+
+    async def _to_modern(
+        self,
+        session: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        caller: WireContext,
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        if is_modern(caller.protocol_version):
+            wire = await self._sent(
+                session, _in_flight(caller), method, {**params, **round_trip(caller.params)}, tool
+            )
+            if wire.get("resultType") == "input_required":
+                self._check_declared(wire, caller)
+            return wire
+        call, pause = _in_flight(caller), _FIRST_PAUSE
+        for _ in range(MAX_ROUNDS):
+            wire = await self._sent(session, call, method, dict(params), tool)
+            if wire.get("resultType") != "input_required":
+                return wire
+            self._check_declared(wire, caller)
+            if requests := _requests(wire):
+                params = {**params, "inputResponses": await self._answers(requests, caller)}
+            else:
+                params.pop("inputResponses", None)
+                await anyio.sleep(pause)
+                pause = min(pause * 2, _LAST_PAUSE)
+            params["requestState"] = wire.get("requestState")
+            params = {key: value for key, value in params.items() if value is not None}
+        raise CallError(f"{self._link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
+
+    def _check_declared(self, wire: Mapping[str, Any], caller: WireContext) -> None:
+        """Refuse what the client has not declared, as the upstream should have (-32021)."""
+        declares = caller.declares
+        for request in _requests(wire).values():
+            method, params = (
+                str(request.get("method")),
+                cast("Mapping[str, Any]", request.get("params") or {}),
+            )
+            missing = undeclared(method, params, declares)
+            if missing:
+                raise UpstreamProtocolError(
+                    self._link.name,
+                    types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                    f"it asks for {method}, and the client has not declared {missing}",
+                    required(missing),
+                )
+
+    async def _answers(
+        self, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+    ) -> dict[str, dict[str, Any]]:
+        """What a legacy client answers to the requests of one round, asked all at once."""
+        answers: dict[str, dict[str, Any]] = {}
+        refused: list[MCPError] = []
+
+        async def ask(key: str, request: Mapping[str, Any]) -> None:
+            try:
+                answers[key] = await caller.relay(*for_legacy(request))
+            except MCPError as fault:
+                refused.append(fault)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for key, request in requests.items():
+                group.start_soon(ask, key, request)
+        if refused:
+            raise CallError(
+                f"{self._link.name}: the client did not answer what the server asked: {refused[0].message}"
+            )
+        return answers
+
+
+def _in_flight(caller: WireContext) -> CallInFlight:
+    return CallInFlight(caller, client=caller.client_key)
+
+
+def _requests(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    requests = wire.get("inputRequests") or _NOTHING
+    if not isinstance(requests, Mapping):
+        return {}
+    asked = cast("Mapping[str, Any]", requests)
+    return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}

@@ -1,0 +1,285 @@
+"""`UpstreamSession`: one connection to an upstream, from the handshake to its end, and the calls in it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.bridge.client import ServedClient
+from mcp_toolset.bridge.deadline import WorkingTime
+from mcp_toolset.bridge.faults import LOST, says_broke_off, says_ended
+from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.link import Link
+from mcp_toolset.bridge.questions import Questions
+from mcp_toolset.bridge.reports import CallInFlight, CallsInFlight
+from mcp_toolset.bridge.sdk import (
+    CallOptions,
+    ClientSession,
+    MCPError,
+    ObservedDispatcher,
+    header_map,
+    negotiate,
+    routing_headers,
+)
+from mcp_toolset.bridge.stderr import StderrTail
+from mcp_toolset.bridge.wire import LOG_LEVELS, forwarded_meta, is_modern, modern_envelope
+from mcp_toolset.errors import (
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+)
+from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
+
+CLIENT: Final = types.Implementation(name="mcp-toolset", version="0.1.0")
+_CLIENT_WIRE: Final = CLIENT.model_dump(by_alias=True, exclude_none=True)
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
+
+
+class UpstreamSession:
+    """One session: what it declared, the revision it speaks, and the calls under way in it.
+
+    Attributes:
+        link: How the upstream is reached.
+        declares: The requests to a client that it said would be answered (legacy).
+        calls: The calls under way.
+        questions: The way of what the upstream asks in them.
+        dispatcher: What sends; `None` before it is open.
+        protocol_version: The revision that was settled.
+        server: What the upstream says about itself.
+        capabilities: What the upstream declares.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        declares: Mapping[str, Any] = _NOTHING,
+        client: ServedClient | None = None,
+        forwards_credentials: bool = False,
+    ) -> None:
+        """Describe a session; `client` is set if it is for one client alone."""
+        self.link = link
+        self.declares = declares
+        self.calls = CallsInFlight()
+        self.questions = Questions(link.name, self.calls, declares, client)
+        self.dispatcher: ObservedDispatcher | None = None
+        self.protocol_version: str | None = None
+        self.server: types.Implementation | None = None
+        self.capabilities: types.ServerCapabilities | None = None
+        self.on_lost: Callable[[], None] = _nothing
+        self.on_broken_off: Callable[[], None] = _nothing
+        self._forwards_credentials = forwards_credentials
+        self._log_level: str | None = None
+
+    @property
+    def modern(self) -> bool:
+        """Whether it speaks 2026-07-28 or later."""
+        return is_modern(self.protocol_version)
+
+    @asynccontextmanager
+    async def connected(
+        self, stderr: StderrTail, notified: Notified
+    ) -> AsyncGenerator[tuple[ClientSession, ObservedDispatcher]]:
+        """The transport and the SDK's session over it; nothing is said on it yet."""
+        async with self.link.open(stderr) as inner:
+            dispatcher = ObservedDispatcher(
+                inner, partial(self._notified, notified), self.questions.put, self.declares
+            )
+            async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
+                yield session, dispatcher
+
+    async def begin(self, session: ClientSession, dispatcher: ObservedDispatcher, era: str | None) -> str:
+        """Settle the revision; returns the era, to be remembered.
+
+        Raises:
+            MCPError: the server refused, or the connection broke.
+        """
+        era = await negotiate(session, dispatcher, era)
+        self.protocol_version = session.protocol_version
+        self.server = session.server_info
+        self.capabilities = session.server_capabilities
+        self.dispatcher = dispatcher
+        return era
+
+    async def _notified(self, notified: Notified, method: str, params: Mapping[str, Any] | None) -> bool:
+        match method:
+            case "notifications/message":
+                await self.calls.notify(method, self.link.cleaned(params))
+            case "notifications/elicitation/complete":
+                await self.questions.page_done(params)
+            case _:
+                return await notified(method, params)
+        return True
+
+    async def perform(
+        self,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        *,
+        seconds: float,
+        slots: anyio.Semaphore,
+        tool: ToolDefinition | None = None,
+    ) -> dict[str, Any]:
+        """Send one request of a client, once; progress and questions go back to the client.
+
+        Args:
+            call: The call, counted among `calls` already.
+            method: The method of the request.
+            params: Its parameters.
+            seconds: How long the upstream may work on it; the client's own time does not count.
+            slots: How many requests of clients the upstream is given at once.
+            tool: The tool that is called, for the headers that its schema asks for.
+
+        Raises:
+            UpstreamUnavailableError: the session was lost (F1).
+            UpstreamTimeoutError: no answer within the deadline; it was told to cancel (F4).
+            UpstreamProtocolError: it answered with a protocol error.
+        """
+        opts: CallOptions = {}
+        if call.context.wants_progress:
+            opts["on_progress"] = partial(self.calls.progress, call)
+        try:
+            with anyio.fail_after(seconds) as scope:
+                call.time = WorkingTime(scope, seconds)
+                async with slots:
+                    await self._hear(call.context)
+                    return await self.request(method, params, context=call.context, opts=opts, tool=tool)
+        except TimeoutError:
+            raise UpstreamTimeoutError(
+                self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
+            ) from None
+        except UpstreamProtocolError as fault:
+            self._note_pages(fault, call)
+            raise
+
+    async def _hear(self, context: ToolContext) -> None:
+        """Have a legacy upstream send what the most curious of its callers wants; others get their share."""
+        if self.modern or not isinstance(context, WireContext) or context.log_level is None:
+            return
+        if self.capabilities is None or self.capabilities.logging is None:
+            return
+        wanted, heard = context.log_level, self._log_level
+        if wanted not in LOG_LEVELS or (heard and LOG_LEVELS.index(heard) <= LOG_LEVELS.index(wanted)):
+            return
+        self._log_level = wanted
+        try:
+            await self.request("logging/setLevel", {"level": wanted})
+        except UpstreamProtocolError:
+            return
+
+    def _note_pages(self, fault: UpstreamProtocolError, call: CallInFlight) -> None:
+        if fault.code == types.URL_ELICITATION_REQUIRED and isinstance(call.context, WireContext):
+            data: Any = fault.data
+            pages = data.get("elicitations") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            self.questions.note_pages(cast("object", pages), call.context.client)
+
+    async def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        context: ToolContext | None = None,
+        opts: CallOptions | None = None,
+        tool: ToolDefinition | None = None,
+    ) -> dict[str, Any]:
+        """Send a request as it is.
+
+        Raises:
+            UpstreamUnavailableError: the session is not open, or was lost.
+            UpstreamProtocolError: the upstream answered with an error.
+        """
+        dispatcher, version = self.dispatcher, self.protocol_version
+        if dispatcher is None or version is None:
+            raise UpstreamUnavailableError(self.link.name, "the connection was lost")
+        opts = opts or {}
+        self._stamp(version, method, params, context, opts, tool)
+        try:
+            return await dispatcher.send_raw_request(method, params, opts)
+        except MCPError as fault:
+            raise self._translated(fault, dispatcher) from None
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification, if it is open."""
+        if self.dispatcher is not None:
+            await self.dispatcher.notify(method, params)
+
+    def _stamp(
+        self,
+        version: str,
+        method: str,
+        params: dict[str, Any],
+        context: ToolContext | None,
+        opts: CallOptions,
+        tool: ToolDefinition | None,
+    ) -> None:
+        meta = forwarded_meta(context.meta) if context is not None else {}
+        if is_modern(version):
+            meta.update(modern_envelope(version, _CLIENT_WIRE, _asked(context)))
+        if meta:
+            params["_meta"] = meta
+        if self.link.transport == "http":
+            opts["headers"] = self._headers(version, method, params, context, tool)
+
+    def _headers(
+        self,
+        version: str,
+        method: str,
+        params: Mapping[str, Any],
+        context: ToolContext | None,
+        tool: ToolDefinition | None,
+    ) -> dict[str, str]:
+        annotated = header_map(tool.input_schema) if tool is not None else _NO_HEADERS
+        headers = routing_headers(version, method, params, annotated)
+        if self._forwards_credentials and isinstance(context, WireContext) and context.authorization:
+            headers["authorization"] = context.authorization
+        return headers
+
+    def _translated(self, fault: MCPError, dispatcher: ObservedDispatcher) -> UpstreamError:
+        """The SDK's error as ours; what the transport made up is not passed on as the upstream's."""
+        if says_ended(fault) or dispatcher.closed.is_set():
+            if dispatcher is self.dispatcher:
+                self.on_lost()
+            return UpstreamUnavailableError(self.link.name, LOST)
+        if self.link.transport == "http" and says_broke_off(fault):
+            self.on_broken_off()
+            return UpstreamUnavailableError(self.link.name, f"{LOST} ({self.link.scrubbed(fault.message)})")
+        message = self.link.scrubbed(fault.message)
+        return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
+
+
+_NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
+
+HEARD_BY_DEFAULT: Final = "info"
+"""What a modern upstream sends to a legacy client that has set no level: there the server decides."""
+
+
+def _asked(context: ToolContext | None) -> Mapping[str, Any]:
+    """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
+    if context is None:
+        return _NOTHING
+    if is_modern(context.protocol_version) or not isinstance(context, WireContext):
+        return context.meta
+    return {
+        types.CLIENT_CAPABILITIES_META_KEY: context.declares,
+        types.LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
+    }
+
+
+def digest_of(secret: str | None) -> str:
+    """What tells credentials apart without being them (F42)."""
+    return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
+
+
+def _nothing() -> None:
+    return None

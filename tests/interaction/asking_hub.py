@@ -1,0 +1,42 @@
+"""A hub of upstreams that ask, as a process: `python asking_hub.py '{"NAME": TARGET, …}' [stdio|http]`.
+
+Over HTTP it prints its port; `memory` stands for a server of its own process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import anyio
+from tests.interaction import asker
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
+from mcp_toolset.bridge.http import bound_socket, run_app
+
+
+def hub(targets: dict[str, Any], **options: Any) -> ToolsetServer:
+    """Every upstream under its name."""
+    mounts = [
+        RemoteToolset(asker.make() if target == "memory" else target, name=name, **options).prefixed(name)
+        for name, target in targets.items()
+    ]
+    return ToolsetServer(Toolset(*mounts), name="asking-hub")
+
+
+async def over_http(server: ToolsetServer) -> None:
+    with bound_socket("127.0.0.1", 0) as listening:
+        async with server:
+            await server.settled()
+            sys.stdout.write(f"{listening.getsockname()[1]}\n")
+            sys.stdout.flush()
+            await run_app(server.http_app(), listening)
+
+
+if __name__ == "__main__":
+    made = hub(json.loads(sys.argv[1]))
+    if sys.argv[2] == "http":
+        anyio.run(over_http, made)
+    else:
+        serve(made)
