@@ -188,6 +188,8 @@ class Asker:
 
     async def all_sent(self, ctx: Any, requests: Asked) -> Answers:
         answers: Answers = {}
+        if len(requests) == 1:
+            return {key: await self.sent(ctx, request) for key, request in requests.items()}
 
         async def one(key: str) -> None:
             answers[key] = await self.sent(ctx, requests[key])

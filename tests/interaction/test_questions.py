@@ -8,18 +8,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
+from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.bridge.asking import text_of
 from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk
+
+from mcp_toolset import ToolsetServer
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +40,12 @@ UPSTREAMS = (
     "sse_legacy",
     "sse_modern",
 )
+SEVERAL = ("memory", "sse", "http")
+"""The transports on which one hub has several clients."""
+
+TWO = ("sse", "http")
+"""Where the transport makes a difference: over SSE nothing says which call a message belongs to."""
+
 Opened = Callable[..., AbstractAsyncContextManager[Client]]
 
 
@@ -46,7 +57,7 @@ def command(*arguments: str) -> list[str]:
 def targets() -> Generator[dict[str, Any]]:
     """The upstreams, as targets of mounts; those on HTTP are one process."""
     script = str(HERE / "asker.py")
-    with printing_port(command(script, "http")) as port:
+    with PrintingPort(command(script, "http")) as port:
         url = f"http://127.0.0.1:{port}"
         yield {
             "memory_modern": "memory",
@@ -59,11 +70,11 @@ def targets() -> Generator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def hub_url(targets: dict[str, Any]) -> Generator[str]:
     """One hub of all upstreams, on HTTP and SSE."""
-    with printing_port(command(str(HERE / "asking_hub.py"), json.dumps(targets), "http")) as port:
+    with PrintingPort(command(str(HERE / "asking_hub.py"), json.dumps(targets), "http")) as port:
         yield f"http://127.0.0.1:{port}"
 
 
-class printing_port:  # noqa: N801
+class PrintingPort:
     """A process that prints the port it listens on; ended with the block."""
 
     def __init__(self, argv: list[str]) -> None:
@@ -81,75 +92,264 @@ class printing_port:  # noqa: N801
         self.process.wait()
 
 
-@pytest.fixture(params=UPSTREAMS)
-def upstream(request: pytest.FixtureRequest) -> str:
-    return request.param
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerator[ToolsetServer]:
+    """One hub of all upstreams in this process."""
+    async with hub(targets) as server:
+        yield server
 
 
 @pytest.fixture
-async def opened(
-    request: pytest.FixtureRequest, transport: str, era: str, upstream: str, targets: dict[str, Any]
-) -> AsyncGenerator[Opened]:
-    """Connects clients of one era and transport to a hub that has the upstream."""
+def opened(request: pytest.FixtureRequest, transport: str, era: str, targets: dict[str, Any]) -> Opened:
+    """Connects clients of one era over one transport to a hub of all upstreams."""
     mode = "legacy" if era == "legacy" else "auto"
-    target, server = {upstream: targets[upstream]}, None
-    if transport == "memory":
-        server = hub(target)
-        await server.__aenter__()
-        await server.settled()
-
-    def address() -> Any:
-        if server is not None:
-            return server.lowlevel
-        if transport == "stdio":
-            arguments = command(str(HERE / "asking_hub.py"), json.dumps(target), "stdio")[1:]
-            return StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
-        url: str = request.getfixturevalue("hub_url")
-        return sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
+    match transport:
+        case "memory":
+            here = request.getfixturevalue("hub_here").lowlevel
+        case "stdio":
+            arguments = command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio")[1:]
+            here = StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
+        case _:
+            here = request.getfixturevalue("hub_url")
 
     @asynccontextmanager
     async def client(desk: Desk | None = None, **options: Any) -> AsyncGenerator[Client]:
+        address = {"sse": lambda: sse_client(f"{here}/sse"), "http": lambda: f"{here}/mcp"}
+        target = address[transport]() if transport in address else here
         options = {**(desk.options if desk else {}), **options}
         with anyio.fail_after(60):
-            async with Client(address(), mode=mode, cache=None, **options) as connected:
-                while f"{upstream}_ask" not in [tool.name for tool in (await connected.list_tools()).tools]:
-                    pass
+            async with Client(target, mode=mode, cache=None, **options) as connected:
+                await listed(connected)
                 yield connected
 
-    try:
-        yield client
-    finally:
-        if server is not None:
-            await server.__aexit__(None, None, None)
+    return client
 
 
-def roots_cross(transport: str, era: str, upstream: str) -> bool:
-    """A modern client on HTTP or in memory cannot be told from others, and roots belong to one client."""
-    return not (era == "modern" and transport in ("http", "memory") and upstream.endswith("legacy"))
+async def listed(client: Client) -> None:
+    """Wait until every upstream has joined."""
+    while True:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        if {f"{upstream}_ask" for upstream in UPSTREAMS} <= names:
+            return
+
+
+async def called(client: Client, upstream: str, name: str, tag: str = "") -> str:
+    return text_of(await client.call_tool(f"{upstream}_{name}", {"tag": tag}))
+
+
+async def each(function: Callable[[str], Awaitable[None]], upstreams: Iterable[str] = UPSTREAMS) -> None:
+    """Do something with every upstream, all at once."""
+    async with anyio.create_task_group() as group:
+        for upstream in upstreams:
+            group.start_soon(function, upstream)
+
+
+LEGACY = [name for name in UPSTREAMS if name.endswith("legacy")]
 
 
 async def test_p5_everything_an_upstream_asks_is_answered_by_the_client_that_called(
-    opened: Opened, transport: str, era: str, upstream: str
+    opened: Opened, transport: str, era: str
 ) -> None:
     desk = Desk()
+    # Modern clients on HTTP and in memory cannot be told apart, and roots belong to one client.
+    known = era == "legacy" or transport in ("stdio", "sse")
+
     async with opened(desk) as client:
 
-        async def call(name: str, tag: str = "t") -> str:
-            return text_of(await client.call_tool(f"{upstream}_{name}", {"tag": tag}))
+        async def everything(upstream: str) -> None:
+            def call(name: str, tag: str = upstream) -> Awaitable[str]:
+                return called(client, upstream, name, tag)
 
-        assert await call("ask", "form") == "ada:form"
-        assert await call("page", "url") == "accept"
-        assert (desk.pages[0].url, desk.pages[0].message) == ("https://example.com/url", "url")
-        said = json.loads(await call("sample", "two"))
-        assert said["stopReason"] == "toolUse" and said["content"][0]["input"] == {"for": "ada:two"}
-        asked = desk.samples[0]
+            assert await call("ask") == f"ada:{upstream}"
+            assert await call("page") == "accept"
+            said = json.loads(await call("sample"))
+            assert (said["stopReason"], said["content"][0]["input"]) == (
+                "toolUse",
+                {"for": f"ada:{upstream}"},
+            )
+            assert json.loads(await call("twice")) == [f"ada:{upstream}1", f"ada:{upstream}2"]
+            assert json.loads(await call("both")) == [f"ada:{upstream}", "toolUse"]
+            if known or upstream.endswith("modern"):
+                assert await call("roots") == "file:///ada"
+
+        await each(everything)
+    assert {(page.url, page.message) for page in desk.pages} == {
+        (f"https://example.com/{upstream}", upstream) for upstream in UPSTREAMS
+    }
+    assert len(desk.samples) == 2 * len(UPSTREAMS)
+    for asked in desk.samples:
         shown = asked.messages[0].content
         assert isinstance(shown, list) and [block.type for block in shown] == ["text", "image"]
         assert asked.tools is not None and [tool.name for tool in asked.tools] == ["look_up"]
         assert (asked.max_tokens, asked.system_prompt, asked.stop_sequences) == (7, "Be brief.", ["."])
-        assert await call("twice", "w") == '["ada:w1", "ada:w2"]'
-        assert await call("both", "b") == '["ada:b", "toolUse"]'
-        if roots_cross(transport, era, upstream):
-            assert await call("roots") == "file:///ada"
-    if era == "legacy" and upstream.endswith("legacy"):
-        assert desk.done == ["page-url"]
+    if era == "legacy":
+        assert sorted(desk.done) == sorted(f"page-{upstream}" for upstream in LEGACY)
+
+
+@pytest.mark.parametrize("transport", SEVERAL)
+async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(
+    opened: Opened,
+) -> None:
+    answers: dict[tuple[str, str], str] = {}
+    async with AsyncExitStack() as stack:
+        desks = [Desk(name) for name in ("ada", "bob", "cyd", "dee")]
+        clients = [(desk, await stack.enter_async_context(opened(desk))) for desk in desks]
+
+        async def ask(upstream: str, desk: Desk, client: Client, tag: str) -> None:
+            answers[upstream, f"{desk.name}:{tag}"] = await called(client, upstream, "ask", tag)
+
+        async def sixteen(upstream: str) -> None:
+            async with anyio.create_task_group() as group:
+                for desk, client in clients:
+                    for number in range(4):
+                        group.start_soon(ask, upstream, desk, client, f"{upstream} {number}")
+
+        await each(sixteen)
+    assert len(answers) == 16 * len(UPSTREAMS)
+    assert [expected for (_, expected), answer in answers.items() if answer != expected] == []
+    for desk in desks:
+        assert sorted(desk.forms) == sorted(f"{upstream} {n}" for upstream in UPSTREAMS for n in range(4))
+
+
+@pytest.mark.parametrize("transport", TWO)
+async def test_p5_an_upstream_is_told_what_the_caller_can_do_and_nothing_more(
+    opened: Opened, transport: str, era: str
+) -> None:
+    known = era == "legacy" or transport in ("stdio", "sse")
+
+    async with opened() as plain, opened(elicitation_callback=Desk().elicit) as asking:
+
+        async def nothing(upstream: str) -> None:
+            assert json.loads(await called(plain, upstream, "who")) == {}
+
+        async def forms(upstream: str) -> None:
+            assert set(json.loads(await called(asking, upstream, "who"))) == {"elicitation"}
+
+        await each(nothing)
+        await each(forms)
+    async with opened(Desk()) as full:
+
+        async def all_of_it(upstream: str) -> None:
+            shared = not known and upstream.endswith("legacy")
+            declared = json.loads(await called(full, upstream, "who"))
+            assert set(declared) == {"elicitation", "sampling"} | (set() if shared else {"roots"})
+            assert declared["sampling"] == {"tools": {}}
+
+        await each(all_of_it)
+
+
+@pytest.mark.parametrize("transport", TWO)
+async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened) -> None:
+    async with opened() as client:
+
+        async def refused(upstream: str) -> None:
+            with pytest.raises(MCPError) as fault:
+                await client.call_tool(f"{upstream}_ask", {"tag": "t"})
+            assert fault.value.message.startswith(f"{upstream}: ")
+            assert "has not declared elicitation" in fault.value.message
+            if upstream.endswith("modern"):
+                assert fault.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+                assert fault.value.data == {"requiredCapabilities": {"elicitation": {}}}
+
+        await each(refused)
+
+
+@pytest.mark.parametrize("transport", TWO)
+async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstream(
+    opened: Opened, era: str
+) -> None:
+    desk = Desk()
+    async with opened(desk) as client:
+
+        async def waiting(upstream: str) -> None:
+            begun = anyio.Event()
+
+            async def note(progress: float, total: float | None, message: str | None) -> None:
+                assert (progress, total, message) == (1, 2, upstream)
+                begun.set()
+
+            before = json.loads(await called(client, upstream, "seen")).get("cancelled", 0)
+            async with anyio.create_task_group() as group:
+                arguments = {"tag": upstream}
+                group.start_soon(
+                    partial(client.call_tool, f"{upstream}_wait", arguments, progress_callback=note)
+                )
+                await begun.wait()
+                group.cancel_scope.cancel()
+            with anyio.fail_after(5):
+                while json.loads(await called(client, upstream, "seen")).get("cancelled", 0) == before:
+                    pass
+
+        await each(waiting, [name for name in UPSTREAMS if not name.startswith("stdio_legacy")])
+        if era == "legacy":
+            desk.hesitates = True
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "stdio_legacy_ask", {"tag": "t"})
+                await desk.silent.wait()
+                group.cancel_scope.cancel()
+            with anyio.fail_after(5):
+                while not desk.withdrawn:
+                    await called(client, "stdio_legacy", "seen")
+
+
+@pytest.mark.parametrize("transport", TWO)
+async def test_p5_an_upstream_that_takes_its_question_back_is_obeyed(opened: Opened, era: str) -> None:
+    desk = Desk()
+    desk.hesitates = True
+    results: list[str] = []
+    async with opened(desk) as client:
+
+        async def ask() -> None:
+            results.append(await called(client, "http_legacy", "withdraw", "t"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await desk.silent.wait()
+            await called(client, "http_legacy", "now")
+            if era == "modern":
+                # Nobody can be told there: it is the client's own doing that is waited for.
+                group.cancel_scope.cancel()
+        if era == "legacy":
+            assert results == ["withdrawn"] and desk.withdrawn == 1
+
+
+async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened: Opened, era: str) -> None:
+    desk = Desk()
+    async with opened(desk, **({"log_level": "warning"} if era == "modern" else {})) as client:
+        if era == "legacy":
+            with pytest.warns(MCPDeprecationWarning):
+                await client.set_logging_level("warning")
+
+        async def log(upstream: str) -> None:
+            level = await called(client, upstream, "log", upstream)
+            assert upstream.endswith("modern") or level == "warning"
+
+        for upstream in UPSTREAMS:
+            await log(upstream)
+        with anyio.fail_after(5):
+            while len(desk.logs) < len(UPSTREAMS):
+                await called(client, "memory_modern", "now")
+    assert sorted(desk.logs) == sorted(("warning", f"{upstream} warning") for upstream in UPSTREAMS)
+
+
+@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("era", ["legacy"])
+async def test_p5_a_client_that_moves_its_roots_tells_the_upstreams_that_saw_them(
+    opened: Opened,
+) -> None:
+    desk = Desk()
+    async with opened(desk) as client:
+        assert await called(client, "http_legacy", "roots") == "file:///ada"
+        before = json.loads(await called(client, "http_legacy", "seen")).get("roots changed", 0)
+        desk.roots = ["file:///elsewhere"]
+        with pytest.warns(MCPDeprecationWarning):
+            await client.send_roots_list_changed()
+        with anyio.fail_after(5):
+            while json.loads(await called(client, "http_legacy", "seen")).get("roots changed", 0) == before:
+                pass
+        assert await called(client, "http_legacy", "roots") == "file:///elsewhere"
