@@ -35,7 +35,8 @@ class CacheHint:
 
     def aged(self, seconds: float) -> CacheHint:
         """The hint for somebody who gets the answer this much later."""
-        return CacheHint(max(0, self.ttl_ms - int(seconds * 1000)), self.scope)
+        left = self.ttl_ms - seconds * 1000
+        return CacheHint(int(left) if left > 0 else 0, self.scope)
 
     def to_wire(self) -> dict[str, Any]:
         """The two keys of an answer."""
