@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -59,7 +59,8 @@ class Addresses:
     def of(cls, sources: Iterable[Names]) -> Addresses:
         """The table of these sources; what is local is to come first."""
         parts = list(sources)
-        schemes = _schemes([part.source for part in parts if part.source and part.reads])
+        listed = {uri.partition("+")[0] for part in parts for uri in (*part.resources, *part.templates)}
+        schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
         scheme_of = {source: scheme for scheme, source in schemes.items()}
 
         def by_scheme(source: str, uri: str) -> str:
@@ -90,11 +91,11 @@ class Addresses:
 
     def uri(self, source: str, native: str) -> str:
         """The public URI for what a source calls `native`, listed or not."""
-        if (source, native) in self.origins(native)[:1] or source not in self.readers:
-            return native
         listed = self._public.get((source, native))
         if listed is not None:
             return listed
+        if (source, native) in self.origins(native)[:1] or source not in self.readers:
+            return native
         return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
 
     @property
@@ -134,13 +135,18 @@ def _table(
     named: Sequence[tuple[str, Sequence[str]]], qualify: Callable[[str, str], str]
 ) -> dict[str, Origin]:
     wanted = Counter(name for _, names in named for name in names)
+    origins = [(source, name) for source, names in named for name in names]
+    public = {
+        (source, name): name if not source or wanted[name] == 1 else qualify(source, name)
+        for source, name in origins
+    }
+    met = Counter(public.values())
     table: dict[str, Origin] = {}
-    for source, names in named:
-        for name in names:
-            public = name if not source or wanted[name] == 1 else qualify(source, name)
-            while public in table or (public != name and public in wanted):
-                public = f"{public}_{digest_of(source, public)}"
-            table[public] = (source, name)
+    for source, name in origins:
+        shown = public[source, name]
+        while shown in table or (shown != name and (shown in wanted or met[shown] > 1)):
+            shown = f"{shown}_{digest_of(source, shown)}"
+        table[shown] = (source, name)
     return table
 
 
@@ -153,12 +159,13 @@ def _by_source(source: str, name: str) -> str:
     return f"{source}_{name}"
 
 
-def _schemes(sources: Sequence[str]) -> dict[str, str]:
+def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """A scheme for each source that no other has and that no listed URI starts with."""
     schemes: dict[str, str] = {}
     for source in sources:
         legal = _OUTSIDE.sub("-", source.lower())
         scheme = legal if legal[:1].isalpha() else f"m{legal}"
-        while scheme in schemes:
+        while scheme in schemes or scheme in taken:
             scheme = f"{scheme}-{digest_of(source, scheme)}"
         schemes[scheme] = source
     return schemes

@@ -177,7 +177,10 @@ class _FunctionPrompt:
         self._names = frozenset(argument.name for argument in arguments)
         self._required = [argument.name for argument in arguments if argument.required]
         self.prompt = Prompt(
-            name=name, title=title, description=document.description or None, arguments=arguments or None
+            name=name,
+            title=title,
+            description=(document.description or "").strip() or None,
+            arguments=arguments or None,
         )
 
     async def written(self, arguments: Mapping[str, str], context: ToolContext) -> GetPromptResult:
