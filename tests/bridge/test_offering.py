@@ -146,7 +146,7 @@ async def test_p6_a_changed_list_of_prompts_is_announced_once_to_each_client(mod
             if mode == "legacy":
                 prompts.add(name="new")(lambda: "new")
                 while heard.count("notifications/prompts/list_changed") < 1:
-                    await client.send_ping()
+                    await client.call_tool("plain", {})
             else:
                 async with client.listen(prompts_list_changed=True) as events:
                     prompts.add(name="new")(lambda: "new")

@@ -24,6 +24,7 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
+from mcp_types.methods import serialize_server_result
 
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.client import client_of, streaming
@@ -177,6 +178,8 @@ class LowlevelServer(Server[Any]):
             case "tools/list":
                 _require_session(ctx)
                 return self._list(ctx)
+            case "initialize":
+                return self._declared(await call_next(ctx))
             case "notifications/initialized":
                 self._remember(ctx)
             case "notifications/roots/list_changed":
@@ -184,6 +187,16 @@ class LowlevelServer(Server[Any]):
             case _:
                 pass
         return await call_next(ctx)
+
+    def _declared(self, answer: HandlerResult) -> HandlerResult:
+        """The answer to a handshake, with what there is to offer by now: upstreams may have joined since."""
+        if not isinstance(answer, dict):
+            return answer
+        capabilities = self.get_capabilities().model_dump(by_alias=True, mode="json", exclude_none=True)
+        current = {**answer, "capabilities": capabilities}
+        if self.instructions is not None:
+            current["instructions"] = self.instructions
+        return serialize_server_result("initialize", answer["protocolVersion"], current)
 
     def _list(self, request: Request) -> dict[str, Any]:
         if (request.params or {}).get("cursor") is not None:
