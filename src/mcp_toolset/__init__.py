@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.input import input_tool, tool_input
     from mcp_toolset.tools.loop_context import LoopContext
     from mcp_toolset.tools.outcome import AskUser, Halt
+    from mcp_toolset.tools.prompts import Prompts
     from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
     from mcp_toolset.tools.requirement import ToolRequirement
     from mcp_toolset.tools.result import ToolResult
@@ -85,6 +86,7 @@ __all__ = [
     "PendingCall",
     "PermissionChecker",
     "PinPolicy",
+    "Prompts",
     "RateLimit",
     "Reject",
     "RejectedInput",
@@ -167,6 +169,7 @@ _HOMES: Final = {
     "PendingCall": "bridge.manual",
     "PermissionChecker": "calls.builtin",
     "PinPolicy": "catalog.pins",
+    "Prompts": "tools.prompts",
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RejectedInput": "tools.typed_call",

@@ -13,6 +13,8 @@ ToolsetError                     catch this to catch all
 │   ├── PermissionDeniedError    a policy refused the call
 │   ├── GrantError               a deferred tool was called without a live grant (X1, F35)
 │   ├── CannotAskError           nobody can be asked here, or nobody answered (A14, N4)
+│   ├── ClientCapabilityError    the client lacks what the tool needs; told to the client, not to the model
+│   ├── RequestStateError        a repeated request's state was altered, has ended, or is another's
 │   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds (N7)
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
@@ -41,6 +43,7 @@ __all__ = [
     "CallError",
     "CannotAskError",
     "CapabilityError",
+    "ClientCapabilityError",
     "ConfigError",
     "DefinitionError",
     "GrantError",
@@ -51,6 +54,7 @@ __all__ = [
     "NameConflictError",
     "NextConsumedError",
     "PermissionDeniedError",
+    "RequestStateError",
     "RetrySuggestedError",
     "RoundError",
     "StaleStateError",
@@ -141,6 +145,19 @@ class GrantError(CallError):
 
 class CannotAskError(CallError):
     """The client of a call cannot be asked, refused the request, or gave no answer in time (A14, N4)."""
+
+
+class ClientCapabilityError(CallError):
+    """A tool needs a capability that the client does not declare (2026-07-28, basic/versioning)."""
+
+    def __init__(self, capability: str) -> None:
+        """Name the missing capability as the protocol does, such as `sampling`."""
+        self.capability = capability
+        super().__init__(f"this needs a client that declares {capability}, and this one does not")
+
+
+class RequestStateError(CallError):
+    """The state that came with a repeated request was altered, has ended, or belongs to another one."""
 
 
 class RetrySuggestedError(CallError):

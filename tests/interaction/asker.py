@@ -41,6 +41,7 @@ RESULTS: dict[str, type[types.Result]] = {
 }
 Asked = dict[str, types.ElicitRequest | types.CreateMessageRequest | types.ListRootsRequest]
 Answers = dict[str, Any]
+Made = Callable[[], Server[Any]]
 
 
 def text(value: object) -> types.CallToolResult:
@@ -239,9 +240,9 @@ async def serve(server: Server[Any], read: Any, write: Any, *, legacy: bool) -> 
     await serve_loop(server, read, write, lifespan_state={}, init_options=options)
 
 
-async def on_stdio(era: str) -> None:
+async def on_stdio(made: Made, era: str) -> None:
     async with stdio_server() as (read, write):
-        await serve(make(), read, write, legacy=era == "legacy")
+        await serve(made(), read, write, legacy=era == "legacy")
 
 
 class LegacyOnly:
@@ -277,8 +278,8 @@ def app_of(server: Server[Any], *, legacy: bool) -> Starlette:
     return app
 
 
-def http_app() -> Starlette:
-    apps = {era: app_of(make(), legacy=era == "legacy") for era in ("legacy", "modern")}
+def http_app(made: Made) -> Starlette:
+    apps = {era: app_of(made(), legacy=era == "legacy") for era in ("legacy", "modern")}
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -290,18 +291,19 @@ def http_app() -> Starlette:
     return Starlette(routes=[Mount(f"/{era}", app=app) for era, app in apps.items()], lifespan=lifespan)
 
 
-def on_http() -> None:
+def on_http(made: Made) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()
-        uvicorn.Server(uvicorn.Config(http_app(), log_level="error")).run(sockets=[listening])
+        uvicorn.Server(uvicorn.Config(http_app(made), log_level="error")).run(sockets=[listening])
 
 
-def main() -> None:
+def main(made: Made = make) -> None:
+    """Serve what `made` makes, as the command line says."""
     if sys.argv[1] == "http":
-        on_http()
+        on_http(made)
     else:
-        anyio.run(on_stdio, sys.argv[2])
+        anyio.run(on_stdio, made, sys.argv[2])
 
 
 if __name__ == "__main__":

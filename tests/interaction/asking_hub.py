@@ -1,6 +1,7 @@
-"""A hub of upstreams that ask, as a process: `python asking_hub.py '{"NAME": TARGET, …}' [stdio|http]`.
+"""A hub of upstreams, as a process: `python asking_hub.py '{"NAME": TARGET, …}' stdio|http [library]`.
 
-Over HTTP it prints its port; `memory` stands for a server of its own process.
+Over HTTP it prints its port; `memory` stands for a server of its own process, one that asks unless it is
+to be a library.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import sys
 from typing import Any
 
 import anyio
-from tests.interaction import asker
+from tests.interaction import asker, library
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
 from mcp_toolset.bridge.http import bound_socket, run_app
 
 
-def hub(targets: dict[str, Any], **options: Any) -> ToolsetServer:
-    """Every upstream under its name."""
+def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) -> ToolsetServer:
+    """Every upstream under its name; those of this process are made by `made`."""
     mounts = [
-        RemoteToolset(asker.make() if target == "memory" else target, name=name, **options).prefixed(name)
+        RemoteToolset(made() if target == "memory" else target, name=name, **options).prefixed(name)
         for name, target in targets.items()
     ]
     return ToolsetServer(Toolset(*mounts), name="asking-hub")
@@ -35,7 +36,7 @@ async def over_http(server: ToolsetServer) -> None:
 
 
 if __name__ == "__main__":
-    made = hub(json.loads(sys.argv[1]))
+    made = hub(json.loads(sys.argv[1]), library.make if "library" in sys.argv else asker.make)
     if sys.argv[2] == "http":
         anyio.run(over_http, made)
     else:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from mcp_toolset.bridge.wire import round_trip
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, RequestStateError
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 
@@ -54,6 +54,7 @@ class Replay:
         passed_on: What of a round trip belongs to a mounted server.
         parked: The handles of calls that go on upstream meanwhile, by replay key.
         foreign: Whether the state that came with the call is not one of ours.
+        offered: Answers that came without a state, to questions that this call has not put yet.
     """
 
     call_id: str
@@ -62,13 +63,24 @@ class Replay:
     passed_on: dict[str, Any] = field(default_factory=dict[str, Any])
     parked: dict[str, str] = field(default_factory=dict[str, str])
     foreign: bool = False
+    offered: Wire = field(default_factory=dict[str, Any])
     _asked: Counter[str] = field(default_factory=Counter[str])
 
     def key(self, method: str, params: Wire, name: str = "") -> str:
-        """The replay key of a request: the same at each run, another for each of several equal ones."""
-        digest = _digest([method, name or params])[:22]
-        self._asked[digest] += 1
-        return f"{digest}.{self._asked[digest]}"
+        """The replay key of a request: the same at each run, another for each of several equal ones.
+
+        A request that was named keeps its name, so that a client may answer it unasked.
+        """
+        base = name or _digest([method, params])[:22]
+        self._asked[base] += 1
+        return base if name and self._asked[base] == 1 else f"{base}.{self._asked[base]}"
+
+    def answer_to(self, key: str, name: str) -> Wire | None:
+        """The client's answer to a request, if it is there; unasked ones count for what was named."""
+        found = self.answers.get(key)
+        if found is None and name and isinstance(self.offered.get(key), Mapping):
+            found = self.answers[key] = cast("Wire", self.offered[key])
+        return found
 
     def final_of(self, tool: str) -> AskUser | None:
         """The question that this tool has ended with at an earlier run."""
@@ -93,15 +105,15 @@ class RoundTrips:
         """What a call brings with it from earlier runs; nothing at its first.
 
         Raises:
-            CallError: its state was altered, has ended, was used, or belongs to another call.
+            RequestStateError: its state was altered, has ended, was used, or belongs to another call.
         """
         brought = round_trip(params)
         token = brought.get("requestState")
         if not isinstance(token, str) or not token.startswith(f"{self._mark}."):
-            return Replay(call_id, passed_on=brought, foreign=bool(brought))
+            offered = _answers_in(brought) if token is None else _NOTHING
+            return Replay(call_id, passed_on=brought, foreign=token is not None, offered=offered)
         state = self._verified(token, _digest([name, arguments, principal]))
-        given = brought.get("inputResponses")
-        return _restored(state, cast("Wire", given) if isinstance(given, Mapping) else _NOTHING)
+        return _restored(state, _answers_in(brought))
 
     def suspend(
         self, replay: Replay, requests: Wire, name: str, arguments: Wire, principal: str | None
@@ -151,7 +163,7 @@ class RoundTrips:
         state, fault = self._read(token)
         if state is None or fault or state["bound"] != bound:
             _log.warning("a request state is refused: %s", fault or "it belongs to another call")
-            raise CallError(_REFUSED)
+            raise RequestStateError(_REFUSED)
         self._use(state["id"], state["issued"])
         return state
 
@@ -171,6 +183,11 @@ class RoundTrips:
         self._used[name] = issued
         while len(self._used) > MAX_USED:
             self._forgotten = max(self._forgotten, self._used.popitem(last=False)[1])
+
+
+def _answers_in(brought: Wire) -> Wire:
+    given = brought.get("inputResponses")
+    return cast("Wire", given) if isinstance(given, Mapping) else _NOTHING
 
 
 def _carried(replay: Replay) -> dict[str, Any]:

@@ -118,6 +118,14 @@ class HandlerContext(ToolContext):
         cause = {"tool": self.name, **({"id": self._call.id} if self._call.id else {})}
         return await self._outer._sample({**params, "_meta": {CALL_META_KEY: cause}}, key)
 
+    async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
+        return await self._outer._roots(key)
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declares that it can do."""
+        return self._outer.client_capabilities
+
     def snapshot(self) -> SessionSnapshot:
         """Who calls, and which tools that caller is shown."""
         self.require("session")

@@ -21,6 +21,7 @@ from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, fault_of_result, reason_of
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
+from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPool, SessionRule
@@ -87,6 +88,9 @@ class UpstreamConnection:
         self._ready_at = float("inf")
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
+        self.offers = UpstreamOffers(
+            link.name, request=self._request, exchange=self.exchange, changed=self._changed
+        )
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
@@ -115,7 +119,7 @@ class UpstreamConnection:
             reason=self._reason,
             retry_in=self._retry_in,
             tools=len(self.snapshot.tools),
-            set_aside=self.snapshot.set_aside,
+            set_aside=(*self.snapshot.set_aside, *self.offers.set_aside),
             changes=self.snapshot.changes,
             flagged=self.snapshot.flagged,
         )
@@ -195,14 +199,22 @@ class UpstreamConnection:
         self._era = await self._main.begin(session, dispatcher, era)
         self._introduced = self._main.server
         await self._take_list()
+        declared = session.server_capabilities
+        await self.offers.take(
+            {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True),
+            modern=self._main.modern,
+        )
         self._ready_at = anyio.current_time()
 
     async def _hold(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._keep_fresh)
-                if self._main.modern and _announces_changes(session):
-                    group.start_soon(self._listen)
+                group.start_soon(self.offers.keep_fresh)
+                if self._main.modern:
+                    tools = {"toolsListChanged": True} if _announces_changes(session) else {}
+                    group.start_soon(self._listen, {**tools, **self.offers.listening})
+                    group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
@@ -237,13 +249,15 @@ class UpstreamConnection:
                 self._log.warning("listing again failed, the last list stays: %s", fault)
             await anyio.sleep(REFRESH_GAP)
 
-    async def _listen(self) -> None:
+    async def _listen(self, wanted: Mapping[str, bool]) -> None:
         """Hold a `subscriptions/listen` stream open (2026-07-28); after a gap, list again."""
+        if not wanted:
+            return
         backoff = Backoff()
         while True:
             began = anyio.current_time()
             try:
-                await self._request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+                await self._request("subscriptions/listen", {"notifications": dict(wanted)})
             except UpstreamProtocolError as fault:
                 self._log.debug("no change notifications: %s", fault)
                 return
@@ -252,6 +266,7 @@ class UpstreamConnection:
                     return
             await anyio.sleep(backoff.after(anyio.current_time() - began))
             self._refresh.set()
+            self.offers.outdated()
 
     async def _take_list(self) -> None:
         """List, and take the list as the state of the server.
@@ -325,6 +340,8 @@ class UpstreamConnection:
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method == "notifications/tools/list_changed":
             self._refresh.set()
+            return True
+        if self.offers.heard(method, params):
             return True
         return False
 

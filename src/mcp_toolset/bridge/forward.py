@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import anyio
@@ -22,11 +22,13 @@ from mcp_toolset.tools.asking import (
     CALL_META_KEY,
     ELICITATION,
     REPLAY_META_KEY,
+    ROOTS,
     SAMPLING,
     Answer,
     InputRequired,
     Sample,
     elicitation,
+    roots_in,
 )
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.capability import CAPABILITIES
@@ -148,7 +150,7 @@ class WireContext(ToolContext):
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> Answer:
         """Ask the user of this client; see `ToolContext.ask`."""
-        return await self._elicited(question, schema, f"named {key}" if key else "")
+        return await self._elicited(question, schema, key)
 
     async def answer(self, asked: AskUser) -> Answer:
         """The answer to the question that a call has ended with."""
@@ -172,12 +174,23 @@ class WireContext(ToolContext):
         client = self._request.session.client_capabilities
         if client is None or client.sampling is None:
             raise CannotAskError("this client lends no model: it declares no sampling")
-        return Sample(await self._asked(SAMPLING, params, f"named {key}" if key else ""))
+        return Sample(await self._asked(SAMPLING, params, key))
+
+    async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """The folders that the client works in."""
+        self.needs("roots")
+        return roots_in(await self._asked(ROOTS, {}, key))
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declared for this request, in wire form."""
+        declared = self._request.session.client_capabilities
+        return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
 
     async def _asked(self, method: str, params: dict[str, Any], name: str) -> Mapping[str, Any]:
         cause = params.pop("_meta", {}).get(CALL_META_KEY, {})
         key = self.replay.key(method, params, name)
-        found = self.replay.answers.get(key)
+        found = self.replay.answer_to(key, name)
         if found is not None:
             return found
         cause = {"id": self.replay.call_id, **cause}

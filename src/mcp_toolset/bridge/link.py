@@ -14,7 +14,7 @@ import secrets
 import shutil
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -58,6 +58,7 @@ class Link:
         transport: Which transport reaches it.
         url: For `http` and `sse`.
         headers: Sent with every HTTP request to this upstream and to no other (N11, F43).
+        auth: Gets and renews the credentials of an HTTP upstream, such as the SDK's `OAuthClientProvider`.
         process: For `stdio`.
         server: For `in-process`.
     """
@@ -66,6 +67,7 @@ class Link:
     transport: Transport
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    auth: httpx2.Auth | None = field(default=None, repr=False)
     process: StdioServerParameters | None = field(default=None, repr=False)
     server: Server[Any] | None = field(default=None, repr=False)
 
@@ -118,6 +120,7 @@ class Link:
         session = _HttpSession(self.name, self.url)
         client = httpx2.AsyncClient(
             headers=dict(self.headers),
+            auth=self.auth,
             timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
             # How many calls are under way at once is for the connection to limit (F28).
             limits=httpx2.Limits(max_connections=None),
@@ -151,7 +154,11 @@ class Link:
             )
 
         async with sse_client(
-            self.url, headers=dict(self.headers), timeout=CONNECT_TIMEOUT, httpx_client_factory=client
+            self.url,
+            headers=dict(self.headers),
+            timeout=CONNECT_TIMEOUT,
+            httpx_client_factory=client,
+            auth=self.auth,
         ) as streams:
             opened.append(streams[0])
             yield streams
@@ -266,6 +273,7 @@ def link_to(
     name: str,
     transport: Literal["auto", "stdio", "http", "sse"] = "auto",
     headers: Mapping[str, str] | None = None,
+    auth: httpx2.Auth | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
 ) -> Link:
@@ -275,7 +283,7 @@ def link_to(
         DefinitionError: it is none of the known kinds, or does not go with the transport.
     """
     if isinstance(target, str):
-        return _url_link(target, name, transport, headers or {})
+        return replace(_url_link(target, name, transport, headers or {}), auth=auth)
     if isinstance(target, StdioServerParameters):
         return Link(name, "stdio", process=target)
     server = lowlevel_of(target)

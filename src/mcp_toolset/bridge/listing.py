@@ -1,4 +1,4 @@
-"""`Listing`: one walk through an upstream's `tools/list` pages, with an end in any case (F15)."""
+"""`Listing`: one walk through the pages of an upstream's list, with an end in any case (F15)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint, strictest
 from mcp_toolset.bridge.sdk import header_fault
 from mcp_toolset.catalog.source import CatalogSnapshot
 
@@ -26,12 +27,17 @@ class Listing:
     """What was listed.
 
     Attributes:
+        method: The method that lists, and `key` the key of the list in its answers.
         tools: The entries in wire form, as untrusted as they come.
         complete: `False` when a cap on pages, tools or time ended the walk.
+        hint: How long the whole may be kept: the strictest of its pages.
     """
 
+    method: str = "tools/list"
+    key: str = "tools"
     tools: list[Any] = field(default_factory=list[Any])
     complete: bool = False
+    hint: CacheHint = STRICTEST
 
     async def walk(self, request: Request, limit: float) -> None:
         """Ask for page after page.
@@ -53,8 +59,10 @@ class Listing:
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(MAX_PAGES):
-            page = await request("tools/list", {"cursor": cursor} if cursor else {})
-            entries: Any = page.get("tools")
+            page = await request(self.method, {"cursor": cursor} if cursor else {})
+            hint = CacheHint.of(page)
+            self.hint = strictest([self.hint, hint]) if seen else hint
+            entries: Any = page.get(self.key)
             if isinstance(entries, list):
                 self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
             cursor = page.get("nextCursor")

@@ -1,13 +1,14 @@
-"""The SDK server that clients talk to: lists and calls as raw dictionaries, everything else typed.
+"""The SDK server that clients talk to: tools as raw dictionaries, everything else by the SDK's own way.
 
 `tools/call` and `tools/list` are answered in the SDK's middleware, before any model is built
-(decision 8); all other methods take the SDK's own way.
+(decision 8); what is read besides is answered by `Reading`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -15,28 +16,34 @@ import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ResourcesListChanged,
+    ServerEvent,
     ToolsListChanged,
 )
+from mcp_types.methods import serialize_server_result
 
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.client import client_of, streaming
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.outcome import halted
+from mcp_toolset.bridge.reading import NOTIFY_DEADLINE, Reading, missing_capability
 from mcp_toolset.bridge.sdk import MCPError, connection_of, when_traced
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
-from mcp_toolset.errors import CallError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.errors import (
+    CallError,
+    ClientCapabilityError,
+    RequestStateError,
+    UnknownToolError,
+    UpstreamProtocolError,
+)
 from mcp_toolset.tools.asking import InputRequired, joined
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
-
-NOTIFY_DEADLINE = 5.0
-"""Seconds that one slow client may hold up the news of a change."""
 
 Request = ServerRequestContext[Any, Any]
 
@@ -75,11 +82,11 @@ class LowlevelServer(Server[Any]):
         name: str,
         version: str,
         instructions: str | None,
-        resources: ResourceProvider | None,
+        offering: Offering,
     ) -> None:
-        """Register the handlers that make up the declared capabilities."""
+        """Register the handlers; what is declared of them depends on what there is to offer."""
         self._surface = surface
-        self._resources = resources
+        self._offering = offering
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
         self._sessions: dict[int, Connection] = {}
@@ -92,27 +99,41 @@ class LowlevelServer(Server[Any]):
             get_tool_input_schema=surface.input_schema,
             on_list_tools=self._typed_list,
             on_call_tool=self._typed_call,
-            on_list_resources=self._list_resources if resources else None,
-            on_list_resource_templates=self._list_templates if resources else None,
-            on_read_resource=self._read_resource if resources else None,
-            on_subscriptions_listen=self._listening,
         )
-        self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
+        self.reading = Reading(offering, self._trips, self._bus, self._listening)
+        for method, model, handler in self.reading.handlers():
+            self.add_request_handler(method, model, handler)
         self.middleware[:] = [*map(when_traced, self.middleware), self._fast]
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._stamp = {types.SERVER_INFO_META_KEY: stamp}
 
-    def create_initialization_options(
+    def get_capabilities(
         self,
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        """Declare that lists change: the SDK's applications pass no options of their own."""
-        options = notification_options or NotificationOptions(
-            tools_changed=True, resources_changed=self._resources is not None
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Declare what there is to offer now, and no more; the SDK would declare every handler."""
+        declares = self._offering.declares
+        capabilities = super().get_capabilities(
+            NotificationOptions(tools_changed=True, resources_changed=True, prompts_changed=True),
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
         )
-        return super().create_initialization_options(options, experimental_capabilities, extensions)
+        if not declares("resources"):
+            capabilities.resources = None
+        elif capabilities.resources is not None:
+            capabilities.resources.subscribe = declares("resources", "subscribe")
+        if not declares("prompts"):
+            capabilities.prompts = None
+        if not declares("completions"):
+            capabilities.completions = None
+        if not declares("logging"):
+            capabilities.logging = None
+        return capabilities
 
     def end_streams(self) -> None:
         """End every `subscriptions/listen` stream gracefully."""
@@ -120,8 +141,7 @@ class LowlevelServer(Server[Any]):
 
     async def announce_tools(self) -> None:
         """Tell every client, of both eras, that the list of tools has changed (P6)."""
-        await self._bus.publish(ToolsListChanged())
-        await self.announce_grants()
+        await self._announce(ToolsListChanged(), Connection.send_tool_list_changed)
 
     async def announce_grants(self) -> None:
         """Tell every legacy client that its own list may have changed: what it was granted is in it (X2)."""
@@ -129,12 +149,18 @@ class LowlevelServer(Server[Any]):
             for connection in list(self._sessions.values()):
                 group.start_soon(_bounded, connection.send_tool_list_changed)
 
-    async def announce_resources(self) -> None:
-        """Tell every client that the list of resources has changed."""
-        await self._bus.publish(ResourcesListChanged())
+    async def announce_offers(self, capabilities: Collection[str]) -> None:
+        """Tell every client that lists have changed: of `resources`, of `prompts` (P6)."""
+        if "resources" in capabilities:
+            await self._announce(ResourcesListChanged(), Connection.send_resource_list_changed)
+        if "prompts" in capabilities:
+            await self._announce(PromptsListChanged(), Connection.send_prompt_list_changed)
+
+    async def _announce(self, event: ServerEvent, send: Callable[[Connection], Awaitable[None]]) -> None:
+        await self._bus.publish(event)
         async with anyio.create_task_group() as group:
             for connection in list(self._sessions.values()):
-                group.start_soon(_bounded, connection.send_resource_list_changed)
+                group.start_soon(_bounded, partial(send, connection))
 
     async def announce_to(self, request: Request) -> None:
         """Tell one legacy client that its own list has changed, as by a grant (X2)."""
@@ -158,6 +184,8 @@ class LowlevelServer(Server[Any]):
             case "tools/list":
                 _require_session(ctx)
                 return self._list(ctx)
+            case "initialize":
+                return self._declared(await call_next(ctx))
             case "notifications/initialized":
                 self._remember(ctx)
             case "notifications/roots/list_changed":
@@ -165,6 +193,16 @@ class LowlevelServer(Server[Any]):
             case _:
                 pass
         return await call_next(ctx)
+
+    def _declared(self, answer: HandlerResult) -> HandlerResult:
+        """The answer to a handshake, with what there is to offer by now: upstreams may have joined since."""
+        if not isinstance(answer, dict):
+            return answer
+        capabilities = self.get_capabilities().model_dump(by_alias=True, mode="json", exclude_none=True)
+        current = {**answer, "capabilities": capabilities}
+        if self.instructions is not None:
+            current["instructions"] = self.instructions
+        return serialize_server_result("initialize", answer["protocolVersion"], current)
 
     def _list(self, request: Request) -> dict[str, Any]:
         if (request.params or {}).get("cursor") is not None:
@@ -205,6 +243,12 @@ class LowlevelServer(Server[Any]):
             return self._trips.relayed(result, context.replay, *bound)
         except UnknownToolError:
             raise
+        except RequestStateError as fault:
+            raise MCPError(types.INVALID_PARAMS, str(fault)) from None
+        except ClientCapabilityError as fault:
+            if is_modern(context.protocol_version):
+                raise missing_capability(fault) from None
+            return ToolResult.of_error(str(fault))
         except CallError as fault:
             return ToolResult.of_error(str(fault))
 
@@ -225,31 +269,6 @@ class LowlevelServer(Server[Any]):
         self, request: Request, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         return types.CallToolResult.model_validate(await self._call(request), by_name=False)
-
-    async def _list_resources(self, request: Request, params: Any) -> types.ListResourcesResult:
-        assert self._resources is not None
-        return types.ListResourcesResult(resources=list(await self._resources.list_resources()))
-
-    async def _list_templates(self, request: Request, params: Any) -> types.ListResourceTemplatesResult:
-        assert self._resources is not None
-        found = await self._resources.list_resource_templates()
-        return types.ListResourceTemplatesResult(resource_templates=list(found))
-
-    async def _read_resource(
-        self, request: Request, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        assert self._resources is not None
-        try:
-            contents = await self._resources.read_resource(str(params.uri))
-        except LookupError as fault:
-            message = str(fault.args[0]) if fault.args else "Resource not found"
-            raise MCPError(types.INVALID_PARAMS, message, {"uri": str(params.uri)}) from None
-        return types.ReadResourceResult(contents=list(contents))
-
-
-async def _set_level(request: Request, params: types.SetLevelRequestParams) -> types.EmptyResult:
-    client_of(request).log_level = params.level
-    return types.EmptyResult()
 
 
 def _require_session(request: Request) -> None:

@@ -9,9 +9,11 @@ from typing import Any, Literal, get_args
 
 import anyio
 import anyio.abc
+import httpx2
 
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
+from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.sessions import SessionRule
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
@@ -41,6 +43,7 @@ class RemoteToolset(Toolset):
         name: str,
         transport: Literal["auto", "stdio", "http", "sse"] = "auto",
         headers: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -57,6 +60,8 @@ class RemoteToolset(Toolset):
             name: The name of the mount: in messages, in search, in `inspect`.
             transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
             headers: Sent with every HTTP request to this server.
+            auth: Gets and renews the credentials for this server over HTTP, such as the SDK's
+                `OAuthClientProvider`.
             env: Added to the environment of a command; only a safe part of ours is inherited.
             cwd: The working directory of a command.
             timeout: Seconds that one call may take, without the time for which its client is asked.
@@ -79,7 +84,7 @@ class RemoteToolset(Toolset):
         if sessions not in get_args(SessionRule):
             rules = ", ".join(get_args(SessionRule))
             raise DefinitionError(f"mount {name!r}: sessions is one of {rules}, not {sessions!r}")
-        link = link_to(target, name=name, transport=transport, headers=headers, env=env, cwd=cwd)
+        link = link_to(target, name=name, transport=transport, headers=headers, auth=auth, env=env, cwd=cwd)
         if forward_authorization and link.transport != "http":
             raise DefinitionError(
                 f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
@@ -106,8 +111,13 @@ class RemoteToolset(Toolset):
         """How the server is doing (F6, F7)."""
         return self.connection.status
 
+    @property
+    def offers(self) -> UpstreamOffers:
+        """What the server offers beside its tools (P4)."""
+        return self.connection.offers
+
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools or the status have changed."""
+        """Call `callback` when the tools, what is offered beside them, or the status have changed."""
         return self.connection.on_change(callback)
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

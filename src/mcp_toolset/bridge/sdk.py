@@ -192,7 +192,7 @@ async def negotiate(session: ClientSession, dispatcher: ObservedDispatcher, era:
 async def _probe(session: ClientSession, dispatcher: ObservedDispatcher) -> types.DiscoverResult | None:
     with anyio.move_on_after(PROBE_DEADLINE):
         try:
-            raw = await session.send_discover(LATEST_MODERN_VERSION)
+            raw = await _discovered(session)
             found = types.DiscoverResult.model_validate(raw)
         except MCPError:
             if dispatcher.closed.is_set():
@@ -203,6 +203,23 @@ async def _probe(session: ClientSession, dispatcher: ObservedDispatcher) -> type
         known = any(version in MODERN_PROTOCOL_VERSIONS for version in found.supported_versions)
         return found if known else None
     return None
+
+
+async def _discovered(session: ClientSession) -> dict[str, Any]:
+    """Ask for the newest revision; once more for the newest that the server names instead."""
+    try:
+        return await session.send_discover(LATEST_MODERN_VERSION)
+    except MCPError as fault:
+        data: Any = fault.data
+        supported: Any = (
+            cast("Mapping[str, Any]", data).get("supported") if isinstance(data, Mapping) else None
+        )
+        if fault.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
+            raise
+        mutual = [version for version in MODERN_PROTOCOL_VERSIONS if version in supported]
+        if not mutual:
+            raise
+        return await session.send_discover(mutual[-1])
 
 
 def header_fault(schema: Mapping[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.toolset import Toolset
 
@@ -42,6 +43,8 @@ def serve(
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
     resources: ResourceProvider | None = None,
+    prompts: PromptProvider | None = None,
+    completions: CompletionProvider | None = None,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     grants: GrantLedger | None = None,
@@ -60,6 +63,8 @@ def serve(
         hooks: Execution and description hooks.
         middleware: Around every call, outermost first.
         resources: What clients can read besides.
+        prompts: What users can pick besides, such as `Prompts`.
+        completions: Proposes values for arguments of prompts and resource templates.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
         grants: Issues and judges the grants of deferred tools; in memory unless given.
@@ -84,6 +89,8 @@ def serve(
         grants=grants,
         client_prefix=client_prefix,
         state=state,
+        prompts=prompts,
+        completions=completions,
     )
     capture = capturing.get()
     if capture is not None:
@@ -116,6 +123,8 @@ def server_of(
     grants: GrantLedger | None = None,
     client_prefix: str | None = None,
     state: str | PathLike[str] | None = None,
+    prompts: PromptProvider | None = None,
+    completions: CompletionProvider | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -124,7 +133,8 @@ def server_of(
         ConfigError: the configuration file cannot be used.
     """
     if isinstance(target, ToolsetServer):
-        if hooks or middleware or resources or name or instructions or grants or client_prefix or state:
+        own = (hooks, middleware, resources, prompts, completions, name, instructions)
+        if any(own) or grants or client_prefix or state:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
@@ -145,6 +155,8 @@ def server_of(
         grants=grants,
         client_prefix=client_prefix or "",
         state=state,
+        prompts=prompts,
+        completions=completions,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
@@ -11,14 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-import anyio.from_thread
 
 from mcp_toolset.bridge.attachments import DRAIN, Attachments
 from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.bridge.keeping import StateKeeper
+from mcp_toolset.bridge.kinds import OfferingSource, Offers
+from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
+from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.dispatch import ToolDispatch
@@ -35,6 +36,7 @@ from mcp_toolset.errors import NameConflictError, StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
 from mcp_toolset.tools.opening import settled, unwind
+from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector
@@ -68,6 +70,8 @@ class ToolsetServer:
         middleware: Sequence[ToolMiddleware] = (),
         tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
         resources: ResourceProvider | None = None,
+        prompts: PromptProvider | None = None,
+        completions: CompletionProvider | None = None,
         capabilities: Iterable[str] = (),
         events: EventLog | None = None,
         manual_timeout: float = MANUAL_TIMEOUT,
@@ -87,6 +91,8 @@ class ToolsetServer:
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of single tools, by public name.
             resources: What clients can read besides.
+            prompts: What users can pick besides, such as `Prompts`.
+            completions: Proposes values for arguments of prompts and resource templates.
             capabilities: What every local tool is granted (H4): `ask`, `sample`, `session`, `catalog`,
                 `membership`, `background`, `events`; `progress` and `log` are always.
             events: Where tools note events; a log in memory unless given.
@@ -113,6 +119,8 @@ class ToolsetServer:
         self._middleware = tuple(middleware)
         self._tool_middleware = dict(tool_middleware or {})
         self._resources = resources
+        self._prompts = prompts
+        self._completions = completions
         self._capabilities = granted(capabilities, f"server {name!r}")
         self.work = BackgroundWork()
         self.events = EventLog() if events is None else events
@@ -132,16 +140,16 @@ class ToolsetServer:
         self._table: dict[str, ToolBinding] = {}
         self._wire: list[dict[str, Any]] = []
         self._dispatch = ToolDispatch(())
+        self._own_tools = False
         self._dirty = Flag()
         self._moved = Flag()
         self._rebuilding = anyio.Lock()
         self._attachments = Attachments(self.registry, self._dirty.set)
-        self._resources_dirty = anyio.Event()
         self._grants_moved = Flag()
-        self._thread = 0
         self._stack: AsyncExitStack | None = None
+        self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
         self.lowlevel = LowlevelServer(
-            self, name=name, version=version, instructions=instructions, resources=resources
+            self, name=name, version=version, instructions=instructions, offering=self._offering
         )
 
     def derived(
@@ -163,6 +171,8 @@ class ToolsetServer:
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
             resources=self._resources,
+            prompts=self._prompts,
+            completions=self._completions,
             capabilities=self._capabilities,
             events=self.events,
             manual_timeout=self._manual_timeout,
@@ -181,7 +191,6 @@ class ToolsetServer:
         """
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
-        self._thread = threading.get_ident()
         try:
             await self._open()
         except BaseExceptionGroup as group:
@@ -202,6 +211,7 @@ class ToolsetServer:
             stack.callback(self.registry.on_change(self._dirty.set))
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
+            await self._offering.news()
             group.start_soon(self._keep_fresh)
             group.start_soon(self._announce_tools, self._wire)
             if self._keeper is not None:
@@ -211,9 +221,8 @@ class ToolsetServer:
             self._grants_moved.attach()
             stack.callback(self.grants.on_revoke(self._grants_moved.set))
             group.start_soon(self._announce_grants)
-            if self._resources is not None:
-                stack.callback(self._resources.on_change(self._resources_changed))
-                group.start_soon(self._announce_resources)
+            stack.callback(self._offering.local.on_change(self._dirty.set))
+            group.start_soon(self.lowlevel.reading.announce_updates)
             self._manual.open()
             stack.callback(self._manual.close)
             self._stack = stack.pop_all()
@@ -442,6 +451,7 @@ class ToolsetServer:
                 await self.lowlevel.announce_tools()
             elif deferred != before:
                 await self.lowlevel.announce_grants()
+            await self.lowlevel.announce_offers(await self._offering.news())
             await self._moved.wait()
 
     async def _announce_grants(self) -> None:
@@ -455,18 +465,16 @@ class ToolsetServer:
             with anyio.CancelScope(shield=True):
                 await self._keeper.save()
 
-    def _resources_changed(self) -> None:
-        """Note a change; providers may call this from a worker thread."""
-        if threading.get_ident() == self._thread:
-            self._resources_dirty.set()
-        else:
-            anyio.from_thread.run_sync(lambda: self._resources_dirty.set())
+    def _logs(self) -> bool:
+        return self._own_tools
 
-    async def _announce_resources(self) -> None:
-        while True:
-            await self._resources_dirty.wait()
-            self._resources_dirty = anyio.Event()
-            await self.lowlevel.announce_resources()
+    def _offers(self) -> dict[str, Offers]:
+        """What each mounted source offers beside its tools, if it is of a kind that offers any."""
+        return {
+            name: source.offers
+            for name, source in self.registry.sources().items()
+            if isinstance(source, OfferingSource)
+        }
 
     async def _rebuild(self) -> None:
         """Serve the members of the registry as they are now; one after the other, so that the last stays."""
@@ -477,7 +485,8 @@ class ToolsetServer:
             self._dirty.clear()
             described = await self._hooks.describe(members)
             self._overrides.look(described, self.registry.sources().values())
-            bound = [self._local.bound(binding) for binding in described if binding.on]
+            bound = [self._offering.bound(self._local.bound(binding)) for binding in described if binding.on]
+            self._own_tools = any(not binding.source for binding in bound)
             # The gate goes around what runs a tool, so that it is asked again right before.
             listing = {binding.source for binding in bound if not binding.deferred}
             held = held_tools(self.statuses() if self._defers else {}, listing=listing)

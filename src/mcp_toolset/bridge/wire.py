@@ -86,6 +86,15 @@ def result_for(result: Mapping[str, Any], *, modern: bool, stamp: Mapping[str, A
     return lowered
 
 
+def relayed(result: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
+    """An upstream's answer other than a tool result in the envelope of the caller's era."""
+    kept = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
+    if modern:
+        kept = {"resultType": "complete", **result}
+    meta = _own_meta(kept.pop("_meta", None))
+    return {**kept, "_meta": meta} if meta else kept
+
+
 def _own_meta(meta: object) -> dict[str, Any]:
     """The `_meta` of a result without the upstream's stamp: the caller talks to this server."""
     if not isinstance(meta, dict):

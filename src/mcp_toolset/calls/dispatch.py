@@ -23,6 +23,7 @@ from mcp_toolset.calls.rejection import rejection
 from mcp_toolset.calls.suggestion import error_result
 from mcp_toolset.errors import (
     CallError,
+    ClientCapabilityError,
     InvalidArgumentsError,
     InvalidOutputError,
     ToolsetError,
@@ -113,6 +114,8 @@ class ToolDispatch:
         Raises:
             UnknownToolError: no such tool for this caller.
             UpstreamProtocolError: a mounted server answered with a protocol error, to be passed on.
+            ClientCapabilityError: the tool needs what the client does not declare, which is the client's
+                to know and not the model's.
         """
         try:
             route, call = self.admit(call, context)
@@ -120,7 +123,7 @@ class ToolDispatch:
             if not isinstance(result, ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
             return result
-        except (UnknownToolError, UpstreamProtocolError):
+        except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
             raise
         except ToolsetError as fault:
             return error_result(fault)

@@ -158,6 +158,18 @@ def _is_plain(shape: Mapping[str, Any]) -> bool:
     return shape.get("type") in _PLAIN
 
 
+def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The folders in a client's answer (client/roots).
+
+    Raises:
+        CallError: it is no answer to that request.
+    """
+    found: Any = answer.get("roots")
+    if not isinstance(found, list):
+        raise CallError("the client's list of its roots is none that the protocol knows")
+    return cast("list[Mapping[str, Any]]", found)
+
+
 def sampling(
     messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int, system: str | None
 ) -> dict[str, Any]:

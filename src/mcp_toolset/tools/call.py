@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mcp_toolset.errors import CannotAskError, CapabilityError
-from mcp_toolset.tools.asking import ELICITATION, SAMPLING, Answer, Sample, elicitation, sampling
+from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError
+from mcp_toolset.tools.asking import (
+    ELICITATION,
+    ROOTS,
+    SAMPLING,
+    Answer,
+    Sample,
+    elicitation,
+    roots_in,
+    sampling,
+)
 from mcp_toolset.tools.capability import (
     ALWAYS,
     Background,
@@ -170,6 +179,33 @@ class ToolContext:
 
     async def _sample(self, params: dict[str, Any], key: str) -> Sample:
         return Sample(await self.request(SAMPLING, params))
+
+    async def roots(self, *, key: str = "") -> Sequence[Mapping[str, Any]]:
+        """The folders that the client works in, in wire form (capability `roots`); see `ask` for `key`.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            ClientCapabilityError: the client declares none.
+        """
+        self.require("roots")
+        return await self._roots(key)
+
+    async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
+        return roots_in(await self.request(ROOTS, {}))
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declares that it can do, in wire form; empty where there is none."""
+        return _EMPTY
+
+    def needs(self, capability: str) -> None:
+        """Go on only if the client declares a capability, such as `sampling`.
+
+        Raises:
+            ClientCapabilityError: it does not; a modern client is told so by the protocol's own error.
+        """
+        if capability not in self.client_capabilities:
+            raise ClientCapabilityError(capability)
 
     def snapshot(self) -> SessionSnapshot:
         """Who calls, and which tools that caller is shown (capability `session`).

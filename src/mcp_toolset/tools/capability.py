@@ -13,6 +13,7 @@ CAPABILITIES: Final = {
     "log": "send log messages to the caller",
     "ask": "ask the user a question",
     "sample": "have the client's model write something",
+    "roots": "see which folders the client works in",
     "session": "see who calls and which tools the caller sees",
     "catalog": "search the deferred tools",
     "membership": "see and change which tools are members of the catalog",

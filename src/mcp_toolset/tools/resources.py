@@ -33,3 +33,12 @@ class ResourceProvider(Protocol):
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` whenever the list has changed; returns a function that ends this."""
         ...
+
+
+@runtime_checkable
+class UpdatingResources(ResourceProvider, Protocol):
+    """Resources that tell when the contents of one have changed, so that clients can subscribe to it."""
+
+    def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call `callback` with a resource's URI whenever its contents have changed; returns what ends it."""
+        ...

@@ -1,0 +1,5 @@
+"""A server that has one of everything; see the README."""
+
+from .server import everything_server
+
+__all__ = ["everything_server"]

@@ -1,0 +1,171 @@
+"""`Addresses`: the public URIs and prompt names of several sources, and the table back.
+
+A name that only one source has stays as it is, so that a link in a result can be followed. A name
+that several have is qualified for all of them: `erp+file:///a` for a URI, which stays a URI with
+its template's variables in place, and `erp_review` for a prompt. What a local provider has keeps
+its name always. Nothing is undone by parsing: a name leads back through the table, and only a URI
+that nobody lists is told by its scheme or by a template.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+LOCAL: Final = ""
+"""The source name of what the server has itself."""
+
+Origin = tuple[str, str]
+"""A source and the name that it uses itself."""
+
+_OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What one source names itself.
+
+    Attributes:
+        source: Its name, empty for what is local.
+        resources: The URIs that it lists.
+        templates: Its URI templates.
+        prompts: The names of its prompts.
+        reads: Whether it answers reads at all.
+    """
+
+    source: str
+    resources: Sequence[str] = ()
+    templates: Sequence[str] = ()
+    prompts: Sequence[str] = ()
+    reads: bool = False
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The table for the sources as they are now; build it with `of`."""
+
+    resources: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    templates: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    prompts: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
+    schemes: Mapping[str, str] = field(default_factory=dict[str, str])
+    readers: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, sources: Iterable[Names]) -> Addresses:
+        """The table of these sources; what is local is to come first."""
+        parts = list(sources)
+        listed = {uri.partition("+")[0] for part in parts for uri in (*part.resources, *part.templates)}
+        schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
+        scheme_of = {source: scheme for scheme, source in schemes.items()}
+
+        def by_scheme(source: str, uri: str) -> str:
+            return f"{scheme_of[source]}+{uri}"
+
+        return cls(
+            resources=_table([(part.source, part.resources) for part in parts], by_scheme),
+            templates=_table([(part.source, part.templates) for part in parts], by_scheme),
+            prompts=_table([(part.source, part.prompts) for part in parts], _by_source),
+            schemes=schemes,
+            readers=[part.source for part in parts if part.reads],
+        )
+
+    def origins(self, uri: str) -> list[Origin]:
+        """Whom to ask for a public URI, the likeliest first; nobody if it leads nowhere."""
+        listed = self.resources.get(uri)
+        if listed is not None:
+            return [listed]
+        scheme, plus, native = uri.partition("+")
+        if plus and scheme in self.schemes:
+            return [(self.schemes[scheme], native)]
+        matching = self._matching(uri)
+        if matching is not None:
+            return [(matching, uri)]
+        mounted = [source for source in self.readers if source]
+        sole = mounted if len(mounted) == 1 else []
+        return [(source, uri) for source in ([LOCAL] if LOCAL in self.readers else []) + sole]
+
+    def uri(self, source: str, native: str) -> str:
+        """The public URI for what a source calls `native`, listed or not."""
+        listed = self._public.get((source, native))
+        if listed is not None:
+            return listed
+        if (source, native) in self.origins(native)[:1] or source not in self.readers:
+            return native
+        return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether URIs of sources may have to be told apart."""
+        return len(self.readers) > 1
+
+    @cached_property
+    def _scheme_of(self) -> Mapping[str, str]:
+        return {source: scheme for scheme, source in self.schemes.items()}
+
+    @cached_property
+    def _public(self) -> Mapping[Origin, str]:
+        return {origin: public for public, origin in self.resources.items()}
+
+    def _matching(self, uri: str) -> str | None:
+        """The source with the template that says most about a URI."""
+        best, found = -1, None
+        for template, (source, _) in self.templates.items():
+            start, end = fixed_ends(template)
+            long_enough = len(uri) >= len(start) + len(end)
+            if long_enough and uri.startswith(start) and uri.endswith(end) and len(start) > best:
+                best, found = len(start), source
+        return found
+
+
+def fixed_ends(template: str) -> tuple[str, str]:
+    """What every URI of a template starts and ends with (RFC 6570); optional parts end nothing."""
+    start, brace, _ = template.partition("{")
+    if not brace:
+        return template, ""
+    end = template.rpartition("}")[2]
+    return start, end
+
+
+def _table(
+    named: Sequence[tuple[str, Sequence[str]]], qualify: Callable[[str, str], str]
+) -> dict[str, Origin]:
+    wanted = Counter(name for _, names in named for name in names)
+    origins = [(source, name) for source, names in named for name in names]
+    public = {
+        (source, name): name if not source or wanted[name] == 1 else qualify(source, name)
+        for source, name in origins
+    }
+    met = Counter(public.values())
+    table: dict[str, Origin] = {}
+    for source, name in origins:
+        shown = public[source, name]
+        while shown in table or (shown != name and (shown in wanted or met[shown] > 1)):
+            shown = f"{shown}_{digest_of(source, shown)}"
+        table[shown] = (source, name)
+    return table
+
+
+def digest_of(source: str, name: str) -> str:
+    """A short digest that tells a name of one source from the same name of another."""
+    return hashlib.sha256(f"{source}\n{name}".encode("utf-8", "surrogatepass")).hexdigest()[:7]
+
+
+def _by_source(source: str, name: str) -> str:
+    return f"{source}_{name}"
+
+
+def _schemes(sources: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """A scheme for each source that no other has and that no listed URI starts with."""
+    schemes: dict[str, str] = {}
+    for source in sources:
+        legal = _OUTSIDE.sub("-", source.lower())
+        scheme = legal if legal[:1].isalpha() else f"m{legal}"
+        while scheme in schemes or scheme in taken:
+            scheme = f"{scheme}-{digest_of(source, scheme)}"
+        schemes[scheme] = source
+    return schemes

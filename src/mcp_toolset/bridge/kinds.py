@@ -1,0 +1,85 @@
+"""What a server can list beside its tools, and what any source of it, mounted or local, has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+import mcp_types as types
+from pydantic import BaseModel
+
+from mcp_toolset.bridge.caching import CacheHint
+from mcp_toolset.tools.call import ToolContext
+
+Wire = Mapping[str, Any]
+Ending = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of listed thing.
+
+    Attributes:
+        method: The method that lists it.
+        key: The key of the list in the answer.
+        identity: The key that names an entry.
+        model: What an entry must be.
+        capability: What a server declares that has any.
+    """
+
+    method: str
+    key: str
+    identity: str
+    model: type[BaseModel]
+    capability: str
+
+
+RESOURCES: Final = Kind("resources/list", "resources", "uri", types.Resource, "resources")
+TEMPLATES: Final = Kind(
+    "resources/templates/list", "resourceTemplates", "uriTemplate", types.ResourceTemplate, "resources"
+)
+PROMPTS: Final = Kind("prompts/list", "prompts", "name", types.Prompt, "prompts")
+KINDS: Final = (RESOURCES, TEMPLATES, PROMPTS)
+
+
+class Offers(Protocol):
+    """Resources, prompts and completions of one source, in wire form and under its own names."""
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether it has a capability, and in it a feature such as `subscribe`."""
+        ...
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind as they are now."""
+        ...
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """How long that list may be kept."""
+        ...
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
+        ...
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
+        ...
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """The answer to `completion/complete`."""
+        ...
+
+    async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
+        """Call `updated` whenever the resource has changed; returns what ends that."""
+        ...
+
+
+@runtime_checkable
+class OfferingSource(Protocol):
+    """A mounted source that has more than tools."""
+
+    @property
+    def offers(self) -> Offers:
+        """What it has."""
+        ...

@@ -1,0 +1,307 @@
+"""`UpstreamOffers`: what a mounted server offers beside its tools, as it last listed it (P4).
+
+A list is taken when the connection is made and again when the server says that it has changed. A
+server that declares no such news is asked once more when a client lists, after its own hint.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import anyio
+from pydantic import ValidationError
+
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint
+from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
+from mcp_toolset.bridge.listing import Listing
+from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
+from mcp_toolset.tools.call import ToolContext
+
+LIST_DEADLINE: Final = 5.0
+"""Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
+
+LEAST_AGE: Final = 1.0
+"""Seconds for which a list without news of changes is not asked for again."""
+
+REFRESH_GAP: Final = 0.5
+"""Seconds between one listing and the next, however many changes are announced (F13)."""
+
+UPDATED: Final = "notifications/resources/updated"
+_CHANGED: Final = {
+    "notifications/resources/list_changed": "resources",
+    "notifications/prompts/list_changed": "prompts",
+}
+
+Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferList:
+    """One list as it was taken.
+
+    Attributes:
+        entries: The usable entries by their names, in the server's order.
+        set_aside: `(name, reason)` of those that are not usable (F17).
+        hint: How long it may be kept, counted from `taken`, a time of the event loop.
+    """
+
+    entries: Mapping[str, Wire] = field(default_factory=dict[str, Wire])
+    set_aside: tuple[tuple[str, str], ...] = ()
+    hint: CacheHint = STRICTEST
+    taken: float = float("-inf")
+
+
+class UpstreamOffers:
+    """The resources, prompts and completions of one mounted server."""
+
+    def __init__(
+        self, name: str, *, request: Request, exchange: Exchange, changed: Callable[[], None]
+    ) -> None:
+        """Nothing is offered before `take`.
+
+        Args:
+            name: The name of the mount.
+            request: Sends a request of our own.
+            exchange: Sends one on behalf of a caller.
+            changed: To be called when a list is another one.
+        """
+        self._name = name
+        self._request = request
+        self._exchange = exchange
+        self._changed = changed
+        self._declared: Mapping[str, Any] = {}
+        self._modern = False
+        self._lists: dict[str, OfferList] = {}
+        self._stale: set[str] = set()
+        self._news = anyio.Event()
+        self._listing = anyio.Lock()
+        self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
+        self._rewatch = anyio.Event()
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    @property
+    def set_aside(self) -> tuple[tuple[str, str], ...]:
+        """What could not be used of the lists, with the reason for each (F17)."""
+        return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether the server declared a capability, and in it a feature; remembered while it is away (F7)."""
+        declared: Any = self._declared.get(capability)
+        if not isinstance(declared, Mapping) or not feature:
+            return isinstance(declared, Mapping)
+        return cast("Mapping[str, Any]", declared).get(feature) is True
+
+    async def take(self, declared: Mapping[str, Any], *, modern: bool) -> None:
+        """Take the lists of a new connection, and resume what is watched.
+
+        Raises:
+            UpstreamUnavailableError: the connection was lost.
+        """
+        self._declared, self._modern = declared, modern
+        self._stale.clear()
+        async with anyio.create_task_group() as group:
+            for kind in KINDS:
+                group.start_soon(self._take_list, kind)
+        if not modern and self.declares("resources", "subscribe"):
+            for uri in list(self._watchers):
+                await self._tried("resources/subscribe", {"uri": uri})
+
+    def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take in a notification; `False` if it is none of resources or prompts."""
+        if method == UPDATED:
+            for updated in list(self._watchers.get(str((params or {}).get("uri")), {}).values()):
+                updated()
+            return True
+        if method not in _CHANGED:
+            return False
+        self.outdated(_CHANGED[method])
+        return True
+
+    def outdated(self, *capabilities: str) -> None:
+        """List again what belongs to these capabilities; all of it if none is named."""
+        self._stale.update(capabilities or ("resources", "prompts"))
+        self._news.set()
+
+    @property
+    def listening(self) -> dict[str, Any]:
+        """What a modern server is to be asked to tell of (`subscriptions/listen`)."""
+        return {
+            f"{capability}ListChanged": True
+            for capability in ("resources", "prompts")
+            if self.declares(capability, "listChanged")
+        }
+
+    async def keep_fresh(self) -> None:
+        """List again after changes; any number of them during one listing cause one more (F13)."""
+        while True:
+            await self._news.wait()
+            self._news = anyio.Event()
+            stale, self._stale = self._stale, set()
+            for kind in KINDS:
+                if kind.capability in stale:
+                    await self._take_list(kind)
+            await anyio.sleep(REFRESH_GAP)
+
+    async def keep_watching(self) -> None:
+        """Hold a stream for the watched resources of a modern server, another one whenever they change."""
+        while True:
+            self._rewatch = anyio.Event()
+            async with anyio.create_task_group() as group:
+                if self._watchers and self.declares("resources", "subscribe"):
+                    group.start_soon(self._listen, list(self._watchers))
+                await self._rewatch.wait()
+                group.cancel_scope.cancel()
+
+    async def _listen(self, uris: list[str]) -> None:
+        while True:
+            if not await self._tried(
+                "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}
+            ):
+                return
+            await anyio.sleep(REFRESH_GAP)
+
+    async def _tried(self, method: str, params: dict[str, Any]) -> bool:
+        try:
+            await self._request(method, params)
+        except UpstreamError as fault:
+            self._log.warning("%s failed: %s", method, fault)
+            return False
+        return True
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind; asked for again only where nothing would tell of a change."""
+        if self.declares(kind.capability) and not self.declares(kind.capability, "listChanged"):
+            await self._relist(kind)
+        return list(self._list(kind).entries.values())
+
+    async def _relist(self, kind: Kind) -> None:
+        async with self._listing:
+            held = self._list(kind)
+            if anyio.current_time() - held.taken > max(LEAST_AGE, held.hint.ttl_ms / 1000):
+                await self._take_list(kind)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """How long the list may be kept from now on."""
+        held = self._list(kind)
+        return held.hint.aged(anyio.current_time() - held.taken)
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource for a caller; see `exchange` for what it raises."""
+        return await self._exchange("resources/read", {"uri": uri}, context)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt for a caller; see `exchange` for what it raises."""
+        params: dict[str, Any] = {"name": name}
+        if arguments:
+            params["arguments"] = dict(arguments)
+        return await self._exchange("prompts/get", params, context)
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument for a caller; see `exchange` for what it raises."""
+        return await self._exchange("completion/complete", dict(params), context)
+
+    async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
+        """Call `updated` whenever the server says that a resource has changed; returns what ends that.
+
+        Raises:
+            UpstreamError: the server refused, or cannot be asked.
+        """
+        key = object()
+        watchers = self._watchers.setdefault(uri, {})
+        watchers[key] = updated
+        if len(watchers) == 1:
+            try:
+                await self._subscribe("resources/subscribe", uri)
+            except UpstreamError:
+                await self._unwatch(uri, key, quietly=True)
+                raise
+
+        async def end() -> None:
+            await self._unwatch(uri, key)
+
+        return end
+
+    async def _unwatch(self, uri: str, key: object, *, quietly: bool = False) -> None:
+        watchers = self._watchers.get(uri, {})
+        if watchers.pop(key, None) is None or watchers:
+            return
+        del self._watchers[uri]
+        try:
+            if not quietly:
+                await self._subscribe("resources/unsubscribe", uri)
+        except UpstreamError as fault:
+            self._log.debug("unsubscribing failed: %s", fault)
+
+    async def _subscribe(self, method: str, uri: str) -> None:
+        if self._modern:
+            self._rewatch.set()
+            return
+        with anyio.move_on_after(LIST_DEADLINE):
+            await self._request(method, {"uri": uri})
+
+    def _list(self, kind: Kind) -> OfferList:
+        return self._lists.get(kind.method, _NOTHING)
+
+    async def _take_list(self, kind: Kind) -> None:
+        if not self.declares(kind.capability):
+            taken = OfferList()
+        else:
+            found = await self._walked(kind)
+            if found is None:
+                return
+            taken = found
+        before, self._lists[kind.method] = self._list(kind), taken
+        if before.entries != taken.entries:
+            self._changed()
+
+    async def _walked(self, kind: Kind) -> OfferList | None:
+        listing = Listing(kind.method, kind.key)
+        try:
+            await listing.walk(self._request, LIST_DEADLINE)
+        except UpstreamProtocolError as fault:
+            # Templates have no capability of their own, so a server may know no such method.
+            self._log.log(
+                logging.DEBUG if fault.code == -32601 else logging.WARNING, "%s: %s", kind.method, fault
+            )
+            return OfferList(taken=anyio.current_time()) if fault.code == -32601 else None
+        except (UpstreamError, TimeoutError) as fault:
+            self._log.warning("%s failed, the last list stays: %s", kind.method, fault or "no answer in time")
+            return None
+        return _checked(kind, listing)
+
+
+_NOTHING: Final = OfferList()
+
+
+def _checked(kind: Kind, listing: Listing) -> OfferList:
+    """The entries that the protocol allows; one that is broken goes alone (F17)."""
+    entries: dict[str, Wire] = {}
+    set_aside: list[tuple[str, str]] = []
+    for entry in listing.tools:
+        try:
+            kind.model.model_validate(entry, by_name=False)
+        except ValidationError as fault:
+            problem = fault.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, problem["loc"])) or kind.identity
+            set_aside.append((_shown(kind, entry), f"{kind.key}: {place}: {problem['msg']}"))
+            continue
+        name = str(entry[kind.identity])
+        if name in entries:
+            set_aside.append((name, f"{kind.key}: it is listed twice; the first one is used"))
+        else:
+            entries[name] = cleaned(entry)
+    return OfferList(entries, tuple(set_aside), listing.hint, anyio.current_time())
+
+
+def cleaned(entry: Wire) -> Wire:
+    """An entry of an upstream's list as clients are shown it: the one place to treat its texts (F23)."""
+    return entry
+
+
+def _shown(kind: Kind, entry: Any) -> str:
+    name: Any = cast("Mapping[str, Any]", entry).get(kind.identity) if isinstance(entry, Mapping) else None
+    return name if isinstance(name, str) and name else "(no name)"

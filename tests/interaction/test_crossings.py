@@ -1,0 +1,373 @@
+"""What is listed, read and reported: every crossing of the eras, every pair of transports (P4, P6, X4).
+
+The upstream is `library.py`, mounted over each transport and in each era in one hub, a process of its own
+wherever a wire leads to it. As all have the same names, the hub has to tell them apart.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.shared.exceptions import MCPDeprecationWarning
+from tests.bridge.asking import text_of
+from tests.interaction import library
+from tests.interaction.asking_hub import hub
+from tests.interaction.test_questions import ENVIRONMENT, HERE, ROOT, UPSTREAMS, PrintingPort, command
+
+from mcp_toolset import ToolsetServer
+
+pytestmark = pytest.mark.anyio
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tests.interaction import library as l; l.run()"
+LIBRARY = ("-c", RUN, str(ROOT))
+"""A mounted command inherits no PYTHONPATH."""
+
+MINE = {"example.com/kind": "text"}
+
+
+class Visitor:
+    """A client, and the names under which it sees the library of one upstream."""
+
+    def __init__(self, client: Client, upstream: str, heard: list[str]) -> None:
+        self.client = client
+        self.upstream = upstream
+        self.heard = heard
+
+    def tool(self, name: str) -> str:
+        return f"{self.upstream}_{name}"
+
+    async def call(self, name: str, tag: str = "", **options: Any) -> types.CallToolResult:
+        return await self.client.call_tool(self.tool(name), {"tag": tag}, **options)
+
+    async def listed(self) -> dict[str, types.Resource]:
+        """The library's resources by the last part of their addresses."""
+        start = f"{self.upstream.replace('_', '-')}+lib://"
+        found = [entry async for entry in _every(self.client.list_resources, "resources")]
+        return {entry.uri.removeprefix(start): entry for entry in found if entry.uri.startswith(start)}
+
+    async def prompts(self) -> dict[str, types.Prompt]:
+        found = [entry async for entry in _every(self.client.list_prompts, "prompts")]
+        start = f"{self.upstream}_"
+        return {entry.name.removeprefix(start): entry for entry in found if entry.name.startswith(start)}
+
+
+async def _every(ask: Any, key: str) -> AsyncGenerator[Any]:
+    cursor: str | None = None
+    while True:
+        page = await ask(cursor=cursor)
+        for entry in getattr(page, key):
+            yield entry
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+Visiting = Callable[..., AbstractAsyncContextManager[list[Visitor]]]
+
+
+@pytest.fixture(scope="module")
+def targets() -> Generator[dict[str, Any]]:
+    """The upstreams, as targets of mounts; those on HTTP are one process."""
+    with PrintingPort(command(*LIBRARY, "http")) as port:
+        url = f"http://127.0.0.1:{port}"
+        yield {
+            "memory_modern": "memory",
+            **{f"stdio_{era}": command(*LIBRARY, "stdio", era) for era in ("legacy", "modern")},
+            **{f"http_{era}": f"{url}/{era}/mcp" for era in ("legacy", "modern")},
+            **{f"sse_{era}": f"{url}/{era}/sse" for era in ("legacy", "modern")},
+        }
+
+
+@pytest.fixture(scope="module")
+def hub_url(targets: dict[str, Any]) -> Generator[str]:
+    """One hub of all upstreams, on HTTP and SSE."""
+    script = str(HERE / "asking_hub.py")
+    with PrintingPort(command(script, json.dumps(targets), "http", "library")) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerator[ToolsetServer]:
+    """One hub of all upstreams in this process."""
+    async with hub(targets, library.make) as server:
+        yield server
+
+
+@pytest.fixture
+def visiting(request: pytest.FixtureRequest, transport: str, era: str, targets: dict[str, Any]) -> Visiting:
+    """Connects clients of one era over one transport to a hub of all upstreams."""
+    mode: Any = "legacy" if era == "legacy" else "auto"
+    script = str(HERE / "asking_hub.py")
+    match transport:
+        case "memory":
+            here = request.getfixturevalue("hub_here").lowlevel
+        case "stdio":
+            arguments = command(script, json.dumps(targets), "stdio", "library")[1:]
+            here = StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
+        case _:
+            here = request.getfixturevalue("hub_url")
+
+    @asynccontextmanager
+    async def visitors(**options: Any) -> AsyncGenerator[list[Visitor]]:
+        heard: list[str] = []
+
+        async def hear(message: Any) -> None:
+            heard.append(str(getattr(message, "method", "")))
+
+        address = {"sse": lambda: sse_client(f"{here}/sse"), "http": lambda: f"{here}/mcp"}
+        target = address[transport]() if transport in address else here
+        with anyio.fail_after(60):
+            async with Client(target, mode=mode, cache=None, message_handler=hear, **options) as client:
+                await _joined(client)
+                yield [Visitor(client, upstream, heard) for upstream in UPSTREAMS]
+
+    return visitors
+
+
+async def _joined(client: Client) -> None:
+    """Wait until every upstream has joined."""
+    while True:
+        names = {entry.name async for entry in _every(client.list_prompts, "prompts")}
+        if {f"{upstream}_plain" for upstream in UPSTREAMS} <= names:
+            return
+
+
+@contextmanager
+def about(visitor: Visitor) -> Generator[None]:
+    """Says in a failure which upstream it was."""
+    try:
+        yield
+    except BaseException as fault:
+        fault.add_note(f"upstream: {visitor.upstream}")
+        raise
+
+
+async def test_x4_p4_what_a_server_lists_and_what_is_read_of_it_crosses(visiting: Visiting) -> None:
+    async with visiting() as visitors:
+        for visitor in visitors:
+            with about(visitor):
+                await reads(visitor)
+
+
+async def reads(visitor: Visitor) -> None:
+    client, upstream = visitor.client, visitor.upstream
+    declared = client.server_capabilities
+    assert declared.resources and declared.resources.subscribe and declared.resources.list_changed
+    assert declared.prompts and declared.prompts.list_changed and declared.completions is not None
+
+    resources = await visitor.listed()
+    assert {"one", "two", "three"} <= set(resources)
+    one = resources["one"]
+    assert (one.title, one.size, one.mime_type) == ("The resource one", 7, "text/plain")
+    assert one.icons == [library.ICON] and one.meta == MINE
+    assert one.annotations is not None and one.annotations.priority == 0.5
+    (text,) = (await client.read_resource(one.uri)).contents
+    assert isinstance(text, types.TextResourceContents) and (text.uri, text.text) == (
+        one.uri,
+        "about one",
+    )
+    (blob,) = (await client.read_resource(resources["two"].uri)).contents
+    assert isinstance(blob, types.BlobResourceContents) and blob.blob == library.PIXEL
+    with pytest.raises(MCPError) as missing:
+        await client.read_resource(one.uri.replace("one", "nothing"))
+    assert missing.value.code == types.INVALID_PARAMS and missing.value.message.startswith(f"{upstream}: ")
+
+    templates = [entry async for entry in _every(client.list_resource_templates, "resource_templates")]
+    start = one.uri.removesuffix("one")
+    (shelf,) = [entry for entry in templates if entry.uri_template == f"{start}shelf/{{number}}"]
+    assert shelf.title == "A shelf" and shelf.icons == [library.ICON]
+    (found,) = (await client.read_resource(f"{start}shelf/7")).contents
+    assert isinstance(found, types.TextResourceContents) and found.text == "about shelf/7"
+
+    prompts = await visitor.prompts()
+    assert prompts["plain"].title == "The prompt plain" and prompts["plain"].icons == [library.ICON]
+    arguments = prompts["filled"].arguments
+    assert arguments is not None and (arguments[0].name, arguments[0].required) == ("word", True)
+    filled = await client.get_prompt(prompts["filled"].name, {"word": "rain"})
+    said, image, embedded = [message.content for message in filled.messages]
+    assert isinstance(said, types.TextContent) and said.text == "filled about rain"
+    assert isinstance(image, types.ImageContent) and image.data == library.PIXEL
+    assert isinstance(embedded, types.EmbeddedResource) and embedded.resource.uri == one.uri
+
+    of_prompt = types.PromptReference(type="ref/prompt", name=prompts["filled"].name)
+    proposed = await client.complete(of_prompt, {"name": "word", "value": "ra"}, {"other": "x"})
+    assert proposed.completion.values == ["filled:word:ra", "x"] and proposed.completion.total == 9
+    of_template = types.ResourceTemplateReference(type="ref/resource", uri=shelf.uri_template)
+    proposed = await client.complete(of_template, {"name": "number", "value": "1"})
+    assert proposed.completion.values == ["lib://shelf/{number}:number:1"]
+
+
+async def test_x4_p4_what_tools_say_and_return_crosses(visiting: Visiting, era: str) -> None:
+    async with visiting() as visitors:
+        for visitor in visitors:
+            with about(visitor):
+                await calls(visitor, era)
+
+
+async def calls(visitor: Visitor, era: str) -> None:
+    client, upstream = visitor.client, visitor.upstream
+    tools = {tool.name: tool for tool in [entry async for entry in _every(client.list_tools, "tools")]}
+    described = tools[visitor.tool("described")]
+    assert described.title == "A described tool" and described.icons == [library.ICON]
+    assert described.annotations is not None and described.annotations.read_only_hint
+    assert described.meta == {"example.com/kind": "sample"}
+    any_json = era == "modern" and upstream.endswith("modern")
+    assert (tools[visitor.tool("numbers")].output_schema is not None) == any_json
+    numbers = await visitor.call("numbers")
+    assert text_of(numbers) == "[1, 2]"
+    assert numbers.structured_content == ([1, 2] if any_json else None)
+
+    blocks = await visitor.call("blocks")
+    text, image, audio, link, embedded = blocks.content
+    assert isinstance(text, types.TextContent) and text.annotations is not None
+    assert text.annotations.audience == ["assistant"]
+    assert isinstance(image, types.ImageContent) and image.data == library.PIXEL
+    assert isinstance(audio, types.AudioContent) and audio.mime_type == "audio/wav"
+    assert blocks.meta is not None and blocks.meta["example.com/cost"] == 3
+    assert isinstance(link, types.ResourceLink) and isinstance(embedded, types.EmbeddedResource)
+    assert (await client.read_resource(link.uri)).contents[0].uri == link.uri
+    assert embedded.resource.uri == link.uri.replace("one", "two")
+
+    with pytest.raises(MCPError) as refused:
+        await visitor.call("refuse")
+    assert (refused.value.code, refused.value.data) == (-31999, {"why": ["test"]})
+    assert refused.value.message == f"{upstream}: refused"
+    meta = json.loads(text_of(await visitor.call("meta", meta={"traceparent": TRACE, **MINE})))
+    assert (meta["traceparent"], meta["example.com/kind"]) == (TRACE, "text")
+
+
+async def test_x4_p6_changes_reach_the_client(visiting: Visiting, era: str) -> None:
+    async with visiting() as visitors:
+        for visitor in visitors:
+            with about(visitor):
+                await changes(visitor, era)
+
+
+async def changes(visitor: Visitor, era: str) -> None:
+    three = (await visitor.listed())["three"].uri
+    tag = f"_{visitor.upstream}_{len(await _uris(visitor))}"
+    async with _told(visitor, era, three) as told:
+        visitor.heard.clear()
+        await visitor.call("grow", tag)
+        await told("notifications/tools/list_changed")
+        await told("notifications/resources/list_changed")
+        await told("notifications/prompts/list_changed")
+        await visitor.call("touch")
+        await told("notifications/resources/updated")
+    with anyio.fail_after(20):
+        while not await _shows(visitor, f"grown{tag}"):
+            pass
+
+
+async def _shows(visitor: Visitor, name: str) -> bool:
+    """Whether a new name is in each list; as no other upstream has it, it is not told apart."""
+    tools = [tool.name async for tool in _every(visitor.client.list_tools, "tools")]
+    prompts = [prompt.name async for prompt in _every(visitor.client.list_prompts, "prompts")]
+    return visitor.tool(name) in tools and name in prompts and f"lib://{name}" in await _uris(visitor)
+
+
+async def _uris(visitor: Visitor) -> list[str]:
+    return [entry.uri async for entry in _every(visitor.client.list_resources, "resources")]
+
+
+@asynccontextmanager
+async def _told(visitor: Visitor, era: str, uri: str) -> AsyncGenerator[Callable[[str], Any]]:
+    """Subscribes to everything; yields what waits for one kind of news."""
+    client = visitor.client
+    async with AsyncExitStack() as stack:
+        if era == "modern":
+            await stack.enter_async_context(
+                client.listen(
+                    tools_list_changed=True,
+                    resources_list_changed=True,
+                    prompts_list_changed=True,
+                    resource_subscriptions=[uri],
+                )
+            )
+        else:
+            with pytest.warns(MCPDeprecationWarning):
+                await client.subscribe_resource(uri)
+
+        async def told(method: str) -> None:
+            with anyio.fail_after(20):
+                while method not in visitor.heard:
+                    await visitor.call("seen")
+
+        yield told
+        if era == "legacy":
+            with pytest.warns(MCPDeprecationWarning):
+                await client.unsubscribe_resource(uri)
+
+
+async def test_x4_p5_reports_of_a_call_reach_it_and_cancelling_it_reaches_the_server(
+    visiting: Visiting, era: str
+) -> None:
+    logged: list[tuple[str, Any]] = []
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append((params.level, params.data))
+
+    async with visiting(logging_callback=log) as visitors:
+        for visitor in visitors:
+            with about(visitor):
+                await reports(visitor, era, logged)
+                await cancels(visitor, era)
+
+
+async def reports(visitor: Visitor, era: str, logged: list[tuple[str, Any]]) -> None:
+    steps: list[tuple[float, str | None]] = []
+    complete = anyio.Event()
+
+    async def step(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, message))
+        if len(steps) == 3:
+            complete.set()
+
+    await visitor.call("steps", "climb", progress_callback=step)
+    with anyio.fail_after(10):
+        await complete.wait()
+    assert steps == [(1, "climb"), (2, "climb"), (3, "climb")]
+
+    logged.clear()
+    wanted: dict[str, Any] = {}
+    if era == "modern":
+        wanted = {"io.modelcontextprotocol/logLevel": "warning"}
+    else:
+        with pytest.warns(MCPDeprecationWarning):
+            await visitor.client.set_logging_level("warning")
+    await visitor.call("note", "spoken", meta=wanted)
+    with anyio.fail_after(10):
+        while not logged:
+            await visitor.call("seen")
+    assert logged == [("warning", "spoken warning")]
+
+
+async def cancels(visitor: Visitor, era: str) -> None:
+    tag = f"{era} {id(visitor)}"
+
+    async def seen() -> dict[str, int]:
+        return json.loads(text_of(await visitor.call("seen")))
+
+    async with anyio.create_task_group() as group:
+        before = (await seen()).get("wait", 0)
+        group.start_soon(visitor.call, "wait", tag)
+        while (await seen()).get("wait", 0) == before:
+            pass
+        group.cancel_scope.cancel()
+    while f"cancelled {tag}" not in await seen():
+        pass

@@ -1,0 +1,214 @@
+"""The official conformance suite, run against what this project makes, and what came of it as a table.
+
+    scripts/conformance                 servers/everything, the bridge over it, and the upstream connection
+    scripts/conformance --fastmcp       FastMCP's proxy over the same server as well, for the record
+    scripts/conformance server bridge   only these subjects
+
+Fails if a scored scenario of `server` or `client` fails, or if `bridge` differs from `server` in any check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.peers.processes import listening_process
+from tests.peers.programs import HERE, NODE_PLACE, ROOT, node_script
+
+REVISIONS = ("2026-07-28", "2025-11-25")
+SUBJECTS = ("server", "bridge", "client")
+SUITE = "conformance/dist/index.js"
+EVERYTHING = ROOT / "servers" / "everything" / "everything.py"
+BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+SERVE = [sys.executable, "-m", "mcp_toolset", "serve"]
+OVER_HTTP = ["--transport", "http", "--port", "0"]
+SAID = r"at (http://\S+)/mcp"
+DEADLINE = 240
+"""Seconds that one run of a requirement set may take."""
+
+_NOT_SCORED = re.compile(r"^\s+[✓✗~-] (\S+) \((?:extension|added-after-release|pending)\)", re.MULTILINE)
+_RAN = re.compile(r"^[✓✗~-] (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)
+
+
+@dataclass
+class Run:
+    """What one subject did with one requirement set.
+
+    Attributes:
+        checks: How often each `(scenario, check, status)` came up.
+        scored: The scenarios that the revision requires.
+    """
+
+    checks: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    scored: frozenset[str] = frozenset()
+
+    def count(self, status: str, *, scored: bool) -> int:
+        return sum(
+            number
+            for (scenario, _, found), number in self.checks.items()
+            if found == status and (scenario in self.scored) == scored
+        )
+
+    def failures(self) -> list[str]:
+        """The scored checks that failed."""
+        return sorted(
+            f"{scenario}: {check}"
+            for scenario, check, status in self.checks
+            if status == "FAILURE" and scenario in self.scored
+        )
+
+    def verdicts(self) -> Counter[tuple[str, str, str]]:
+        """What is to be the same through the bridge."""
+        return self.checks
+
+
+def conform(command: Sequence[str], revision: str) -> Run:
+    """Run one requirement set: `server --url …` or `client --command …`."""
+    with tempfile.TemporaryDirectory() as place:
+        done = subprocess.run(
+            [str(NODE_PLACE / "node_modules/node/bin/node"), node_script(SUITE), *command]
+            + ["--requirements", revision, "--output-dir", place],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE,
+        )
+        run = Run()
+        for file in Path(place).rglob("checks.json"):
+            scenario = _scenario_of(file.parent.relative_to(place).as_posix())
+            for check in json.loads(file.read_text()):
+                run.checks[scenario, check["id"], check["status"]] += 1
+    if not run.checks:
+        raise RuntimeError(f"the suite said nothing that can be used:\n{done.stdout[-2000:]}")
+    ran = {scenario for scenario, _, _ in run.checks}
+    run.scored = frozenset(ran - set(_NOT_SCORED.findall(done.stdout)))
+    return run
+
+
+def _scenario_of(folder: str) -> str:
+    """`server-tools-list-2026-11-21T19-54-00-793Z` is the folder of `tools-list`."""
+    return re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", folder).removeprefix("server-")
+
+
+@contextmanager
+def everything() -> Generator[str]:
+    """`servers/everything` over HTTP; yields its address."""
+    with listening_process([*SERVE, str(EVERYTHING), *OVER_HTTP], SAID) as base:
+        yield f"{base}/mcp"
+
+
+@contextmanager
+def bridge(upstream: str) -> Generator[str]:
+    """The bridge with a server mounted, and nothing else; yields its address."""
+    with listening_process([*SERVE, upstream, *OVER_HTTP], SAID) as base:
+        yield f"{base}/mcp"
+
+
+@contextmanager
+def fastmcp(upstream: str) -> Generator[str]:
+    """FastMCP's proxy over a server; yields its address."""
+    command = [str(BENCH_PYTHON), str(HERE / "conformance_fastmcp.py"), upstream]
+    with listening_process(command, r"at (http://\S+)/mcp") as base:
+        yield f"{base}/mcp"
+
+
+def client_command() -> str:
+    return f"{sys.executable} {HERE / 'conformance_client.py'}"
+
+
+def measured(subjects: Sequence[str]) -> dict[tuple[str, str], Run]:
+    """Each subject with each revision."""
+    runs: dict[tuple[str, str], Run] = {}
+    with everything() as direct:
+        for subject in subjects:
+            if subject == "client":
+                for revision in REVISIONS:
+                    runs[subject, revision] = conform(["client", "--command", client_command()], revision)
+                continue
+            with _address(subject, direct) as url, ThreadPoolExecutor() as pool:
+                found = pool.map(lambda revision: conform(["server", "--url", url], revision), REVISIONS)
+                runs |= {(subject, revision): run for revision, run in zip(REVISIONS, found, strict=True)}
+    return runs
+
+
+@contextmanager
+def _address(subject: str, direct: str) -> Generator[str]:
+    if subject == "server":
+        yield direct
+        return
+    with (bridge if subject == "bridge" else fastmcp)(direct) as url:
+        yield url
+
+
+def difference(run: Run, other: Run) -> list[str]:
+    """The checks that came out otherwise in `other`."""
+    lost, gained = run.verdicts() - other.verdicts(), other.verdicts() - run.verdicts()
+    return [
+        f"{sign} {scenario}: {check} {status}"
+        for sign, checks in (("-", lost), ("+", gained))
+        for scenario, check, status in sorted(checks)
+    ]
+
+
+def table(runs: dict[tuple[str, str], Run]) -> str:
+    lines = [
+        "| subject | revision | scored: passed | failed | not scored: passed | failed |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for (subject, revision), run in runs.items():
+        cells = [
+            run.count(status, scored=scored) for scored in (True, False) for status in ("SUCCESS", "FAILURE")
+        ]
+        lines.append(f"| {subject} | {revision} | " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def faults(runs: dict[tuple[str, str], Run]) -> list[str]:
+    """Why the run as a whole fails; FastMCP's proxy is there for the record only."""
+    found = [
+        f"{subject} {revision}: {failure}"
+        for (subject, revision), run in runs.items()
+        if subject in ("server", "client")
+        for failure in run.failures()
+    ]
+    for revision in REVISIONS:
+        if ("server", revision) in runs and ("bridge", revision) in runs:
+            compared = difference(runs["server", revision], runs["bridge", revision])
+            found += [f"bridge {revision}: {line}" for line in compared]
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "subjects", nargs="*", metavar="SUBJECT", help=f"of {', '.join(SUBJECTS)}; all by default"
+    )
+    parser.add_argument(
+        "--fastmcp", action="store_true", help="FastMCP's proxy as well; needs scripts/install bench"
+    )
+    given = parser.parse_args()
+    subjects = given.subjects or list(SUBJECTS)
+    unknown = set(subjects) - set(SUBJECTS)
+    if unknown:
+        parser.error(f"there is no subject {sorted(unknown)[0]!r}")
+    runs = measured([*subjects, "fastmcp"] if given.fastmcp else subjects)
+    sys.stdout.write(table(runs) + "\n")
+    wrong = faults(runs)
+    sys.stdout.writelines(f"{line}\n" for line in wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

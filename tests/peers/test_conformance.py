@@ -1,0 +1,36 @@
+"""The official conformance suite on a server made with this toolkit, and on the bridge in front of it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.peers.conformance import REVISIONS, Run, conform, difference, everything
+from tests.peers.conformance import bridge as bridged
+from tests.peers.programs import node
+
+SCENARIOS = {"2026-07-28": 37, "2025-11-25": 30}
+"""How many scenarios for servers each revision requires: a run that skips some must not pass."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[tuple[str, str], Run]:
+    node()
+    with everything() as direct, bridged(direct) as through:
+        return {
+            (subject, revision): conform(["server", "--url", url], revision)
+            for revision in REVISIONS
+            for subject, url in (("server", direct), ("bridge", through))
+        }
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_n10_a_server_of_this_toolkit_conforms(runs: dict[tuple[str, str], Run], revision: str) -> None:
+    run = runs["server", revision]
+    assert len(run.scored) == SCENARIOS[revision]
+    assert run.failures() == []
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_n9_p4_the_bridge_does_exactly_what_the_server_behind_it_does(
+    runs: dict[tuple[str, str], Run], revision: str
+) -> None:
+    assert difference(runs["server", revision], runs["bridge", revision]) == []
