@@ -275,10 +275,11 @@ async def changes(visitor: Visitor, era: str) -> None:
 
 
 async def _shows(visitor: Visitor, name: str) -> bool:
-    """Whether a new name is in each list; as no other upstream has it, it is not told apart."""
+    """Whether a new name is in each list; told apart where the server is mounted over two transports."""
     tools = [tool.name async for tool in _every(visitor.client.list_tools, "tools")]
     prompts = [prompt.name async for prompt in _every(visitor.client.list_prompts, "prompts")]
-    return visitor.tool(name) in tools and name in prompts and f"lib://{name}" in await _uris(visitor)
+    listed = any(uri.endswith(f"lib://{name}") for uri in await _uris(visitor))
+    return listed and visitor.tool(name) in tools and bool({name, visitor.tool(name)} & {*prompts})
 
 
 async def _uris(visitor: Visitor) -> list[str]:
