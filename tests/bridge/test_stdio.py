@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.bridge.stdio import LineBuffer
+from mcp_toolset.bridge.lines import LineBuffer, Overlong
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "local_tool" / "app.py"
@@ -42,7 +42,8 @@ def test_lines_are_the_same_however_the_bytes_arrive(data: bytes, cuts: list[int
 @given(st.lists(st.binary(max_size=80).map(lambda line: line.replace(b"\n", b" ")), min_size=1))
 def test_f33_a_line_over_the_limit_is_none_and_the_others_are_whole(lines: list[bytes]) -> None:
     found = list(LineBuffer(40).feed(b"".join(line + b"\n" for line in lines)))
-    assert found == [line if len(line) <= 40 else None for line in lines]
+    assert found == [line if len(line) <= 40 else line[:256] for line in lines]
+    assert [isinstance(line, Overlong) for line in found] == [len(line) > 40 for line in lines]
 
 
 def started(*command: str) -> subprocess.Popen[bytes]:

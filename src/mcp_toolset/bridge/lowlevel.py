@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -24,9 +24,10 @@ from mcp.server.subscriptions import (
 )
 
 from mcp_toolset.bridge.ask import RoundTrips
+from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.outcome import halted
-from mcp_toolset.bridge.sdk import MCPError, connection_of, when_traced
+from mcp_toolset.bridge.sdk import MCPError, connection_of, stream_dispatcher, tracing, when_traced
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
 from mcp_toolset.errors import CallError, UnknownToolError, UpstreamProtocolError
 from mcp_toolset.tools.asking import InputRequired, joined
@@ -97,6 +98,8 @@ class LowlevelServer(Server[Any]):
             on_subscriptions_listen=self._listening,
         )
         self.middleware[:] = [*map(when_traced, self.middleware), self._fast]
+        self._own_middleware = tuple(self.middleware)
+        self._answerers = {"tools/call": self._call, "tools/list": self._quick_list}
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._stamp = {types.SERVER_INFO_META_KEY: stamp}
 
@@ -139,6 +142,27 @@ class LowlevelServer(Server[Any]):
         async with self._surface.opened():
             yield {}
 
+    def quick(self, method: str) -> Callable[[Request], Awaitable[dict[str, Any]]] | None:
+        """How a method is answered past the SDK (`QuickServer`); not while anything wants to see its requests.
+
+        A request that comes this way leaves nothing on its connection.
+        """
+        if tracing() or tuple(self.middleware) != self._own_middleware:
+            return None
+        return self._answerers.get(method)
+
+    async def run(
+        self,
+        read_stream: Any,
+        write_stream: Any,
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        """Serve one client over message streams until it leaves; errors always become answers."""
+        dispatcher = stream_dispatcher(read_stream, write_stream, inline=INLINE)
+        async with self.lifespan(self) as state:
+            await serve_connection(self, dispatcher, state, initialization_options)
+
     async def _fast(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         match ctx.method:
             case "tools/call":
@@ -160,6 +184,9 @@ class LowlevelServer(Server[Any]):
             )
         tools = self._surface.listed(WireContext(request))
         return list_for(tools, modern=is_modern(request.protocol_version), stamp=self._stamp)
+
+    async def _quick_list(self, request: Request) -> dict[str, Any]:
+        return self._list(request)
 
     async def _call(self, request: Request) -> dict[str, Any]:
         name, arguments = _call_params(request.params or {})

@@ -8,8 +8,9 @@ because nothing public tells one legacy connection from another, and `MCPServer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, cast
 
 import anyio
@@ -17,11 +18,14 @@ import anyio.abc
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.server._otel import OpenTelemetryMiddleware
-from mcp.server.connection import Connection
+from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.server.models import InitializationOptions
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
 from mcp.server.session import ServerSession
+from mcp.shared._otel import inject_trace_context, otel_span
 from mcp.shared.dispatcher import (
     CallOptions,
     DispatchContext,
@@ -29,18 +33,24 @@ from mcp.shared.dispatcher import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    ProgressFnT,
+    coerce_request_id,
+    run_notify_intercept,
 )
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
+    InboundLadderRejection,
+    InboundModernRoute,
+    classify_inbound_request,
     encode_header_value,
     find_invalid_x_mcp_header,
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
@@ -51,19 +61,46 @@ from mcp_toolset.bridge.direct import DirectCalls
 __all__ = [
     "CallOptions",
     "ClientSession",
+    "Connection",
+    "DispatchContext",
+    "Dispatcher",
+    "InboundLadderRejection",
+    "InboundModernRoute",
+    "InitializationOptions",
     "MCPError",
+    "NoBackChannelError",
+    "NotifyOnlyOutbound",
     "ObservedDispatcher",
+    "OnNotify",
+    "OnNotifyIntercept",
+    "OnRequest",
+    "ProgressFnT",
     "Server",
+    "ServerRequestContext",
+    "ServerRunner",
+    "ServerSession",
+    "TransportContext",
+    "aclose_shielded",
+    "classify_inbound_request",
+    "client_span",
+    "coerce_request_id",
     "connection_of",
+    "fault_for_peer",
     "header_fault",
     "header_map",
     "in_process_dispatcher",
     "lowlevel_of",
+    "modern_error_data",
     "negotiate",
     "routing_headers",
+    "run_notify_intercept",
+    "serve_one",
     "stream_dispatcher",
+    "tracing",
     "when_traced",
 ]
+
+_log = logging.getLogger("mcp_toolset.wire")
 
 NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
 """Sees a raw notification first; `True` says that it is dealt with."""
@@ -115,9 +152,43 @@ class ObservedDispatcher:
             self.closed.set()
 
 
-def stream_dispatcher(read: Any, write: Any) -> Dispatcher[Any]:
-    """The SDK's dispatcher over a transport's stream pair."""
-    return JSONRPCDispatcher(read, write)
+def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozenset()) -> Dispatcher[Any]:
+    """The SDK's dispatcher over a transport's stream pair.
+
+    Args:
+        read: Where messages come from.
+        write: Where they go.
+        inline: Methods of which a request is finished before the next message is taken.
+    """
+    return JSONRPCDispatcher(read, write, inline_methods=inline)
+
+
+def fault_for_peer(raised: Exception) -> types.ErrorData:
+    """What a peer is told of an exception that left a handler: its own error, or that there was one."""
+    fault = handler_exception_to_error_data(raised)
+    if fault is None:
+        _log.error("a request handler raised", exc_info=raised)
+        fault = types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
+    return fault
+
+
+def tracing() -> bool:
+    """Whether somebody collects traces: else spans would go nowhere."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+@contextmanager
+def client_span(method: str, params: Mapping[str, Any] | None) -> Generator[dict[str, Any]]:
+    """The span of a request that is sent; yields its parameters with the trace context in `_meta`."""
+    stamped = dict(params or {})
+    target = stamped.get("name")
+    name = f"MCP send {method} {target}" if isinstance(target, str) else f"MCP send {method}"
+    with otel_span(name, kind=trace.SpanKind.CLIENT, attributes={"mcp.method.name": method}):
+        meta: dict[str, Any] = dict(stamped.get("_meta") or {})
+        inject_trace_context(meta)
+        if meta:
+            stamped["_meta"] = meta
+        yield stamped
 
 
 @asynccontextmanager
@@ -213,9 +284,9 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
         return middleware
 
     async def traced(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            return await call_next(ctx)
-        return await middleware(ctx, call_next)
+        if tracing():
+            return await middleware(ctx, call_next)
+        return await call_next(ctx)
 
     return traced
 

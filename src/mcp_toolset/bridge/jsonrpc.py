@@ -1,0 +1,499 @@
+"""`LineDispatcher`: JSON-RPC over a pair of pipes, both ways, without a model or a stream per message.
+
+It takes the place of the SDK's dispatcher and transports, behind the SDK's protocol of dispatchers
+(decision 8). Messages are taken where their bytes arrive: an answer wakes whoever waits for it, a
+request or a notification gets a task. Of what arrives the version, the types of id and method and the
+shape of the parameters are checked. What is no message is skipped and counted (F8), what cannot be
+read fails its own request (F9), and whatever could pile up has a bound (F10, F11, F28, F29, F33).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context, copy_context
+from typing import Any, Final, cast
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import mcp_types as types
+from pydantic_core import from_json, to_json
+
+from mcp_toolset.bridge.exchange import Encoded, Incoming, Waiting
+from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
+from mcp_toolset.bridge.pipes import PipePair
+from mcp_toolset.bridge.sdk import (
+    CallOptions,
+    MCPError,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    client_span,
+    coerce_request_id,
+    fault_for_peer,
+    run_notify_intercept,
+    tracing,
+)
+from mcp_toolset.bridge.unreadable import traced
+from mcp_toolset.errors import ToolsetError
+
+MAX_GARBAGE: Final = 1000
+"""Lines in a row that may be no messages, or answer nothing, before a connection is given up (F8)."""
+
+MAX_REQUESTS: Final = 4096
+"""Requests of the peer that may be under way at once; more are refused."""
+
+MAX_NOTIFICATIONS: Final = 1024
+"""Notifications of the peer that may be under way at once; the oldest gives way (F10)."""
+
+_SLICE: Final = 256
+"""Messages that are taken before what they started gets its turn."""
+
+_CLOSED: Final = "Connection closed"
+_CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=_CLOSED)
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class LineDispatcher:
+    """The SDK's `Dispatcher` over a `PipePair`."""
+
+    def __init__(
+        self,
+        pipes: PipePair,
+        *,
+        inline: frozenset[str] = frozenset(),
+        limit: int = MAX_MESSAGE,
+        too_much: Callable[[int], ToolsetError] | None = None,
+        holds_back: bool = False,
+    ) -> None:
+        """Speak over `pipes`.
+
+        Args:
+            pipes: Both directions; whoever made them stops them.
+            inline: Methods of which a request is finished before the next message is taken.
+            limit: Bytes of one incoming message.
+            too_much: Makes the error that ends the connection after that many lines of garbage in a
+                row; without it, garbage is skipped for ever.
+            holds_back: Take nothing from a peer that does not read what it is sent. For one side of a
+                connection only: two that hold each other back never go on.
+        """
+        self._pipes = pipes
+        self._inline = inline
+        self._limit = limit
+        self._too_much = too_much
+        self._holds_back = holds_back
+        self._lines = LineBuffer(limit)
+        self._backlog: deque[bytes] = deque()
+        self._held = False
+        self._next_id = 0
+        self._waiting: dict[types.RequestId, Waiting] = {}
+        self._requests: dict[types.RequestId, Incoming] = {}
+        self._notes: dict[anyio.CancelScope, None] = {}
+        self._group: anyio.abc.TaskGroup | None = None
+        self._context: Context = copy_context()
+        self._closed = False
+        self._fault: ToolsetError | None = None
+        self._ended = anyio.Event()
+        self._on_request: OnRequest | None = None
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+        self._in_a_row = 0
+        self.skipped = 0
+        """Lines that were no messages."""
+        self.strays = 0
+        """Answers that nobody waits for, and requests whose id is in use."""
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: the peer answered with an error, or not in time, or is gone.
+            RuntimeError: called before `run`.
+        """
+        if self._closed:
+            raise MCPError(types.CONNECTION_CLOSED, _CLOSED)
+        if self._group is None:
+            raise RuntimeError("send_raw_request was called before run()")
+        if not tracing():
+            return await self._asked(method, params, opts or {})
+        with client_span(method, params) as stamped:
+            return await self._asked(method, stamped, opts or {})
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification; to a peer that is gone, none."""
+        if not self._pipes.has_room:
+            await self._pipes.room()
+        self._tell(method, params)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take messages until the peer is gone.
+
+        Raises:
+            ToolsetError: it sent too much that is no message.
+        """
+        self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
+        self._context = copy_context()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                self._pipes.start(self._take_chunk, self._ended.set)
+                task_status.started()
+                await self._ended.wait()
+                while self._backlog and self._fault is None:
+                    await anyio.lowlevel.checkpoint()
+                self._close()
+                group.cancel_scope.cancel()
+        finally:
+            self._close()
+            self._pipes.pause()
+        if self._fault is not None:
+            raise self._fault
+
+    def _close(self) -> None:
+        self._closed = True
+        for waiting in self._waiting.values():
+            waiting.settle(None)
+
+    async def _asked(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
+    ) -> dict[str, Any]:
+        key, number = self._numbered(opts.get("request_id"))
+        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
+        line = _request_line(number, method, params, with_progress=on_progress is not None)
+        if not self._pipes.has_room:
+            await self._pipes.room()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        waiting = self._waiting[key] = Waiting(on_progress)
+        try:
+            self._pipes.write_line(line)
+            with anyio.fail_after(timeout):
+                return _result_of(await waiting.answer)
+        except TimeoutError:
+            self._abandon(number, f"timed out after {timeout:g} s", opts)
+            raise MCPError(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            if waiting.answer.cancelled():
+                self._abandon(number, "caller cancelled", opts)
+            raise
+        finally:
+            del self._waiting[key]
+
+    def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
+        """The key to wait under, and the id to send."""
+        if given is not None:
+            key = coerce_request_id(given)
+            if key in self._waiting:
+                raise ValueError(f"request id {given!r} is already in flight")
+            return key, given
+        self._next_id += 1
+        while self._next_id in self._waiting:
+            self._next_id += 1
+        return self._next_id, self._next_id
+
+    def _abandon(self, number: types.RequestId, reason: str, opts: CallOptions) -> None:
+        if opts.get("cancel_on_abandon", True):
+            self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
+
+    def _tell(self, method: str, params: Mapping[str, Any] | None) -> None:
+        if self._closed:
+            return
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        try:
+            self._pipes.write_line(_json(message))
+        except ValueError as fault:
+            _log.warning("%s was not sent, as no JSON can carry it: %s", method, fault)
+
+    def _take_chunk(self, chunk: bytes) -> None:
+        idle = not self._backlog and not self._held
+        self._backlog.extend(self._lines.feed(chunk))
+        if idle:
+            self._work()
+
+    def _work(self) -> None:
+        """Take what has come, a slice at a time."""
+        for _ in range(_SLICE):
+            if not self._backlog or self._held or self._fault is not None:
+                break
+            self._take(self._backlog.popleft())
+        if self._fault is not None:
+            self._pipes.pause()
+        elif self._held:
+            self._pipes.pause()
+        elif self._backlog:
+            self._pipes.pause()
+            self._go_on()
+        elif self._holds_back and not self._pipes.has_room:
+            self._hold(self._pipes.room)
+        else:
+            self._pipes.resume()
+
+    def _go_on(self) -> None:
+        # In the context of `run`: what arrives next is not the business of whoever made way for it.
+        asyncio.get_running_loop().call_soon(self._work, context=self._context)
+
+    def _hold(self, until: Callable[[], Awaitable[None]]) -> None:
+        """Take nothing more until then."""
+        assert self._group is not None
+        self._held = True
+        self._pipes.pause()
+
+        async def release() -> None:
+            await until()
+            self._held = False
+            self._go_on()
+
+        self._group.start_soon(release)
+
+    def _take(self, line: bytes) -> None:
+        if type(line) is Overlong:
+            self._lost(line, f"has more than {self._limit} bytes", whole=False)
+            return
+        try:
+            message = from_json(line)
+        except ValueError:
+            if line.strip():
+                self._lost(line, "cannot be read", whole=True)
+            return
+        if type(message) is dict and cast("dict[str, Any]", message).get("jsonrpc") == "2.0":
+            self._take_message(cast("dict[str, Any]", message))
+        else:
+            self._skip()
+
+    def _take_message(self, message: dict[str, Any]) -> None:
+        method, params, number = message.get("method"), message.get("params"), message.get("id")
+        has_id = type(number) is int or type(number) is str
+        if method is None and has_id:
+            self._take_answer(cast("types.RequestId", number), message)
+        elif type(method) is not str or not (params is None or type(params) is dict):
+            self._skip()
+        elif has_id:
+            self._take_request(cast("types.RequestId", number), method, params)
+        elif "id" not in message:
+            self._in_a_row = 0
+            self._take_note(method, params)
+        else:
+            self._skip()
+
+    def _lost(self, line: bytes, fault: str, *, whole: bool) -> None:
+        found = traced(line, whole=whole)
+        if found is None:
+            self._skip()
+            return
+        kind, number = found
+        if kind == "request":
+            self._answer(
+                number, None, types.ErrorData(code=types.PARSE_ERROR, message=f"the request {fault}")
+            )
+        else:
+            error = {"code": types.PARSE_ERROR, "message": f"its answer {fault}"}
+            self._take_answer(number, {"error": error})
+
+    def _skip(self) -> None:
+        self.skipped += 1
+        self._count()
+
+    def _stray(self) -> None:
+        self.strays += 1
+        self._count()
+
+    def _count(self) -> None:
+        self._in_a_row += 1
+        if self._too_much is not None and self._in_a_row > MAX_GARBAGE and self._fault is None:
+            self._fault = self._too_much(MAX_GARBAGE)
+            self._ended.set()
+
+    def _take_answer(self, number: types.RequestId, message: dict[str, Any]) -> None:
+        waiting = self._waiting.get(coerce_request_id(number))
+        if waiting is None:
+            self._stray()
+            return
+        self._in_a_row = 0
+        waiting.settle(message)
+
+    def _take_request(self, number: types.RequestId, method: str, params: dict[str, Any] | None) -> None:
+        key = coerce_request_id(number)
+        if key in self._requests:
+            self._stray()
+            return
+        self._in_a_row = 0
+        if len(self._requests) >= MAX_REQUESTS:
+            fault = f"more than {MAX_REQUESTS} requests at once"
+            self._answer(number, None, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
+            return
+        assert self._group is not None
+        incoming = self._requests[key] = Incoming(self, number, _progress_token(params))
+        if method in self._inline:
+            done = anyio.Event()
+            self._group.start_soon(self._handle, incoming, key, method, params, done)
+            self._hold(done.wait)
+        else:
+            self._group.start_soon(self._handle, incoming, key, method, params)
+
+    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/cancelled":
+            self._cancel(params)
+        elif method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        assert self._on_notify is not None
+        self._start_note(self._on_notify, Incoming(self), method, params)
+
+    def _cancel(self, params: dict[str, Any] | None) -> None:
+        number = (params or {}).get("requestId")
+        if type(number) is int or type(number) is str:
+            incoming = self._requests.get(coerce_request_id(number))
+            if incoming is not None:
+                incoming.cancel()
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        """Hand progress to the request that it is of; `False` if no such request wants it."""
+        token, progress = params.get("progressToken"), params.get("progress")
+        if type(token) not in (int, str) or type(progress) not in (int, float):
+            return False
+        waiting = self._waiting.get(coerce_request_id(cast("types.RequestId", token)))
+        if waiting is None or waiting.on_progress is None:
+            return False
+        total, message = params.get("total"), params.get("message")
+        self._start_note(
+            waiting.on_progress,
+            float(cast("float", progress)),
+            float(cast("float", total)) if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+        return True
+
+    def _start_note(self, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
+        assert self._group is not None
+        scope = anyio.CancelScope()
+        self._notes[scope] = None
+        if len(self._notes) > MAX_NOTIFICATIONS:
+            oldest = next(iter(self._notes))
+            del self._notes[oldest]
+            oldest.cancel()
+        self._group.start_soon(self._noted, scope, handler, what)
+
+    async def _noted(
+        self, scope: anyio.CancelScope, handler: Callable[..., Awaitable[None]], what: tuple[Any, ...]
+    ) -> None:
+        with scope:
+            try:
+                await handler(*what)
+            # Handlers are whatever the session and its user registered; one that fails must not end
+            # the connection for all.
+            except Exception:
+                _log.exception("a notification handler raised")
+            finally:
+                self._notes.pop(scope, None)
+
+    async def _handle(
+        self,
+        incoming: Incoming,
+        key: types.RequestId,
+        method: str,
+        params: dict[str, Any] | None,
+        done: anyio.Event | None = None,
+    ) -> None:
+        assert self._on_request is not None
+        result: dict[str, Any] | None = None
+        # What the peer is told if this task is cancelled from outside, because serving ends.
+        fault: types.ErrorData | None = _CLOSED_FAULT
+        try:
+            with incoming.scope:
+                try:
+                    result = await self._on_request(incoming, method, params)
+                    fault = None
+                # A handler may raise anything; the peer gets an answer whatever it is.
+                except Exception as raised:
+                    fault = fault_for_peer(raised)
+        finally:
+            incoming.closed = True
+            del self._requests[key]
+            if not incoming.cancelled:
+                self._answer(incoming.request_id, result, fault)
+            if done is not None:
+                done.set()
+        if not self._pipes.has_room:
+            await self._pipes.room()
+
+    def _answer(
+        self,
+        number: types.RequestId | None,
+        result: dict[str, Any] | None,
+        fault: types.ErrorData | None = None,
+    ) -> None:
+        try:
+            line = _answer_line(number, result, fault)
+        except ValueError as raised:
+            _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
+            error = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
+            line = _answer_line(number, None, error)
+        self._pipes.write_line(line)
+
+
+def _json(value: Any) -> bytes:
+    """JSON as strict readers want it; `ValueError` for what has none."""
+    return to_json(value, inf_nan_mode="null")
+
+
+def _request_line(
+    number: types.RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
+) -> bytes:
+    if with_progress:
+        params = params or {}
+        # The id of the request is its token, so that progress finds the way like an answer.
+        params = {**params, "_meta": {**(params.get("_meta") or {}), "progressToken": number}}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
+    if params:
+        message["params"] = params
+    try:
+        return _json(message)
+    except ValueError as fault:
+        raise MCPError(types.INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
+
+
+def _answer_line(
+    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
+) -> bytes:
+    if fault is not None:
+        error = fault.model_dump(mode="json", exclude_none=True)
+        return _json({"jsonrpc": "2.0", "id": number, "error": error})
+    if type(result) is Encoded:
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_json(number), result.json)
+    return _json({"jsonrpc": "2.0", "id": number, "result": result})
+
+
+def _result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
+    if answer is None:
+        raise MCPError(types.CONNECTION_CLOSED, _CLOSED)
+    error, result = answer.get("error"), answer.get("result")
+    if error is None and type(result) is dict:
+        return cast("dict[str, Any]", result)
+    if type(error) is dict:
+        fields = cast("dict[str, Any]", error)
+        code, message = fields.get("code"), fields.get("message")
+        if type(code) is int and type(message) is str:
+            raise MCPError(code, message, fields.get("data"))
+    raise MCPError(types.PARSE_ERROR, "its answer cannot be read")
+
+
+def _progress_token(params: dict[str, Any] | None) -> types.ProgressToken | None:
+    meta = params.get("_meta") if params else None
+    token: object = cast("dict[str, Any]", meta).get("progressToken") if type(meta) is dict else None
+    return cast("types.ProgressToken", token) if type(token) in (int, str) else None
