@@ -26,6 +26,7 @@ from mcp_toolset.bridge.sdk import (
     ClientSession,
     MCPError,
     ObservedDispatcher,
+    RequestTimedOut,
     header_map,
     negotiate,
     routing_headers,
@@ -253,16 +254,29 @@ class UpstreamConnection:
         if context.wants_progress:
             opts["on_progress"] = partial(self._calls.progress, context)
         try:
-            with self._calls.of(context), anyio.fail_after(self.timeout):
-                async with self._slots:
-                    wire = await self._request(
-                        "tools/call", params, context=context, opts=opts, tool=definition
-                    )
+            with self._calls.of(context):
+                wire = await self._within_timeout(params, context, opts, definition)
         except TimeoutError:
             raise UpstreamTimeoutError(
                 self.link.name, f"no answer within {self.timeout:g} s; it was told to cancel"
             ) from None
         return self._result(wire)
+
+    async def _within_timeout(
+        self, params: dict[str, Any], context: ToolContext, opts: CallOptions, tool: ToolDefinition
+    ) -> dict[str, Any]:
+        """One request and the wait for its turn (F28), within `timeout` seconds.
+
+        Raises:
+            TimeoutError: they took longer.
+        """
+        if self._dispatcher is not None and self._dispatcher.keeps_time and self._slots.value:
+            opts["timeout"] = self.timeout
+            async with self._slots:
+                return await self._request("tools/call", params, context=context, opts=opts, tool=tool)
+        with anyio.fail_after(self.timeout):
+            async with self._slots:
+                return await self._request("tools/call", params, context=context, opts=opts, tool=tool)
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_result(wire)
@@ -288,6 +302,8 @@ class UpstreamConnection:
         self._stamp(version, method, params, context, opts, tool)
         try:
             return await dispatcher.send_raw_request(method, params, opts)
+        except RequestTimedOut:
+            raise TimeoutError from None
         except MCPError as fault:
             raise self._translated(fault, dispatcher) from None
 

@@ -14,6 +14,9 @@ from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, ProgressFnT,
 if TYPE_CHECKING:
     from mcp_toolset.bridge.jsonrpc import LineDispatcher
 
+REPORT_GRACE: Final = 1.0
+"""Seconds that an answer waits for the reports that came before it: a slow client may take none (F10)."""
+
 _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 
 
@@ -31,12 +34,36 @@ class Encoded(dict[str, Any]):
 class Waiting:
     """A request that was sent, and whoever waits for its answer."""
 
-    __slots__ = ("answer", "on_progress")
+    __slots__ = ("_reported", "_reports", "answer", "on_progress")
 
     def __init__(self, on_progress: ProgressFnT | None) -> None:
         """Expect one answer."""
         self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
+        self._reports = 0
+        self._reported: anyio.Event | None = None
+
+    def begin_report(self) -> None:
+        """Count a report on this request that is on its way to whoever waits."""
+        self._reports += 1
+
+    def end_report(self) -> None:
+        """Count it as arrived."""
+        self._reports -= 1
+        if not self._reports and self._reported is not None:
+            self._reported.set()
+
+    async def reported(self) -> None:
+        """Let the reports that came before the answer go before it, as far as they go at all."""
+        if self._reports:
+            self._reported = anyio.Event()
+            with anyio.move_on_after(REPORT_GRACE):
+                await self._reported.wait()
+
+    def expire(self) -> None:
+        """Say that the time for an answer is over."""
+        if not self.answer.done():
+            self.answer.set_exception(TimeoutError())
 
     def settle(self, message: dict[str, Any] | None) -> None:
         """Give the answer; `None` says that none will come. Only the first one counts."""

@@ -228,7 +228,8 @@ def session_key(request: ServerRequestContext[Any, Any]) -> str | None:
     if is_modern(request.protocol_version):
         return None
     state = connection_of(request.session).state
-    return state.setdefault(_SESSION_KEY, uuid.uuid4().hex)
+    key = state.get(_SESSION_KEY)
+    return key if key is not None else state.setdefault(_SESSION_KEY, uuid.uuid4().hex)
 
 
 def _principal(request: ServerRequestContext[Any, Any]) -> str | None:

@@ -31,6 +31,7 @@ from mcp_toolset.bridge.sdk import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    RequestTimedOut,
     client_span,
     coerce_request_id,
     fault_for_peer,
@@ -52,13 +53,22 @@ MAX_NOTIFICATIONS: Final = 1024
 _SLICE: Final = 256
 """Messages that are taken before what they started gets its turn."""
 
+_FEW: Final = 1
+"""Exchanges under way up to which each message is sent by itself, and not with others."""
+
 _CLOSED: Final = "Connection closed"
 _CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=_CLOSED)
 _log = logging.getLogger("mcp_toolset.wire")
 
 
 class LineDispatcher:
-    """The SDK's `Dispatcher` over a `PipePair`."""
+    """The SDK's `Dispatcher` over a `PipePair`.
+
+    Attributes:
+        keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
+    """
+
+    keeps_time: Final = True
 
     def __init__(
         self,
@@ -81,6 +91,7 @@ class LineDispatcher:
                 connection only: two that hold each other back never go on.
         """
         self._pipes = pipes
+        self._loop = asyncio.get_running_loop()
         self._inline = inline
         self._limit = limit
         self._too_much = too_much
@@ -176,21 +187,25 @@ class LineDispatcher:
         line = _request_line(number, method, params, with_progress=on_progress is not None)
         if not self._pipes.has_room:
             await self._pipes.room()
-        await anyio.lowlevel.checkpoint_if_cancelled()
         waiting = self._waiting[key] = Waiting(on_progress)
+        timer = None if timeout is None else self._loop.call_later(timeout, waiting.expire)
         try:
-            self._pipes.write_line(line)
-            with anyio.fail_after(timeout):
-                return _result_of(await waiting.answer)
+            self._pipes.write_line(line, more=len(self._waiting) > _FEW)
+            answer = await waiting.answer
+            await waiting.reported()
+            return _result_of(answer)
         except TimeoutError:
             self._abandon(number, f"timed out after {timeout:g} s", opts)
-            raise MCPError(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
         except anyio.get_cancelled_exc_class():
+            # One that was answered has nothing left to cancel.
             if waiting.answer.cancelled():
                 self._abandon(number, "caller cancelled", opts)
             raise
         finally:
             del self._waiting[key]
+            if timer is not None:
+                timer.cancel()
 
     def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
         """The key to wait under, and the id to send."""
@@ -245,7 +260,7 @@ class LineDispatcher:
 
     def _go_on(self) -> None:
         # In the context of `run`: what arrives next is not the business of whoever made way for it.
-        asyncio.get_running_loop().call_soon(self._work, context=self._context)
+        self._loop.call_soon(self._work, context=self._context)
 
     def _hold(self, until: Callable[[], Awaitable[None]]) -> None:
         """Take nothing more until then."""
@@ -353,7 +368,8 @@ class LineDispatcher:
         if run_notify_intercept(self._intercept, method, params):
             return
         assert self._on_notify is not None
-        self._start_note(self._on_notify, Incoming(self), method, params)
+        only = next(iter(self._waiting.values())) if len(self._waiting) == 1 else None
+        self._start_note(only, self._on_notify, Incoming(self), method, params)
 
     def _cancel(self, params: dict[str, Any] | None) -> None:
         number = (params or {}).get("requestId")
@@ -372,6 +388,7 @@ class LineDispatcher:
             return False
         total, message = params.get("total"), params.get("message")
         self._start_note(
+            waiting,
             waiting.on_progress,
             float(cast("float", progress)),
             float(cast("float", total)) if type(total) in (int, float) else None,
@@ -379,18 +396,24 @@ class LineDispatcher:
         )
         return True
 
-    def _start_note(self, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
+    def _start_note(self, about: Waiting | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
         assert self._group is not None
+        if about is not None:
+            about.begin_report()
         scope = anyio.CancelScope()
         self._notes[scope] = None
         if len(self._notes) > MAX_NOTIFICATIONS:
             oldest = next(iter(self._notes))
             del self._notes[oldest]
             oldest.cancel()
-        self._group.start_soon(self._noted, scope, handler, what)
+        self._group.start_soon(self._noted, scope, about, handler, what)
 
     async def _noted(
-        self, scope: anyio.CancelScope, handler: Callable[..., Awaitable[None]], what: tuple[Any, ...]
+        self,
+        scope: anyio.CancelScope,
+        about: Waiting | None,
+        handler: Callable[..., Awaitable[None]],
+        what: tuple[Any, ...],
     ) -> None:
         with scope:
             try:
@@ -401,6 +424,8 @@ class LineDispatcher:
                 _log.exception("a notification handler raised")
             finally:
                 self._notes.pop(scope, None)
+                if about is not None:
+                    about.end_report()
 
     async def _handle(
         self,
@@ -444,7 +469,7 @@ class LineDispatcher:
             _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
             error = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
             line = _answer_line(number, None, error)
-        self._pipes.write_line(line)
+        self._pipes.write_line(line, more=len(self._requests) > _FEW)
 
 
 def _json(value: Any) -> bytes:

@@ -59,6 +59,7 @@ class PipePair:
         self._chunk = _CHUNK
         self._unsent: deque[memoryview] = deque()
         self._unsent_size = 0
+        self._together: list[bytes] = []
         self._room = anyio.Event()
         self._empty = anyio.Event()
         self._on_bytes: Callable[[bytes], None] = _ignored
@@ -112,16 +113,34 @@ class PipePair:
 
     async def flushed(self) -> None:
         """Wait until all is sent, or nothing can be any more."""
+        self._send_together()
         while self._unsent:
             await self._empty.wait()
 
-    def write_line(self, line: bytes) -> None:
-        """Send a line, now or as soon as there is room."""
+    def write_line(self, line: bytes, *, more: bool = False) -> None:
+        """Send a line, now or as soon as there is room.
+
+        Args:
+            line: Without its end.
+            more: Whether others are likely to follow in this turn of the loop; they then go together.
+        """
+        if more and len(line) < _PIPE_BUF:
+            self._together.extend((line, b"\n"))
+            if len(self._together) == 2:
+                self._context.run(self._loop.call_soon, self._send_together)
+            return
+        if self._together:
+            self._send_together()
         if len(line) < _CHUNK:
             self._write(line + b"\n")
         else:
             self._write(line)
             self._write(b"\n")
+
+    def _send_together(self) -> None:
+        lines, self._together = self._together, []
+        if lines:
+            self._write(b"".join(lines))
 
     def _write(self, data: bytes) -> None:
         if self._broken:

@@ -1,8 +1,9 @@
 """The one module that knows the SDK's inner seams.
 
 Used here and nowhere else: `ClientSession(dispatcher=…)`, `Server.middleware`, the dispatcher
-protocol (marked provisional by the SDK), and two private attributes: `ServerSession._connection`,
-because nothing public tells one legacy connection from another, and `MCPServer._lowlevel_server`.
+protocol (marked provisional by the SDK), and some that are private: `ServerSession._connection`,
+because nothing public tells one legacy connection from another, `MCPServer._lowlevel_server`, the
+span helpers of `mcp.shared._otel`, and OpenTelemetry's own provider.
 `tests/bridge/test_sdk.py` fails if any of them moves.
 """
 
@@ -75,6 +76,7 @@ __all__ = [
     "OnNotifyIntercept",
     "OnRequest",
     "ProgressFnT",
+    "RequestTimedOut",
     "Server",
     "ServerRequestContext",
     "ServerRunner",
@@ -109,6 +111,10 @@ PROBE_DEADLINE: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
 
 
+class RequestTimedOut(MCPError):
+    """No answer came within the time given with a request; the peer was told."""
+
+
 class ObservedDispatcher:
     """A dispatcher around another that shows raw notifications and the end of the connection."""
 
@@ -116,6 +122,7 @@ class ObservedDispatcher:
         """Wrap `inner`."""
         self._inner = inner
         self._on_notification = on_notification
+        self.keeps_time: bool = getattr(inner, "keeps_time", False)
         self.closed = anyio.Event()
 
     async def send_raw_request(
@@ -174,7 +181,8 @@ def fault_for_peer(raised: Exception) -> types.ErrorData:
 
 def tracing() -> bool:
     """Whether somebody collects traces: else spans would go nowhere."""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    # `get_tracer_provider` reads the environment each time, which costs as much as parsing a message.
+    return trace._TRACER_PROVIDER is not None  # pyright: ignore[reportPrivateUsage]
 
 
 @contextmanager
@@ -282,6 +290,8 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
     """
     if not isinstance(middleware, OpenTelemetryMiddleware):
         return middleware
+    # The first look sets the provider that the environment names, if it names one.
+    trace.get_tracer_provider()
 
     async def traced(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if tracing():
