@@ -21,10 +21,12 @@ from mcp_toolset.bridge.sdk import (
     DispatchContext,
     Dispatcher,
     InboundLadderRejection,
+    InboundModernRoute,
     InitializationOptions,
     MCPError,
     NoBackChannelError,
     NotifyOnlyOutbound,
+    Outbound,
     Server,
     ServerRequestContext,
     ServerRunner,
@@ -94,8 +96,7 @@ class _Serving:
         self._quick: Callable[[str], Quick | None] = getattr(server, "quick", _none)
         self._modern: bool | None = None
         self._early: list[tuple[DispatchContext[Any], str, Params]] = []
-        self._caller: Connection | None = None
-        self._envelope: tuple[Any, ...] = ()
+        self._callers = Callers(self._outbound)
 
     async def on_request(self, context: DispatchContext[Any], method: str, params: Params) -> dict[str, Any]:
         meta = params.get("_meta") if params else None
@@ -113,7 +114,7 @@ class _Serving:
         quick = self._quick(method) if self._connection.initialize_accepted else None
         if quick is None:
             return await self._runner.on_request(context, method, params)
-        return await quick(self._request(context, self._connection, method, params))
+        return await quick(request_of(context, self._connection, method, params, self._state))
 
     async def on_notify(self, context: DispatchContext[Any], method: str, params: Params) -> None:
         if self._modern is None:
@@ -143,11 +144,11 @@ class _Serving:
         if isinstance(route, InboundLadderRejection):
             raise MCPError(route.code, route.message, route.data)
         refusing = _NoRequests(context)
-        connection = self._caller_of(route.protocol_version, route.client_info, route.client_capabilities)
+        connection = self._callers.connection(route)
         quick = self._quick(method)
         try:
             if quick is not None:
-                return await quick(self._request(refusing, connection, method, params))
+                return await quick(request_of(refusing, connection, method, params, self._state))
             return await serve_one(
                 self._server, refusing, method, params, connection=connection, lifespan_state=self._state
             )
@@ -167,32 +168,61 @@ class _Serving:
         finally:
             await aclose_shielded(connection)
 
-    def _caller_of(self, version: str, info: Any, capabilities: Any) -> Connection:
-        """A connection for one request; who is calling is read anew only when the client says it anew."""
-        envelope = (version, info, capabilities)
-        if self._caller is None or envelope != self._envelope:
-            self._caller = Connection.from_envelope(version, info, capabilities, outbound=self._outbound)
+
+class Callers:
+    """The connections of modern requests, each made from its request's envelope.
+
+    Reading an envelope costs as much as the rest of a call, and a client sends the same one each time:
+    it is read anew only when it differs from the last one.
+    """
+
+    def __init__(self, outbound: Outbound | None = None) -> None:
+        """Make connections whose own notifications go to `outbound`; nowhere without it."""
+        self._outbound = outbound
+        self._known: Connection | None = None
+        self._envelope: tuple[Any, ...] = ()
+
+    def connection(self, route: InboundModernRoute) -> Connection:
+        """A connection for one request, with a state of its own."""
+        envelope = (route.protocol_version, route.client_info, route.client_capabilities)
+        if self._known is None or envelope != self._envelope:
+            self._known = self._read(*envelope)
             self._envelope = envelope
-        known = self._caller
-        fresh = Connection(known.outbound, protocol_version=version, client_params=known.client_params)
+        known = self._known
+        fresh = Connection(
+            known.outbound, protocol_version=known.protocol_version, client_params=known.client_params
+        )
         fresh.client_capabilities = known.client_capabilities
         fresh.initialized.set()
         return fresh
 
-    def _request(
-        self, context: DispatchContext[Any], connection: Connection, method: str, params: Params
-    ) -> ServerRequestContext[Any, Any]:
-        raw = params.get("_meta") if params else None
-        meta = cast("types.RequestParamsMeta", raw) if isinstance(raw, dict) else None
-        return ServerRequestContext(
-            session=ServerSession(context, connection, request_meta=meta),
-            lifespan_context=self._state,
-            protocol_version=connection.protocol_version,
-            method=method,
-            params=params,
-            request_id=context.request_id,
-            meta=meta,
-        )
+    def _read(self, version: str, info: Any, capabilities: Any) -> Connection:
+        if self._outbound is None:
+            return Connection.from_envelope(version, info, capabilities)
+        return Connection.from_envelope(version, info, capabilities, outbound=self._outbound)
+
+
+def request_of(
+    context: DispatchContext[Any],
+    connection: Connection,
+    method: str,
+    params: Params,
+    state: Any,
+    http: Any = None,
+) -> ServerRequestContext[Any, Any]:
+    """What a `Quick` is called with: the SDK's context of a request, its `_meta` as it came."""
+    raw = params.get("_meta") if params else None
+    meta = cast("types.RequestParamsMeta", raw) if isinstance(raw, dict) else None
+    return ServerRequestContext(
+        session=ServerSession(context, connection, request_meta=meta),
+        lifespan_context=state,
+        protocol_version=connection.protocol_version,
+        method=method,
+        params=params,
+        request_id=context.request_id,
+        meta=meta,
+        request=http,
+    )
 
 
 class _NoRequests:

@@ -20,17 +20,6 @@ REPORT_GRACE: Final = 1.0
 _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 
 
-class Encoded(dict[str, Any]):
-    """A result that is in JSON form already; as a dictionary it is the same result."""
-
-    __slots__ = ("json",)
-
-    def __init__(self, result: Mapping[str, Any], json: bytes) -> None:
-        """Keep both forms; whoever changes one of them has to make a new object."""
-        super().__init__(result)
-        self.json = json
-
-
 class Waiting:
     """A request that was sent, and whoever waits for its answer."""
 

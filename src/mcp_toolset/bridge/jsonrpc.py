@@ -20,10 +20,19 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import mcp_types as types
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
-from mcp_toolset.bridge.exchange import Encoded, Incoming, Waiting
+from mcp_toolset.bridge.exchange import Incoming, Waiting
 from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
+from mcp_toolset.bridge.messages import (
+    CLOSED,
+    answer_line,
+    json_of,
+    progress_token,
+    request_line,
+    result_of,
+    strict_object,
+)
 from mcp_toolset.bridge.pipes import PipePair
 from mcp_toolset.bridge.sdk import (
     CallOptions,
@@ -56,8 +65,7 @@ _SLICE: Final = 256
 _FEW: Final = 1
 """Exchanges under way up to which each message is sent by itself, and not with others."""
 
-_CLOSED: Final = "Connection closed"
-_CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=_CLOSED)
+_CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -127,7 +135,7 @@ class LineDispatcher:
             RuntimeError: called before `run`.
         """
         if self._closed:
-            raise MCPError(types.CONNECTION_CLOSED, _CLOSED)
+            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
         if self._group is None:
             raise RuntimeError("send_raw_request was called before run()")
         if not tracing():
@@ -184,7 +192,7 @@ class LineDispatcher:
     ) -> dict[str, Any]:
         key, number = self._numbered(opts.get("request_id"))
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
-        line = _request_line(number, method, params, with_progress=on_progress is not None)
+        line = request_line(number, method, params, with_progress=on_progress is not None)
         if not self._pipes.has_room:
             await self._pipes.room()
         waiting = self._waiting[key] = Waiting(on_progress)
@@ -193,7 +201,7 @@ class LineDispatcher:
             self._pipes.write_line(line, more=len(self._waiting) > _FEW)
             answer = await waiting.answer
             await waiting.reported()
-            return _result_of(answer)
+            return result_of(answer)
         except TimeoutError:
             self._abandon(number, f"timed out after {timeout:g} s", opts)
             raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
@@ -230,7 +238,7 @@ class LineDispatcher:
         if params is not None:
             message["params"] = params
         try:
-            self._pipes.write_line(_json(message))
+            self._pipes.write_line(json_of(message))
         except ValueError as fault:
             _log.warning("%s was not sent, as no JSON can carry it: %s", method, fault)
 
@@ -285,13 +293,15 @@ class LineDispatcher:
             if line.strip():
                 self._lost(line, "cannot be read", whole=True)
             return
-        if type(message) is dict and cast("dict[str, Any]", message).get("jsonrpc") == "2.0":
-            self._take_message(cast("dict[str, Any]", message))
-        else:
+        fields = strict_object(message)
+        if fields is None:
             self._skip()
+        else:
+            self._take_message(fields)
 
     def _take_message(self, message: dict[str, Any]) -> None:
-        method, params, number = message.get("method"), message.get("params"), message.get("id")
+        method, number = message.get("method"), message.get("id")
+        params: dict[str, Any] | None = message.get("params")
         has_id = type(number) is int or type(number) is str
         if method is None and has_id:
             self._take_answer(cast("types.RequestId", number), message)
@@ -352,7 +362,7 @@ class LineDispatcher:
             self._answer(number, None, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
             return
         assert self._group is not None
-        incoming = self._requests[key] = Incoming(self, number, _progress_token(params))
+        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
         if method in self._inline:
             done = anyio.Event()
             self._group.start_soon(self._handle, incoming, key, method, params, done)
@@ -464,61 +474,9 @@ class LineDispatcher:
         fault: types.ErrorData | None = None,
     ) -> None:
         try:
-            line = _answer_line(number, result, fault)
+            line = answer_line(number, result, fault)
         except ValueError as raised:
             _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
             error = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
-            line = _answer_line(number, None, error)
+            line = answer_line(number, None, error)
         self._pipes.write_line(line, more=len(self._requests) > _FEW)
-
-
-def _json(value: Any) -> bytes:
-    """JSON as strict readers want it; `ValueError` for what has none."""
-    return to_json(value, inf_nan_mode="null")
-
-
-def _request_line(
-    number: types.RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
-) -> bytes:
-    if with_progress:
-        params = params or {}
-        # The id of the request is its token, so that progress finds the way like an answer.
-        params = {**params, "_meta": {**(params.get("_meta") or {}), "progressToken": number}}
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
-    if params:
-        message["params"] = params
-    try:
-        return _json(message)
-    except ValueError as fault:
-        raise MCPError(types.INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
-
-
-def _answer_line(
-    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
-) -> bytes:
-    if fault is not None:
-        error = fault.model_dump(mode="json", exclude_none=True)
-        return _json({"jsonrpc": "2.0", "id": number, "error": error})
-    if type(result) is Encoded:
-        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_json(number), result.json)
-    return _json({"jsonrpc": "2.0", "id": number, "result": result})
-
-
-def _result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
-    if answer is None:
-        raise MCPError(types.CONNECTION_CLOSED, _CLOSED)
-    error, result = answer.get("error"), answer.get("result")
-    if error is None and type(result) is dict:
-        return cast("dict[str, Any]", result)
-    if type(error) is dict:
-        fields = cast("dict[str, Any]", error)
-        code, message = fields.get("code"), fields.get("message")
-        if type(code) is int and type(message) is str:
-            raise MCPError(code, message, fields.get("data"))
-    raise MCPError(types.PARSE_ERROR, "its answer cannot be read")
-
-
-def _progress_token(params: dict[str, Any] | None) -> types.ProgressToken | None:
-    meta = params.get("_meta") if params else None
-    token: object = cast("dict[str, Any]", meta).get("progressToken") if type(meta) is dict else None
-    return cast("types.ProgressToken", token) if type(token) in (int, str) else None

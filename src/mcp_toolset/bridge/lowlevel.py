@@ -143,7 +143,7 @@ class LowlevelServer(Server[Any]):
             yield {}
 
     def quick(self, method: str) -> Callable[[Request], Awaitable[dict[str, Any]]] | None:
-        """How a method is answered past the SDK (`QuickServer`); not while anything wants to see its requests.
+        """How a method is answered past the SDK (`QuickServer`), while nothing else wants to see requests.
 
         A request that comes this way leaves nothing on its connection.
         """

@@ -10,7 +10,7 @@ span helpers of `mcp.shared._otel`, and OpenTelemetry's own provider.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, cast
 
@@ -26,6 +26,8 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.models import InitializationOptions
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
 from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE as MAX_BODY
 from mcp.shared._otel import inject_trace_context, otel_span
 from mcp.shared.dispatcher import (
     CallOptions,
@@ -34,12 +36,14 @@ from mcp.shared.dispatcher import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    Outbound,
     ProgressFnT,
     coerce_request_id,
     run_notify_intercept,
 )
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
@@ -52,6 +56,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
+from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
@@ -60,6 +65,8 @@ from pydantic import ValidationError
 from mcp_toolset.bridge.direct import DirectCalls
 
 __all__ = [
+    "ERROR_CODE_HTTP_STATUS",
+    "MAX_BODY",
     "CallOptions",
     "ClientSession",
     "Connection",
@@ -75,14 +82,18 @@ __all__ = [
     "OnNotify",
     "OnNotifyIntercept",
     "OnRequest",
+    "Outbound",
     "ProgressFnT",
     "RequestTimedOut",
     "Server",
+    "ServerMessageMetadata",
     "ServerRequestContext",
     "ServerRunner",
     "ServerSession",
+    "StreamableHTTPASGIApp",
     "TransportContext",
     "aclose_shielded",
+    "call_route",
     "classify_inbound_request",
     "client_span",
     "coerce_request_id",
@@ -281,6 +292,15 @@ def routing_headers(
     if headers:
         made.update(mcp_param_headers(dict(headers), arguments))
     return made
+
+
+def call_route(
+    request: Mapping[str, Any], headers: Iterable[tuple[bytes, bytes]]
+) -> InboundModernRoute | None:
+    """How a modern request that came over HTTP is routed; `None` if the SDK would refuse it."""
+    folded = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    route = classify_inbound_request(request, headers=folded)
+    return route if isinstance(route, InboundModernRoute) else None
 
 
 def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
