@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.bridge.lowlevel import LowlevelServer
-from mcp_toolset.bridge.quick_http import QuickCalls
+from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.errors import ToolsetError
 
@@ -75,7 +75,7 @@ def _quicken(app: Starlette, server: LowlevelServer, *, streams: bool) -> None:
     """Answer what can be answered without the SDK before its endpoint; not past its authentication."""
     for route in app.router.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
-            route.app = QuickCalls(route.app, server, streams=streams)
+            route.app = QuickAnswers(route.app, server, streams=streams)
 
 
 class Draining:

@@ -26,6 +26,7 @@ from mcp.server.subscriptions import (
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.messages import Encoded, json_of
 from mcp_toolset.bridge.outcome import halted
 from mcp_toolset.bridge.sdk import MCPError, connection_of, stream_dispatcher, tracing, when_traced
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
@@ -82,6 +83,7 @@ class LowlevelServer(Server[Any]):
         self._resources = resources
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
+        self._lists: dict[bool, tuple[list[dict[str, Any]], Encoded]] = {}
         self._sessions: dict[int, Connection] = {}
         self._trips = RoundTrips()
         super().__init__(
@@ -182,8 +184,13 @@ class LowlevelServer(Server[Any]):
             raise MCPError(
                 types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
             )
-        tools = self._surface.listed(WireContext(request))
-        return list_for(tools, modern=is_modern(request.protocol_version), stamp=self._stamp)
+        tools, modern = self._surface.listed(WireContext(request)), is_modern(request.protocol_version)
+        known = self._lists.get(modern)
+        # A view's list is one object for as long as the view lasts, so it is brought into JSON once.
+        if known is None or known[0] is not tools:
+            result = list_for(tools, modern=modern, stamp=self._stamp)
+            known = self._lists[modern] = (tools, Encoded(result, json_of(result)))
+        return known[1]
 
     async def _quick_list(self, request: Request) -> dict[str, Any]:
         return self._list(request)

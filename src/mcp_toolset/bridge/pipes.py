@@ -249,12 +249,17 @@ def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
             yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
             return
         try:
-            own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+            own = reopened(descriptor)
         except OSError:
             yield descriptor, _polled(descriptor)
             return
         stack.callback(os.close, own)
         yield own, None
+
+
+def reopened(descriptor: int) -> int:
+    """A descriptor of our own for the same pipe, which does not block; `OSError` where there is no such."""
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
 
 
 def _polled(descriptor: int) -> Writing:

@@ -1,4 +1,4 @@
-"""`QuickCalls`: a modern POST `tools/call` over HTTP, from its body to its answer without the SDK's models.
+"""`QuickAnswers`: a modern `tools/call` or `tools/list` over HTTP, without the SDK's models in between.
 
 It stands before the SDK's endpoint, behind the same checks of Host, Origin and authentication, and takes
 only what passes every check that the SDK makes: method and headers, each once and in agreement with the
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.bridge.eras import Callers, Quick, request_of
 from mcp_toolset.bridge.lowlevel import LowlevelServer
-from mcp_toolset.bridge.messages import json_of, progress_token, strict_object
+from mcp_toolset.bridge.messages import answer_line, json_of, progress_token, strict_object
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
     MAX_BODY,
@@ -53,7 +53,7 @@ _STREAM: Final = [
 ]
 
 
-class QuickCalls:
+class QuickAnswers:
     """The endpoint of streamable HTTP."""
 
     def __init__(self, sdk: ASGIApp, server: LowlevelServer, *, streams: bool = True) -> None:
@@ -72,34 +72,36 @@ class QuickCalls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
-        quick = self._server.quick("tools/call") if scope.get("method") == "POST" else None
-        size = _size_of_call(scope["headers"]) if quick is not None else None
-        if quick is None or size is None:
+        method = _method_of(scope["headers"]) if scope.get("method") == "POST" else None
+        quick = self._server.quick(method) if method is not None else None
+        if quick is None:
             await self._sdk(scope, receive, send)
             return
-        body = await _body(receive, size)
+        body = await _body(receive)
         if body is None:
             return
-        call = self._read(scope, body)
-        if call is None:
+        found = self._read(scope, body, method)
+        if found is None:
             await self._sdk(scope, _replayed(body, receive), send)
             return
-        request, route = call
+        request, route = found
         exchange = _Exchange(request, Request(scope, receive), send, streams=self._streams)
         await exchange.run(quick, self._callers.connection(route), receive)
 
-    def _read(self, scope: Scope, body: bytes) -> tuple[dict[str, Any], InboundModernRoute] | None:
+    def _read(
+        self, scope: Scope, body: bytes, method: str | None
+    ) -> tuple[dict[str, Any], InboundModernRoute] | None:
         """The request in a body, and how it is routed; `None` if anything is unusual about it."""
         try:
             request = strict_object(from_json(body))
         except ValueError:
             return None
-        if request is None or request.get("method") != "tools/call":
+        if request is None or request.get("method") != method:
             return None
         if type(request.get("id")) not in (int, str) or type(request.get("params")) is not dict:
             return None
         route = call_route(request, scope["headers"])
-        if route is None or self._has_annotations(request["params"].get("name")):
+        if route is None or (method == "tools/call" and self._has_annotations(request["params"].get("name"))):
             return None
         return request, route
 
@@ -115,8 +117,8 @@ class QuickCalls:
         return known[1]
 
 
-def _size_of_call(headers: list[tuple[bytes, bytes]]) -> int | None:
-    """The size of the body, if the headers are those of a call that can be answered here."""
+def _method_of(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The method of a request, if all its headers are as they should be."""
     found: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in found and name in _ONCE:
@@ -126,18 +128,17 @@ def _size_of_call(headers: list[tuple[bytes, bytes]]) -> int | None:
         found[name] = value
     accept, size = found.get(b"accept", b""), found.get(b"content-length", b"")
     fits = (
-        found.get(b"mcp-method") == b"tools/call"
-        and found.get(b"content-type", b"").lower().startswith(b"application/json")
+        found.get(b"content-type", b"").lower().startswith(b"application/json")
         and b"application/json" in accept
         and b"text/event-stream" in accept
         and size.isdigit()
         and int(size) <= MAX_BODY
     )
-    return int(size) if fits else None
+    return found.get(b"mcp-method", b"").decode("latin-1") if fits else None
 
 
-async def _body(receive: Receive, size: int) -> bytes | None:
-    """The body of `size` bytes; `None` when the client has gone."""
+async def _body(receive: Receive) -> bytes | None:
+    """The body, no longer than its header said; `None` when the client has gone."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -171,6 +172,7 @@ class _Exchange:
         *,
         streams: bool,
     ) -> None:
+        self._method: str = request["method"]
         self._params: dict[str, Any] = request["params"]
         self._token = progress_token(self._params)
         self._http = http
@@ -186,7 +188,7 @@ class _Exchange:
 
     async def run(self, quick: Quick, connection: Connection, receive: Receive) -> None:
         """Call, and answer; a client that leaves cancels the call (F27)."""
-        context = request_of(self, connection, "tools/call", self._params, {}, http=self._http)
+        context = request_of(self, connection, self._method, self._params, {}, http=self._http)
         result: dict[str, Any] | None = None
         fault: types.ErrorData | None = None
         async with anyio.create_task_group() as group:
@@ -273,9 +275,7 @@ def _answer_body(
 ) -> tuple[bytes, int]:
     if fault is None:
         try:
-            return json_of({"jsonrpc": "2.0", "id": number, "result": result}), 200
+            return answer_line(number, result, None), 200
         except ValueError:
             fault = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
-    error = fault.model_dump(mode="json", exclude_none=True)
-    status = ERROR_CODE_HTTP_STATUS.get(fault.code, 200)
-    return json_of({"jsonrpc": "2.0", "id": number, "error": error}), status
+    return answer_line(number, None, fault), ERROR_CODE_HTTP_STATUS.get(fault.code, 200)
