@@ -274,9 +274,10 @@ class UpstreamConnection:
             opts["timeout"] = self.timeout
             async with self._slots:
                 return await self._request("tools/call", params, context=context, opts=opts, tool=tool)
-        with anyio.fail_after(self.timeout):
+        with anyio.CancelScope(deadline=anyio.current_time() + self.timeout):
             async with self._slots:
                 return await self._request("tools/call", params, context=context, opts=opts, tool=tool)
+        raise TimeoutError
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_result(wire)

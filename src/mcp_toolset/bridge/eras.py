@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
 import mcp_types as types
-from mcp_types import PROTOCOL_VERSION_META_KEY
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -26,6 +26,7 @@ from mcp_toolset.bridge.sdk import (
     MCPError,
     NoBackChannelError,
     NotifyOnlyOutbound,
+    OnRequest,
     Outbound,
     Server,
     ServerRequestContext,
@@ -34,6 +35,7 @@ from mcp_toolset.bridge.sdk import (
     TransportContext,
     aclose_shielded,
     classify_inbound_request,
+    holds_cleanup,
     modern_error_data,
     serve_one,
 )
@@ -223,6 +225,36 @@ def request_of(
         meta=meta,
         request=http,
     )
+
+
+def modern_answers(server: Server[Any], state: Any) -> OnRequest:
+    """Serve modern requests one by one to callers of this process, who are known and trusted.
+
+    The caller's context must refuse requests to the client by itself. A server that answers a method
+    by itself is asked directly, and the connection of a request is only unwound if it holds anything.
+    """
+    callers = Callers()
+    find: Callable[[str], Quick | None] = getattr(server, "quick", _none)
+
+    async def answer(context: DispatchContext[Any], method: str, params: Params) -> dict[str, Any]:
+        meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
+        connection = callers.connection(
+            InboundModernRoute(
+                meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
+                meta.get(CLIENT_INFO_META_KEY),
+                meta.get(CLIENT_CAPABILITIES_META_KEY),
+            )
+        )
+        quick = find(method)
+        if quick is not None:
+            return await quick(request_of(context, connection, method, params, state))
+        try:
+            return await ServerRunner(server, connection, state).on_request(context, method, params)
+        finally:
+            if holds_cleanup(connection):
+                await aclose_shielded(connection)
+
+    return answer
 
 
 class _NoRequests:

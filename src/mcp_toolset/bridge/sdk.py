@@ -62,8 +62,6 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from mcp_toolset.bridge.direct import DirectCalls
-
 __all__ = [
     "ERROR_CODE_HTTP_STATUS",
     "MAX_BODY",
@@ -101,6 +99,7 @@ __all__ = [
     "fault_for_peer",
     "header_fault",
     "header_map",
+    "holds_cleanup",
     "in_process_dispatcher",
     "lowlevel_of",
     "modern_error_data",
@@ -213,6 +212,9 @@ def client_span(method: str, params: Mapping[str, Any] | None) -> Generator[dict
 @asynccontextmanager
 async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[Dispatcher[Any]]:
     """A dispatcher that calls a server of this process directly, without framing (modern era)."""
+    # Direct calls are served by what is built on this module.
+    from mcp_toolset.bridge.direct import DirectCalls
+
     async with server.lifespan(server) as state:
         calls = DirectCalls(server, state)
         try:
@@ -319,6 +321,12 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
         return await call_next(ctx)
 
     return traced
+
+
+def holds_cleanup(connection: Connection) -> bool:
+    """Whether anything was left on a connection to be done at its end."""
+    # The standard library has no public way to ask; without the attribute the answer is yes.
+    return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
 
 
 def connection_of(session: ServerSession) -> Connection:
