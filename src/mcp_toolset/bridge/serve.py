@@ -10,12 +10,9 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
-from mcp_toolset.bridge.http import serve_http
-from mcp_toolset.bridge.hub import toolset_from_config
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.resources import ResourceProvider
@@ -79,6 +76,8 @@ def serve(
             if transport == "stdio":
                 await server.run_stdio()
             else:
+                from mcp_toolset.bridge.http import serve_http
+
                 await serve_http(
                     server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
                 )
@@ -111,6 +110,9 @@ def server_of(
             )
         return target
     if isinstance(target, str | PathLike):
+        from mcp_toolset.bridge.hub import toolset_from_config
+        from mcp_toolset.config import load_config
+
         config = load_config(cast("str | PathLike[str]", target))
         toolset, name = toolset_from_config(config), name or config.name
     else:
