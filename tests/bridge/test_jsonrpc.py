@@ -404,6 +404,35 @@ async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancella
         assert len(asked) < 20
 
 
+async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
+    async with speaking() as peer, anyio.create_task_group() as group:
+        group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 300_000})
+        await until(lambda: not peer.pair.has_room)
+        with anyio.fail_after(2), pytest.raises(RequestTimedOut):
+            await peer.dispatcher.send_raw_request("m", {}, {"timeout": 0.05})
+        assert len(peer.dispatcher._waiting) == 1
+        group.cancel_scope.cancel()
+
+
+async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
+    monkeypatch.setattr(jsonrpc, "_LAST", 0.05)
+
+    async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
+        return {"text": "x" * 200_000}
+
+    async with speaking(big, holds_back=True) as peer:
+        await peer.send(*map(request, range(600)))
+        await until(lambda: not peer.pair.has_room)
+        peer.close()
+        await until(lambda: peer.dispatcher._closed, within=2)
+
+
 async def test_f26_a_cancelled_request_is_cancelled_in_its_handler_and_not_answered() -> None:
     ended: list[str] = []
 

@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
 import mcp_types as types
 from pydantic_core import from_json
 
@@ -59,8 +58,14 @@ MAX_REQUESTS: Final = 4096
 MAX_NOTIFICATIONS: Final = 1024
 """Notifications of the peer that may be under way at once; the oldest gives way (F10)."""
 
+MAX_BACKLOG: Final = 4 * 1024 * 1024
+"""Bytes that are read and kept while a peer is held back; then nothing more is read (F29)."""
+
 _SLICE: Final = 256
 """Messages that are taken before what they started gets its turn."""
+
+_LAST: Final = 1.0
+"""Seconds that what has come may take to be looked at when nothing more will come."""
 
 _FEW: Final = 1
 """Exchanges under way up to which each message is sent by itself, and not with others."""
@@ -106,6 +111,7 @@ class LineDispatcher:
         self._holds_back = holds_back
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
+        self._backlog_size = 0
         self._held = False
         self._next_id = 0
         self._waiting: dict[types.RequestId, Waiting] = {}
@@ -116,6 +122,7 @@ class LineDispatcher:
         self._closed = False
         self._fault: ToolsetError | None = None
         self._ended = anyio.Event()
+        self._idle = anyio.Event()
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -172,8 +179,10 @@ class LineDispatcher:
                 self._pipes.start(self._take_chunk, self._ended.set)
                 task_status.started()
                 await self._ended.wait()
-                while self._backlog and self._fault is None:
-                    await anyio.lowlevel.checkpoint()
+                if self._backlog and self._fault is None:
+                    # A peer that has sent its last, and does not read, is not waited for.
+                    with anyio.move_on_after(_LAST):
+                        await self._idle.wait()
                 self._close()
                 group.cancel_scope.cancel()
         finally:
@@ -190,11 +199,11 @@ class LineDispatcher:
     async def _asked(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
     ) -> dict[str, Any]:
-        key, number = self._numbered(opts.get("request_id"))
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
-        line = request_line(number, method, params, with_progress=on_progress is not None)
         if not self._pipes.has_room:
-            await self._pipes.room()
+            timeout = await self._room_within(timeout, method)
+        key, number = self._numbered(opts.get("request_id"))
+        line = request_line(number, method, params, with_progress=on_progress is not None)
         waiting = self._waiting[key] = Waiting(on_progress)
         timer = None if timeout is None else self._loop.call_later(timeout, waiting.expire)
         try:
@@ -214,6 +223,17 @@ class LineDispatcher:
             del self._waiting[key]
             if timer is not None:
                 timer.cancel()
+
+    async def _room_within(self, seconds: float | None, method: str) -> float | None:
+        """Wait until a request may be sent; returns what is left of its time."""
+        began = anyio.current_time()
+        with anyio.move_on_after(seconds) as scope:
+            await self._pipes.room()
+        if scope.cancelled_caught:
+            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
+        if self._closed:
+            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+        return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
 
     def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
         """The key to wait under, and the id to send."""
@@ -244,25 +264,35 @@ class LineDispatcher:
 
     def _take_chunk(self, chunk: bytes) -> None:
         idle = not self._backlog and not self._held
-        self._backlog.extend(self._lines.feed(chunk))
+        for line in self._lines.feed(chunk):
+            self._backlog.append(line)
+            self._backlog_size += len(line)
         if idle:
             self._work()
+        elif self._backlog_size > MAX_BACKLOG:
+            self._pipes.pause()
 
     def _work(self) -> None:
         """Take what has come, a slice at a time."""
+        if self._closed:
+            return
         for _ in range(_SLICE):
             if not self._backlog or self._held or self._fault is not None:
                 break
-            self._take(self._backlog.popleft())
+            line = self._backlog.popleft()
+            self._backlog_size -= len(line)
+            self._take(line)
+        if not self._backlog and self._ended.is_set():
+            self._idle.set()
         if self._fault is not None:
             self._pipes.pause()
         elif self._held:
-            self._pipes.pause()
+            pass
+        elif self._holds_back and not self._pipes.has_room:
+            self._hold(self._pipes.room)
         elif self._backlog:
             self._pipes.pause()
             self._go_on()
-        elif self._holds_back and not self._pipes.has_room:
-            self._hold(self._pipes.room)
         else:
             self._pipes.resume()
 
@@ -271,10 +301,9 @@ class LineDispatcher:
         self._loop.call_soon(self._work, context=self._context)
 
     def _hold(self, until: Callable[[], Awaitable[None]]) -> None:
-        """Take nothing more until then."""
+        """Take nothing more until then; some is still read, so that the end is seen if it comes."""
         assert self._group is not None
         self._held = True
-        self._pipes.pause()
 
         async def release() -> None:
             await until()
