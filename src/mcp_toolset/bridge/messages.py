@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, cast
 
 import mcp_types as types
 from pydantic_core import to_json
 
 from mcp_toolset.bridge.sdk import MCPError
+
+orjson: Any = import_module("orjson") if find_spec("orjson") else None
+
+_PLAIN_ONLY: Final[int] = (
+    0
+    if orjson is None
+    else orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 
 CLOSED: Final = "Connection closed"
 """What a dispatcher says of a connection that has ended, as the SDK's does."""
@@ -34,7 +44,17 @@ def strict_object(message: Any) -> dict[str, Any] | None:
 
 
 def json_of(value: Any) -> bytes:
-    """JSON as strict readers want it; `ValueError` for what has none."""
+    """JSON as strict readers want it; `ValueError` for what has none.
+
+    With orjson installed (the extra `fast`) plain values take it: it writes long texts five times as
+    fast. What it does not write, or would write otherwise, is left to pydantic's writer. For reading it
+    is of no use: it rounds whole numbers of more than 64 bits.
+    """
+    if orjson is not None:
+        try:
+            return orjson.dumps(value, option=_PLAIN_ONLY)
+        except TypeError:
+            pass
     return to_json(value, inf_nan_mode="null")
 
 
