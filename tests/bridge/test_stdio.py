@@ -83,6 +83,28 @@ def test_a_line_that_is_no_message_is_answered_or_passed_over_and_the_next_one_w
         process.communicate(timeout=5)
 
 
+def test_what_a_server_has_loaded_is_kept_out_of_garbage_collections(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "import gc\n"
+        "from mcp_toolset import serve, tool\n"
+        "@tool\n"
+        "def frozen() -> int:\n"
+        '    """Count."""\n'
+        "    return gc.get_freeze_count()\n"
+        "serve(frozen)\n"
+    )
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "frozen", "arguments": {}}}
+    with started(sys.executable, str(app)) as process:
+        assert answered(process)["id"] == 1
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(call).encode() + b"\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        process.communicate(timeout=10)
+    assert answer["result"]["structuredContent"]["result"] > 10_000
+
+
 def test_messages_come_from_a_file_too_by_the_fallback(tmp_path: Path) -> None:
     sent, got = tmp_path / "in", tmp_path / "out"
     sent.write_text(json.dumps(INITIALIZE) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -73,6 +74,8 @@ def serve(
 
     async def run() -> None:
         async with server:
+            # What is loaded by now stays: a big catalog is not to be searched for garbage at every turn.
+            gc.freeze()
             if transport == "stdio":
                 await server.run_stdio()
             else:
