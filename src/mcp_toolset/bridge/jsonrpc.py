@@ -9,10 +9,9 @@ read fails its own request (F9), and whatever could pile up has a bound (F10, F1
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
@@ -26,25 +25,18 @@ from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.bridge.messages import (
     CLOSED,
     answer_line,
-    json_of,
     progress_token,
-    request_line,
-    result_of,
     strict_object,
 )
+from mcp_toolset.bridge.outbox import FEW, Outbox
 from mcp_toolset.bridge.pipes import PipePair
 from mcp_toolset.bridge.sdk import (
-    CallOptions,
-    MCPError,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
-    RequestTimedOut,
-    client_span,
     coerce_request_id,
     fault_for_peer,
     run_notify_intercept,
-    tracing,
 )
 from mcp_toolset.bridge.unreadable import traced
 from mcp_toolset.errors import ToolsetError
@@ -67,21 +59,12 @@ _SLICE: Final = 256
 _LAST: Final = 1.0
 """Seconds that what has come may take to be looked at when nothing more will come."""
 
-_FEW: Final = 1
-"""Exchanges under way up to which each message is sent by itself, and not with others."""
-
 _CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
 _log = logging.getLogger("mcp_toolset.wire")
 
 
-class LineDispatcher:
-    """The SDK's `Dispatcher` over a `PipePair`.
-
-    Attributes:
-        keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
-    """
-
-    keeps_time: Final = True
+class LineDispatcher(Outbox):
+    """The SDK's `Dispatcher` over a `PipePair`."""
 
     def __init__(
         self,
@@ -103,8 +86,7 @@ class LineDispatcher:
             holds_back: Take nothing from a peer that does not read what it is sent. For one side of a
                 connection only: two that hold each other back never go on.
         """
-        self._pipes = pipes
-        self._loop = asyncio.get_running_loop()
+        super().__init__(pipes)
         self._inline = inline
         self._limit = limit
         self._too_much = too_much
@@ -113,13 +95,10 @@ class LineDispatcher:
         self._backlog: deque[bytes] = deque()
         self._backlog_size = 0
         self._held = False
-        self._next_id = 0
-        self._waiting: dict[types.RequestId, Waiting] = {}
         self._requests: dict[types.RequestId, Incoming] = {}
         self._notes: dict[anyio.CancelScope, None] = {}
         self._group: anyio.abc.TaskGroup | None = None
         self._context: Context = copy_context()
-        self._closed = False
         self._fault: ToolsetError | None = None
         self._ended = anyio.Event()
         self._idle = anyio.Event()
@@ -131,32 +110,6 @@ class LineDispatcher:
         """Lines that were no messages."""
         self.strays = 0
         """Answers that nobody waits for, and requests whose id is in use."""
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Send a request and wait for its result.
-
-        Raises:
-            MCPError: the peer answered with an error, or not in time, or is gone.
-            RuntimeError: called before `run`.
-        """
-        if self._closed:
-            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
-        if self._group is None:
-            raise RuntimeError("send_raw_request was called before run()")
-        if not tracing():
-            return await self._asked(method, params, opts or {})
-        with client_span(method, params) as stamped:
-            return await self._asked(method, stamped, opts or {})
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification; to a peer that is gone, none."""
-        if not self._pipes.has_room:
-            await self._pipes.room()
-        self._tell(method, params)
 
     async def run(
         self,
@@ -175,7 +128,7 @@ class LineDispatcher:
         self._context = copy_context()
         try:
             async with anyio.create_task_group() as group:
-                self._group = group
+                self._group, self._opened = group, True
                 self._pipes.start(self._take_chunk, self._ended.set)
                 task_status.started()
                 await self._ended.wait()
@@ -190,77 +143,6 @@ class LineDispatcher:
             self._pipes.pause()
         if self._fault is not None:
             raise self._fault
-
-    def _close(self) -> None:
-        self._closed = True
-        for waiting in self._waiting.values():
-            waiting.settle(None)
-
-    async def _asked(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
-    ) -> dict[str, Any]:
-        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
-        if not self._pipes.has_room:
-            timeout = await self._room_within(timeout, method)
-        key, number = self._numbered(opts.get("request_id"))
-        line = request_line(number, method, params, with_progress=on_progress is not None)
-        waiting = self._waiting[key] = Waiting(on_progress)
-        timer = None if timeout is None else self._loop.call_later(timeout, waiting.expire)
-        try:
-            self._pipes.write_line(line, more=len(self._waiting) > _FEW)
-            answer = await waiting.answer
-            await waiting.reported()
-            return result_of(answer)
-        except TimeoutError:
-            self._abandon(number, f"timed out after {timeout:g} s", opts)
-            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
-        except anyio.get_cancelled_exc_class():
-            # One that was answered has nothing left to cancel.
-            if waiting.answer.cancelled():
-                self._abandon(number, "caller cancelled", opts)
-            raise
-        finally:
-            del self._waiting[key]
-            if timer is not None:
-                timer.cancel()
-
-    async def _room_within(self, seconds: float | None, method: str) -> float | None:
-        """Wait until a request may be sent; returns what is left of its time."""
-        began = anyio.current_time()
-        with anyio.move_on_after(seconds) as scope:
-            await self._pipes.room()
-        if scope.cancelled_caught:
-            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
-        if self._closed:
-            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
-        return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
-
-    def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
-        """The key to wait under, and the id to send."""
-        if given is not None:
-            key = coerce_request_id(given)
-            if key in self._waiting:
-                raise ValueError(f"request id {given!r} is already in flight")
-            return key, given
-        self._next_id += 1
-        while self._next_id in self._waiting:
-            self._next_id += 1
-        return self._next_id, self._next_id
-
-    def _abandon(self, number: types.RequestId, reason: str, opts: CallOptions) -> None:
-        if opts.get("cancel_on_abandon", True):
-            self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
-
-    def _tell(self, method: str, params: Mapping[str, Any] | None) -> None:
-        if self._closed:
-            return
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        try:
-            self._pipes.write_line(json_of(message))
-        except ValueError as fault:
-            _log.warning("%s was not sent, as no JSON can carry it: %s", method, fault)
 
     def _take_chunk(self, chunk: bytes) -> None:
         idle = not self._backlog and not self._held
@@ -508,4 +390,4 @@ class LineDispatcher:
             _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
             error = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
             line = answer_line(number, None, error)
-        self._pipes.write_line(line, more=len(self._requests) > _FEW)
+        self._pipes.write_line(line, more=len(self._requests) > FEW)
