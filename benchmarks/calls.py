@@ -2,10 +2,12 @@
 
     python benchmarks/calls.py [--rounds 5] [--budget 0.35] [--peers ours,fastmcp_proxy] [--json FILE]
 
-Client and bridge are in this process; the upstream is too (`memory`) or is a child (`stdio`). All
-peers of a case are open together and measured in interleaved rounds, so compare the ratios; CPU is
-that of this process, which a busy neighbour moves less. `--mode auto` is the modern protocol where
-a peer speaks it. `--quick` only shows that everything runs. See docs/benchmarks.md for results.
+The client is in this process. So is the bridge, before an upstream that is too (`memory`) or is a child
+(`stdio`); or the bridge is a process between the client and a child, reached by stdio (`pipe`) or by
+streamable HTTP (`http`). All peers of a case are open together and measured in interleaved rounds, so
+compare the ratios; CPU is that of this process or of the bridge's, which a busy neighbour moves less.
+`--mode auto` is the modern protocol where a peer speaks it. `--quick` only shows that everything runs.
+See docs/benchmarks.md for results.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ async def opened(
     async with AsyncExitStack() as stack:
         routes: dict[str, Route] = {}
         for name, peer in peers.items():
-            routes[name] = await stack.enter_async_context(peer(scenario, mode))
+            if not peer.serves(scenario, mode):
+                continue
+            routes[name] = await stack.enter_async_context(peer.open(scenario, mode))
             with anyio.fail_after(OPENING_DEADLINE):
                 await routes[name].call()
         yield routes
@@ -89,7 +93,8 @@ async def case(
     routes: Mapping[str, Route], scenario: str, mode: str, conc: int, options: argparse.Namespace
 ) -> list[Row]:
     calls = {name: route.call for name, route in routes.items()}
-    samples = await interleaved(calls, at_once=conc, rounds=options.rounds, seconds=options.budget)
+    pids = {name: route.pid for name, route in routes.items()}
+    samples = await interleaved(calls, at_once=conc, rounds=options.rounds, seconds=options.budget, pids=pids)
     return [
         Row(
             scenario,
@@ -104,7 +109,8 @@ async def case(
 
 
 def table(rows: Sequence[Row]) -> str:
-    head = ("upstream", "era", "at once", "peer", "p50 × direct", "lo–hi", "p50 ms", "CPU ms", "CPU × direct")
+    head = ("upstream", "era", "at once", "peer", "p50 × direct", "lo–hi", "p50 ms", "p99 × direct")
+    head = (*head, "CPU ms", "CPU × direct", "bridge CPU ms")
     return markdown(head, [_cells(row) for row in rows])
 
 
@@ -118,8 +124,10 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{taken.x_p50:.2f}",
         f"{taken.x_p50_lo:.2f}–{taken.x_p50_hi:.2f}",
         f"{taken.p50_ms:.3f}",
+        f"{taken.x_p99:.2f}",
         f"{taken.cpu_ms:.3f}",
         f"{taken.x_cpu:.2f}",
+        "" if taken.bridge_cpu_ms is None else f"{taken.bridge_cpu_ms:.3f}",
     )
 
 
@@ -138,8 +146,8 @@ def _options(arguments: Sequence[str] | None, *, known: Sequence[str]) -> argpar
     parser.add_argument(
         "--peers", type=_listed, metavar="A,B", help=f"some of {','.join(known)}; default all"
     )
-    parser.add_argument("--scenario", type=_listed, default=list(get_args(Scenario)), metavar="memory,stdio")
-    parser.add_argument("--mode", type=_listed, default=list(get_args(Mode)), metavar="legacy,auto")
+    parser.add_argument("--scenario", type=_listed, default=list(get_args(Scenario)), metavar="A,B")
+    parser.add_argument("--mode", type=_listed, default=list(get_args(Mode)), metavar="A,B")
     parser.add_argument("--conc", type=_counts, default=[1, 16], metavar="1,16", help="calls in flight")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--quick", action="store_true", help="tiny samples: shows that it runs, no more")

@@ -1,11 +1,13 @@
-"""The upstream of the benchmarks: one `echo` tool on the SDK's low-level server, in process or on stdio."""
+"""The upstream of the benchmarks: one `echo` tool on the SDK's low-level server."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import anyio
 import mcp_types as types
+import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
@@ -38,5 +40,12 @@ async def main() -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
+def over_http(server: Server[Any], port: int) -> None:
+    uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=port, log_level="error")
+
+
 if __name__ == "__main__":
-    anyio.run(main)
+    if len(sys.argv) > 1:
+        over_http(make(), int(sys.argv[1]))
+    else:
+        anyio.run(main)

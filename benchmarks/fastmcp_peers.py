@@ -17,36 +17,33 @@ from types import SimpleNamespace
 from typing import Any
 
 import echo_server
+from bridges import Bridge, Mode, Scenario, upstream
 from fastmcp import Client as FastMCPClient
 from fastmcp import FastMCP
 from fastmcp.client.transports import FastMCPTransport, StdioTransport
 from fastmcp.server import create_proxy
-from mcp import Client
-from peers import ARGUMENTS, Mode, Peer, Route, Scenario, upstream
 
 logging.getLogger("fastmcp").setLevel(logging.ERROR)
 
 
 @asynccontextmanager
-async def fastmcp_proxy(scenario: Scenario, mode: Mode) -> AsyncGenerator[Route]:
-    async with _transport(scenario) as transport, _client(create_proxy(transport), mode) as client:
-        yield Route(client, "echo", ARGUMENTS)
+async def fastmcp_proxy(scenario: Scenario, mode: Mode) -> AsyncGenerator[FastMCP[Any]]:
+    async with _transport(scenario) as transport:
+        yield create_proxy(transport)
 
 
 @asynccontextmanager
-async def fastmcp_connected(scenario: Scenario, mode: Mode) -> AsyncGenerator[Route]:
+async def fastmcp_connected(scenario: Scenario, mode: Mode) -> AsyncGenerator[FastMCP[Any]]:
     async with _transport(scenario) as transport, FastMCPClient(transport, mode=mode) as connected:
-        async with _client(create_proxy(connected), mode) as client:
-            yield Route(client, "echo", ARGUMENTS)
+        yield create_proxy(connected)
 
 
 @asynccontextmanager
-async def fastmcp_mount(scenario: Scenario, mode: Mode) -> AsyncGenerator[Route]:
+async def fastmcp_mount(scenario: Scenario, mode: Mode) -> AsyncGenerator[FastMCP[Any]]:
     async with _transport(scenario) as transport:
         main: FastMCP[Any] = FastMCP("main")
         main.mount(create_proxy(transport), namespace="up")
-        async with _client(main, mode) as client:
-            yield Route(client, "up_echo", ARGUMENTS)
+        yield main
 
 
 @asynccontextmanager
@@ -64,12 +61,7 @@ async def _transport(scenario: Scenario) -> AsyncGenerator[Any]:
         await transport.disconnect()
 
 
-def _client(server: FastMCP[Any], mode: Mode) -> Client:
-    """The same SDK client as everywhere, on the SDK server inside FastMCP's."""
-    return Client(server._mcp_server, mode=mode)
-
-
-PEERS: dict[str, Peer] = {
+BRIDGES: dict[str, Bridge] = {
     "fastmcp_proxy": fastmcp_proxy,
     "fastmcp_connected": fastmcp_connected,
     "fastmcp_mount": fastmcp_mount,

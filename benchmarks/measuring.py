@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 
@@ -23,11 +24,15 @@ Call = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Sample:
-    """One peer in one round: the latencies in seconds, and CPU seconds of this process per call."""
+    """One peer in one round: the latencies in seconds, and CPU seconds of this process per call.
+
+    `bridge_cpu` is that of the bridge's own process, where it has one.
+    """
 
     latencies: tuple[float, ...]
     wall: float
     cpu: float
+    bridge_cpu: float | None = None
 
     @property
     def p50(self) -> float:
@@ -46,14 +51,17 @@ class Figures:
     x_p50: float
     x_p50_lo: float
     x_p50_hi: float
+    x_p99: float
     x_cpu: float
     x_cpu_lo: float
     x_cpu_hi: float
+    bridge_cpu_ms: float | None
 
 
-async def take_sample(call: Call, *, at_once: int, seconds: float) -> Sample:
+async def take_sample(call: Call, *, at_once: int, seconds: float, pid: int | None = None) -> Sample:
     """Call over and over, `at_once` calls in flight, until `seconds` are over."""
     latencies: list[float] = []
+    before = None if pid is None else cpu_of(pid)
     start, cpu = time.perf_counter(), time.process_time()
     end = start + seconds
 
@@ -74,13 +82,28 @@ async def take_sample(call: Call, *, at_once: int, seconds: float) -> Sample:
                 for _ in range(at_once):
                     group.start_soon(repeat)
     wall, spent = time.perf_counter() - start, time.process_time() - cpu
-    return Sample(tuple(latencies), wall, spent / len(latencies))
+    bridge = None if before is None or pid is None else (cpu_of(pid) - before) / len(latencies)
+    return Sample(tuple(latencies), wall, spent / len(latencies), bridge)
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds that a process's threads have had; only on Linux is it known so finely."""
+    spent = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        spent += int((task / "schedstat").read_text().split()[0])
+    return spent / 1e9
 
 
 async def interleaved(
-    calls: Mapping[str, Call], *, at_once: int, rounds: int, seconds: float
+    calls: Mapping[str, Call],
+    *,
+    at_once: int,
+    rounds: int,
+    seconds: float,
+    pids: Mapping[str, int | None] | None = None,
 ) -> dict[str, list[Sample]]:
     """One sample of each peer in every round; a first, shorter round is thrown away."""
+    pids = pids or {}
     samples: dict[str, list[Sample]] = {name: [] for name in calls}
     for call in calls.values():
         await take_sample(call, at_once=at_once, seconds=seconds / 4)
@@ -88,7 +111,8 @@ async def interleaved(
     for number in range(rounds):
         gc.collect()
         for name in names[::-1] if number % 2 else names:
-            samples[name].append(await take_sample(calls[name], at_once=at_once, seconds=seconds))
+            taken = await take_sample(calls[name], at_once=at_once, seconds=seconds, pid=pids.get(name))
+            samples[name].append(taken)
     return samples
 
 
@@ -97,20 +121,28 @@ def figures(samples: Sequence[Sample], base: Sequence[Sample]) -> Figures:
     pairs = list(zip(samples, base, strict=True))
     x_p50 = [own.p50 / other.p50 for own, other in pairs]
     x_cpu = [own.cpu / other.cpu for own, other in pairs]
-    latencies = sorted(latency for sample in samples for latency in sample.latencies)
+    spent = [sample.bridge_cpu for sample in samples if sample.bridge_cpu is not None]
     return Figures(
-        calls=len(latencies),
+        calls=sum(len(sample.latencies) for sample in samples),
         p50_ms=1e3 * statistics.median(sample.p50 for sample in samples),
-        p99_ms=1e3 * latencies[int(0.99 * (len(latencies) - 1))],
+        p99_ms=1e3 * _p99(samples),
         calls_per_s=statistics.median(len(sample.latencies) / sample.wall for sample in samples),
         cpu_ms=1e3 * statistics.median(sample.cpu for sample in samples),
         x_p50=statistics.median(x_p50),
         x_p50_lo=min(x_p50),
         x_p50_hi=max(x_p50),
+        x_p99=_p99(samples) / _p99(base),
         x_cpu=statistics.median(x_cpu),
         x_cpu_lo=min(x_cpu),
         x_cpu_hi=max(x_cpu),
+        bridge_cpu_ms=1e3 * statistics.median(spent) if spent else None,
     )
+
+
+def _p99(samples: Sequence[Sample]) -> float:
+    """Of all rounds together: one round has too few calls for it."""
+    latencies = sorted(latency for sample in samples for latency in sample.latencies)
+    return latencies[int(0.99 * (len(latencies) - 1))]
 
 
 @asynccontextmanager

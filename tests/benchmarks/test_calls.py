@@ -16,6 +16,7 @@ from benchmarks.measuring import Sample, figures, interleaved
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calls.py"
 OWN = ["direct", "ours", "ours_deferred"]
+IN_PROCESS = ("--scenario", "memory,stdio")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
     file = tmp_path_factory.mktemp("calls") / "calls.json"
-    done = run("--quick", "--peers", ",".join(OWN), "--json", str(file))
+    done = run("--quick", "--peers", ",".join(OWN), *IN_PROCESS, "--json", str(file))
     assert done.returncode == 0, done.stderr
     return json.loads(file.read_text()), done.stdout
 
@@ -64,6 +65,17 @@ def test_the_table_has_a_line_for_each_row(quick: tuple[dict[str, Any], str]) ->
     head, _, *lines = shown.splitlines()
     assert "p50 × direct" in head and "CPU ms" in head
     assert len(lines) == len(report["rows"])
+
+
+@pytest.mark.parametrize("scenario", ["pipe", "http"])
+def test_a_bridge_that_is_a_process_is_measured_with_its_own_cpu(scenario: str, tmp_path: Path) -> None:
+    file = tmp_path / "calls.json"
+    chosen = ("--scenario", scenario, "--mode", "auto", "--conc", "1", "--peers", "ours,typed")
+    done = run("--quick", *chosen, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    assert [row["peer"] for row in rows] == ["direct", "ours", "typed"]
+    assert all(row["bridge_cpu_ms"] > 0 and row["x_p99"] > 0 for row in rows)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed here")

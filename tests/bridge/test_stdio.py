@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.bridge.stdio import LineBuffer
+from mcp_toolset.bridge.lines import LineBuffer, Overlong
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "local_tool" / "app.py"
@@ -42,7 +42,8 @@ def test_lines_are_the_same_however_the_bytes_arrive(data: bytes, cuts: list[int
 @given(st.lists(st.binary(max_size=80).map(lambda line: line.replace(b"\n", b" ")), min_size=1))
 def test_f33_a_line_over_the_limit_is_none_and_the_others_are_whole(lines: list[bytes]) -> None:
     found = list(LineBuffer(40).feed(b"".join(line + b"\n" for line in lines)))
-    assert found == [line if len(line) <= 40 else None for line in lines]
+    assert found == [line if len(line) <= 40 else line[:256] for line in lines]
+    assert [isinstance(line, Overlong) for line in found] == [len(line) > 40 for line in lines]
 
 
 def started(*command: str) -> subprocess.Popen[bytes]:
@@ -80,6 +81,28 @@ def test_a_line_that_is_no_message_is_answered_or_passed_over_and_the_next_one_w
         process.stdin.write(b"this is no JSON\n\n[1, 2]\n")
         assert answered(process)["id"] == 1
         process.communicate(timeout=5)
+
+
+def test_what_a_server_has_loaded_is_kept_out_of_garbage_collections(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "import gc\n"
+        "from mcp_toolset import serve, tool\n"
+        "@tool\n"
+        "def frozen() -> int:\n"
+        '    """Count."""\n'
+        "    return gc.get_freeze_count()\n"
+        "serve(frozen)\n"
+    )
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "frozen", "arguments": {}}}
+    with started(sys.executable, str(app)) as process:
+        assert answered(process)["id"] == 1
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(call).encode() + b"\n")
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        process.communicate(timeout=10)
+    assert answer["result"]["structuredContent"]["result"] > 10_000
 
 
 def test_messages_come_from_a_file_too_by_the_fallback(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
 
 from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.bridge.pipes import PIPES
 
-TRANSPORTS = ("memory", "stdio", "sse", "http")
+TRANSPORTS = ("memory", "stdio", "stdio-sdk", "sse", "http")
+"""`stdio-sdk`: both pipes of the bridge by the SDK's own transports, which are the fallback of ours."""
 ERAS = ("legacy", "modern")
 BRIDGE = Path(__file__).with_name("bridge.py")
 ROOT = Path(__file__).parents[2]
@@ -52,11 +54,12 @@ async def connect(transport: str, era: str) -> AsyncIterator[Connect]:
 
 @asynccontextmanager
 async def _served(transport: str) -> AsyncGenerator[Callable[[], Any]]:
-    if transport == "stdio":
+    if transport.startswith("stdio"):
+        pipes = {PIPES: "sdk"} if transport == "stdio-sdk" else {}
         parameters = StdioServerParameters(
             command=sys.executable,
             args=[str(BRIDGE)],
-            env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
+            env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **pipes},
         )
         yield lambda: parameters
         return

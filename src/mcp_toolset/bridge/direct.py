@@ -14,12 +14,13 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 from mcp.server.lowlevel import Server
-from mcp.server.runner import modern_on_request
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, RequestId
 from pydantic import ValidationError
+
+from mcp_toolset.bridge.eras import modern_answers
 
 _log = logging.getLogger("mcp_toolset.upstream")
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
@@ -30,7 +31,7 @@ class DirectCalls:
 
     def __init__(self, server: Server[Any], state: Any) -> None:
         """Call `server`, whose lifespan gave `state`."""
-        self._serve: OnRequest = modern_on_request(server, state)
+        self._serve: OnRequest = modern_answers(server, state)
         self._ids = count(1)
         self._closed = anyio.Event()
         self._on_notify: OnNotify | None = None

@@ -19,6 +19,8 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.quick_http import QuickAnswers
+from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
@@ -62,10 +64,18 @@ def http_app(
             Mount(MESSAGES_PATH, app=messages.handle_post_message),  # pyright: ignore[reportArgumentType]
         ],
     )
+    _quicken(app, server, streams=not json_response)
     app.add_middleware(_OriginGuard, security=security)
     app.add_middleware(_Drained, draining=draining)
     app.state.draining = draining
     return app
+
+
+def _quicken(app: Starlette, server: LowlevelServer, *, streams: bool) -> None:
+    """Answer what can be answered without the SDK before its endpoint; not past its authentication."""
+    for route in app.router.routes:
+        if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
+            route.app = QuickAnswers(route.app, server, streams=streams)
 
 
 class Draining:

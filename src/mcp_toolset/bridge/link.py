@@ -27,10 +27,10 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import Dispatcher
 
-from mcp_toolset.bridge.child import child_streams
+from mcp_toolset.bridge.child import child_dispatcher
+from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, stream_dispatcher
 from mcp_toolset.bridge.stderr import StderrTail
-from mcp_toolset.bridge.stdio import MAX_MESSAGE
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 
 CONNECT_TIMEOUT: Final = 30.0
@@ -106,11 +106,10 @@ class Link:
             if self.process is not None:
                 self._check_command(self.process)
                 errors = await stack.enter_async_context(stderr.opened())
-                streams: Any = await stack.enter_async_context(
-                    child_streams(self.process, errors, name=self.name)
-                )
-            elif self.transport == "sse":
-                streams = await stack.enter_async_context(self._sse())
+                yield await stack.enter_async_context(child_dispatcher(self.process, errors, name=self.name))
+                return
+            if self.transport == "sse":
+                streams: Any = await stack.enter_async_context(self._sse())
             else:
                 streams = await stack.enter_async_context(self._http())
             yield stream_dispatcher(streams[0], streams[1])

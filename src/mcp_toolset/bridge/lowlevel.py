@@ -27,12 +27,21 @@ from mcp.server.subscriptions import (
 from mcp_types.methods import serialize_server_result
 
 from mcp_toolset.bridge.ask import RoundTrips
-from mcp_toolset.bridge.client import client_of, streaming
+from mcp_toolset.bridge.client import client_of
+from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.messages import Encoded, json_of
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.outcome import halted
 from mcp_toolset.bridge.reading import NOTIFY_DEADLINE, Reading, missing_capability
-from mcp_toolset.bridge.sdk import MCPError, connection_of, when_traced
+from mcp_toolset.bridge.sdk import (
+    InitializationOptions,
+    MCPError,
+    connection_of,
+    stream_dispatcher,
+    tracing,
+    when_traced,
+)
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
 from mcp_toolset.errors import (
     CallError,
@@ -89,6 +98,7 @@ class LowlevelServer(Server[Any]):
         self._offering = offering
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
+        self._lists: dict[bool, tuple[list[dict[str, Any]], Encoded]] = {}
         self._sessions: dict[int, Connection] = {}
         self._trips = RoundTrips()
         super().__init__(
@@ -104,6 +114,8 @@ class LowlevelServer(Server[Any]):
         for method, model, handler in self.reading.handlers():
             self.add_request_handler(method, model, handler)
         self.middleware[:] = [*map(when_traced, self.middleware), self._fast]
+        self._own_middleware = tuple(self.middleware)
+        self._answerers = {"tools/call": self._call, "tools/list": self._quick_list}
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._stamp = {types.SERVER_INFO_META_KEY: stamp}
 
@@ -166,15 +178,31 @@ class LowlevelServer(Server[Any]):
         """Tell one legacy client that its own list has changed, as by a grant (X2)."""
         await _bounded(connection_of(request.session).send_tool_list_changed)
 
-    async def run(self, *arguments: Any, **options: Any) -> None:
-        """Serve one stream, whose requests are all of one client."""
-        with streaming():
-            await super().run(*arguments, **options)
-
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
         async with self._surface.opened():
             yield {}
+
+    def quick(self, method: str) -> Callable[[Request], Awaitable[dict[str, Any]]] | None:
+        """How a method is answered past the SDK (`QuickServer`), while nothing else wants to see requests.
+
+        A request that comes this way leaves nothing on its connection.
+        """
+        if tracing() or tuple(self.middleware) != self._own_middleware:
+            return None
+        return self._answerers.get(method)
+
+    async def run(
+        self,
+        read_stream: Any,
+        write_stream: Any,
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        """Serve one client over message streams until it leaves; errors always become answers."""
+        dispatcher = stream_dispatcher(read_stream, write_stream, inline=INLINE)
+        async with self.lifespan(self) as state:
+            await serve_connection(self, dispatcher, state, initialization_options)
 
     async def _fast(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         match ctx.method:
@@ -209,8 +237,19 @@ class LowlevelServer(Server[Any]):
             raise MCPError(
                 types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
             )
-        tools = self._surface.listed(WireContext(request))
-        return list_for(tools, modern=is_modern(request.protocol_version), stamp=self._stamp)
+        context, modern = WireContext(request), is_modern(request.protocol_version)
+        tools = self._surface.listed(context)
+        if self._surface.grants_issued(context):
+            return list_for(tools, modern=modern, stamp=self._stamp)
+        known = self._lists.get(modern)
+        # A view's list is one object for as long as the view lasts, so it is brought into JSON once.
+        if known is None or known[0] is not tools:
+            result = list_for(tools, modern=modern, stamp=self._stamp)
+            known = self._lists[modern] = (tools, Encoded(result, json_of(result)))
+        return known[1]
+
+    async def _quick_list(self, request: Request) -> dict[str, Any]:
+        return self._list(request)
 
     async def _call(self, request: Request) -> dict[str, Any]:
         name, arguments = _call_params(request.params or {})

@@ -1,16 +1,18 @@
 """The one module that knows the SDK's inner seams.
 
 Used here and nowhere else: `ClientSession(dispatcher=…)`, `Server.middleware`, the dispatcher
-protocol (marked provisional by the SDK), and two private attributes: `ServerSession._connection`,
-because nothing public tells one legacy connection from another, and `MCPServer._lowlevel_server`.
+protocol (marked provisional by the SDK), and some that are private: `ServerSession._connection`,
+because nothing public tells one legacy connection from another, `MCPServer._lowlevel_server`, the
+span helpers of `mcp.shared._otel`, and OpenTelemetry's own provider.
 `tests/bridge/test_sdk.py` fails if any of them moves.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, cast
 
 import anyio
@@ -19,11 +21,16 @@ import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.auth.provider import AccessToken, principal_components
-from mcp.server.connection import Connection
+from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
+from mcp.server.models import InitializationOptions
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
 from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE as MAX_BODY
+from mcp.shared._otel import inject_trace_context, otel_span
 from mcp.shared.dispatcher import (
     CallOptions,
     DispatchContext,
@@ -31,43 +38,87 @@ from mcp.shared.dispatcher import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
+    Outbound,
+    ProgressFnT,
+    coerce_request_id,
+    run_notify_intercept,
 )
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
     NAME_BEARING_METHODS,
+    InboundLadderRejection,
+    InboundModernRoute,
+    classify_inbound_request,
     encode_header_value,
     find_invalid_x_mcp_header,
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
+from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from mcp_toolset.bridge.direct import DirectCalls
 from mcp_toolset.tools.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
+    "ERROR_CODE_HTTP_STATUS",
+    "MAX_BODY",
     "CallOptions",
     "ClientSession",
+    "Connection",
+    "DispatchContext",
+    "Dispatcher",
+    "InboundLadderRejection",
+    "InboundModernRoute",
+    "InitializationOptions",
     "MCPError",
+    "NoBackChannelError",
+    "NotifyOnlyOutbound",
     "ObservedDispatcher",
+    "OnNotify",
+    "OnNotifyIntercept",
+    "OnRequest",
+    "Outbound",
+    "ProgressFnT",
+    "RequestTimedOut",
     "Server",
+    "ServerMessageMetadata",
+    "ServerRequestContext",
+    "ServerRunner",
+    "ServerSession",
+    "StreamableHTTPASGIApp",
+    "TransportContext",
+    "aclose_shielded",
+    "call_route",
+    "classify_inbound_request",
+    "client_span",
+    "coerce_request_id",
     "connection_of",
+    "fault_for_peer",
     "header_fault",
     "header_map",
+    "holds_cleanup",
     "in_process_dispatcher",
     "lowlevel_of",
+    "modern_error_data",
     "negotiate",
     "routing_headers",
+    "run_notify_intercept",
+    "serve_one",
     "stream_dispatcher",
+    "token_principal",
+    "tracing",
     "when_traced",
 ]
+
+_log = logging.getLogger("mcp_toolset.wire")
 
 NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
 """Sees a raw notification first; `True` says that it is dealt with."""
@@ -79,6 +130,10 @@ _ANSWERED_HERE: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
 
 PROBE_DEADLINE: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
+
+
+class RequestTimedOut(MCPError):
+    """No answer came within the time given with a request; the peer was told."""
 
 
 class ObservedDispatcher:
@@ -100,6 +155,7 @@ class ObservedDispatcher:
         self._on_notification = on_notification
         self._on_request = on_request
         self._declares = dict(declares)
+        self.keeps_time: bool = getattr(inner, "keeps_time", False)
         self.closed = anyio.Event()
 
     async def send_raw_request(
@@ -145,14 +201,52 @@ class ObservedDispatcher:
             self.closed.set()
 
 
-def stream_dispatcher(read: Any, write: Any) -> Dispatcher[Any]:
-    """The SDK's dispatcher over a transport's stream pair."""
-    return JSONRPCDispatcher(read, write)
+def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozenset()) -> Dispatcher[Any]:
+    """The SDK's dispatcher over a transport's stream pair.
+
+    Args:
+        read: Where messages come from.
+        write: Where they go.
+        inline: Methods of which a request is finished before the next message is taken.
+    """
+    return JSONRPCDispatcher(read, write, inline_methods=inline)
+
+
+def fault_for_peer(raised: Exception) -> types.ErrorData:
+    """What a peer is told of an exception that left a handler: its own error, or that there was one."""
+    fault = handler_exception_to_error_data(raised)
+    if fault is None:
+        _log.error("a request handler raised", exc_info=raised)
+        fault = types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
+    return fault
+
+
+def tracing() -> bool:
+    """Whether somebody collects traces: else spans would go nowhere."""
+    # `get_tracer_provider` reads the environment each time, which costs as much as parsing a message.
+    return trace._TRACER_PROVIDER is not None  # pyright: ignore[reportPrivateUsage]
+
+
+@contextmanager
+def client_span(method: str, params: Mapping[str, Any] | None) -> Generator[dict[str, Any]]:
+    """The span of a request that is sent; yields its parameters with the trace context in `_meta`."""
+    stamped = dict(params or {})
+    target = stamped.get("name")
+    name = f"MCP send {method} {target}" if isinstance(target, str) else f"MCP send {method}"
+    with otel_span(name, kind=trace.SpanKind.CLIENT, attributes={"mcp.method.name": method}):
+        meta: dict[str, Any] = dict(stamped.get("_meta") or {})
+        inject_trace_context(meta)
+        if meta:
+            stamped["_meta"] = meta
+        yield stamped
 
 
 @asynccontextmanager
 async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[Dispatcher[Any]]:
     """A dispatcher that calls a server of this process directly, without framing (modern era)."""
+    # Direct calls are served by what is built on this module.
+    from mcp_toolset.bridge.direct import DirectCalls
+
     async with server.lifespan(server) as state:
         calls = DirectCalls(server, state)
         try:
@@ -251,6 +345,15 @@ def routing_headers(
     return made
 
 
+def call_route(
+    request: Mapping[str, Any], headers: Iterable[tuple[bytes, bytes]]
+) -> InboundModernRoute | None:
+    """How a modern request that came over HTTP is routed; `None` if the SDK would refuse it."""
+    folded = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    route = classify_inbound_request(request, headers=folded)
+    return route if isinstance(route, InboundModernRoute) else None
+
+
 def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
     """The SDK's tracing, passed by while no tracer provider is set: its spans would go nowhere.
 
@@ -258,13 +361,21 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
     """
     if not isinstance(middleware, OpenTelemetryMiddleware):
         return middleware
+    # The first look sets the provider that the environment names, if it names one.
+    trace.get_tracer_provider()
 
     async def traced(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            return await call_next(ctx)
-        return await middleware(ctx, call_next)
+        if tracing():
+            return await middleware(ctx, call_next)
+        return await call_next(ctx)
 
     return traced
+
+
+def holds_cleanup(connection: Connection) -> bool:
+    """Whether anything was left on a connection to be done at its end."""
+    # The standard library has no public way to ask; without the attribute the answer is yes.
+    return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
 
 
 def connection_of(session: ServerSession) -> Connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -10,13 +11,10 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
-from mcp_toolset.bridge.http import serve_http
-from mcp_toolset.bridge.hub import toolset_from_config
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
@@ -99,9 +97,13 @@ def serve(
 
     async def run() -> None:
         async with server:
+            # What is loaded by now stays: a big catalog is not to be searched for garbage at every turn.
+            gc.freeze()
             if transport == "stdio":
                 await server.run_stdio()
             else:
+                from mcp_toolset.bridge.http import serve_http
+
                 await serve_http(
                     server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
                 )
@@ -140,6 +142,9 @@ def server_of(
             )
         return target
     if isinstance(target, str | PathLike):
+        from mcp_toolset.bridge.hub import toolset_from_config
+        from mcp_toolset.config import load_config
+
         config = load_config(cast("str | PathLike[str]", target))
         toolset, name = toolset_from_config(config), name or config.name
         client_prefix = config.client_prefix if client_prefix is None else client_prefix

@@ -23,6 +23,7 @@ from mcp_toolset.bridge.sdk import (
     ClientSession,
     MCPError,
     ObservedDispatcher,
+    RequestTimedOut,
     header_map,
     negotiate,
     routing_headers,
@@ -149,12 +150,17 @@ class UpstreamSession:
         opts: CallOptions = {}
         if call.context.wants_progress:
             opts["on_progress"] = partial(self.calls.progress, call)
+        send = partial(self.request, method, params, context=call.context, opts=opts, tool=tool)
         try:
+            if slots.value and self._keeps_time_of(call):
+                opts["timeout"] = seconds
+                async with slots:
+                    return await send()
             with anyio.fail_after(seconds) as scope:
                 call.time = WorkingTime(scope)
                 async with slots:
                     await self._hear(call.context)
-                    return await self.request(method, params, context=call.context, opts=opts, tool=tool)
+                    return await send()
         except TimeoutError:
             raise UpstreamTimeoutError(
                 self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
@@ -163,14 +169,26 @@ class UpstreamSession:
             self._note_pages(fault, call)
             raise
 
-    async def _hear(self, context: ToolContext) -> None:
-        """Have a legacy upstream send what the most curious of its callers wants; others get their share."""
+    def _keeps_time_of(self, call: CallInFlight) -> bool:
+        """Whether the dispatcher may keep the time of a call: it is one request, and asks nobody."""
+        keeps = self.dispatcher is not None and self.dispatcher.keeps_time
+        return keeps and not self.declares and self._unheard(call.context) is None
+
+    def _unheard(self, context: ToolContext) -> str | None:
+        """The log level that the upstream is to be told of, because it leaves out what this caller wants."""
         if self.modern or not isinstance(context, WireContext) or context.log_level is None:
-            return
+            return None
         if self.capabilities is None or self.capabilities.logging is None:
-            return
+            return None
         wanted, heard = context.log_level, self._log_level
         if wanted not in LOG_LEVELS or (heard and LOG_LEVELS.index(heard) <= LOG_LEVELS.index(wanted)):
+            return None
+        return wanted
+
+    async def _hear(self, context: ToolContext) -> None:
+        """Have a legacy upstream send what the most curious of its callers wants; others get their share."""
+        wanted = self._unheard(context)
+        if wanted is None:
             return
         self._log_level = wanted
         try:
@@ -198,6 +216,7 @@ class UpstreamSession:
         Raises:
             UpstreamUnavailableError: the session is not open, or was lost.
             UpstreamProtocolError: the upstream answered with an error.
+            TimeoutError: there was no answer within the time that `opts` gives.
         """
         dispatcher, version = self.dispatcher, self.protocol_version
         if dispatcher is None or version is None:
@@ -206,6 +225,8 @@ class UpstreamSession:
         self._stamp(version, method, params, context, opts, tool)
         try:
             return await dispatcher.send_raw_request(method, params, opts)
+        except RequestTimedOut:
+            raise TimeoutError from None
         except MCPError as fault:
             raise self._translated(fault, dispatcher) from None
 

@@ -1,0 +1,64 @@
+"""The bridges that are compared, each as a server before an upstream."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import echo_server
+import mcp_types as types
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.server.lowlevel import Server
+
+from mcp_toolset import HookSet, RemoteToolset, RunNormally, ToolCall, Toolset, ToolsetServer
+
+Scenario = Literal["memory", "stdio", "pipe", "http"]
+Mode = Literal["legacy", "auto"]
+Bridge = Callable[[Scenario, Mode], AbstractAsyncContextManager[Any]]
+
+
+def upstream(scenario: Scenario) -> Any:
+    """A fresh upstream, as the SDK's client and `RemoteToolset` take it."""
+    if scenario == "memory":
+        return echo_server.make()
+    return StdioServerParameters(command=sys.executable, args=[str(Path(echo_server.__file__))])
+
+
+def one_hook() -> HookSet:
+    hooks = HookSet()
+
+    @hooks.execution("*")
+    async def run_all(call: ToolCall, input: dict[str, Any]) -> RunNormally:
+        return RunNormally(input)
+
+    return hooks
+
+
+@asynccontextmanager
+async def ours(scenario: Scenario, mode: Mode) -> AsyncGenerator[ToolsetServer]:
+    remote = RemoteToolset(upstream(scenario), name="up")
+    async with ToolsetServer(Toolset(remote), hooks=one_hook()) as server:
+        await server.settled()
+        yield server
+
+
+@asynccontextmanager
+async def typed(scenario: Scenario, mode: Mode) -> AsyncGenerator[Server[Any]]:
+    """What one writes by hand: typed handlers, and a client that stays open."""
+    async with Client(upstream(scenario), mode=mode) as client:
+        listed = await client.session.list_tools()
+
+        async def on_list(ctx: Any, params: Any) -> types.ListToolsResult:
+            return types.ListToolsResult(tools=listed.tools)
+
+        async def on_call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+            return await client.session.call_tool(params.name, params.arguments)
+
+        yield Server("typed", version="1", on_list_tools=on_list, on_call_tool=on_call)
+
+
+OWN: dict[str, Bridge] = {"ours": ours, "typed": typed}

@@ -1,0 +1,283 @@
+"""`PipePair`: a connection over two descriptors, driven by readiness callbacks of asyncio's loop.
+
+No task, no thread and no stream stands between a message and the code that takes it: bytes are handed
+on where they are read, and are written where they come from as long as the pipe has room. What it has
+no room for waits here; `has_room` and `room` let those who write wait instead of piling up (F29).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import socket
+import stat
+import sys
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
+from typing import Final
+
+import anyio
+import sniffio
+
+PIPES: Final = "MCP_TOOLSET_PIPES"
+HIGH_WATER: Final = 4 * 1024 * 1024
+"""Bytes that may wait for a reader; who wants to send more waits."""
+
+_CHUNK: Final = 65536
+_BIG_CHUNK: Final = 1024 * 1024
+_PIPE_BUF: Final = 4096
+
+Writing = Callable[[memoryview], int]
+"""Writes what there is room for, and says how much; `BlockingIOError` if there is none."""
+
+
+def _ignored(chunk: bytes) -> None:
+    """Read and forget."""
+
+
+def _nothing() -> None:
+    """Take no notice of the end."""
+
+
+class PipePair:
+    """Bytes in and bytes out. The descriptors belong to whoever made them, and are not closed here."""
+
+    def __init__(self, reader: int, writer: int, write: Writing | None = None) -> None:
+        """Drive two descriptors; `reader` at least does not block.
+
+        Args:
+            reader: Where bytes come from.
+            writer: Where bytes go.
+            write: How to write without blocking; by default `writer` does not block by itself.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._reader, self._writer = reader, writer
+        self._write_some: Writing = write or (lambda data: os.write(writer, data))
+        self._chunk = _CHUNK
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_size = 0
+        self._together: list[bytes] = []
+        self._room = anyio.Event()
+        self._empty = anyio.Event()
+        self._on_bytes: Callable[[bytes], None] = _ignored
+        self._on_end: Callable[[], None] = _nothing
+        self._context = copy_context()
+        self._reading = self._ended = self._broken = False
+
+    def start(
+        self, on_bytes: Callable[[bytes], None] = _ignored, on_end: Callable[[], None] = _nothing
+    ) -> None:
+        """Hand on every chunk as it comes, in the caller's context; `on_end` is called at the end.
+
+        The end is that nothing more comes, or that nothing more can be sent.
+        """
+        self._on_bytes, self._on_end, self._context = on_bytes, on_end, copy_context()
+        self.pause()
+        self.resume()
+
+    def pause(self) -> None:
+        """Stop reading; the other side will have to wait."""
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._reader)
+
+    def resume(self) -> None:
+        """Read again."""
+        if not self._reading and not self._ended:
+            self._reading = True
+            # Whoever resumes: what arrives is nobody's in particular, and gets nobody's context.
+            self._context.run(self._loop.add_reader, self._reader, self._readable)
+
+    def stop(self) -> None:
+        """Read and write no more; what was not sent is dropped."""
+        self.pause()
+        self._ended = True
+        self._drop()
+
+    def close_writer(self) -> None:
+        """Write no more; what was not sent is dropped."""
+        self._drop()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be sent without waiting."""
+        return self._unsent_size < HIGH_WATER
+
+    async def room(self) -> None:
+        """Wait until more may be sent, or nothing can be any more."""
+        while not self.has_room and not self._broken:
+            await self._room.wait()
+
+    async def flushed(self) -> None:
+        """Wait until all is sent, or nothing can be any more."""
+        self._send_together()
+        while self._unsent:
+            await self._empty.wait()
+
+    def write_line(self, line: bytes, *, more: bool = False) -> None:
+        """Send a line, now or as soon as there is room.
+
+        Args:
+            line: Without its end.
+            more: Whether others are likely to follow in this turn of the loop; they then go together.
+        """
+        if more and len(line) < _PIPE_BUF:
+            self._together.extend((line, b"\n"))
+            if len(self._together) == 2:
+                self._context.run(self._loop.call_soon, self._send_together)
+            return
+        if self._together:
+            self._send_together()
+        if len(line) < _CHUNK:
+            self._write(line + b"\n")
+        else:
+            self._write(line)
+            self._write(b"\n")
+
+    def _send_together(self) -> None:
+        lines, self._together = self._together, []
+        if lines:
+            self._write(b"".join(lines))
+
+    def _write(self, data: bytes) -> None:
+        if self._broken:
+            return
+        left = memoryview(data)
+        if not self._unsent:
+            left = left[self._pushed(left) :]
+            if not left or self._broken:
+                return
+            self._room, self._empty = anyio.Event(), anyio.Event()
+            self._loop.add_writer(self._writer, self._writable)
+        self._unsent.append(left)
+        self._unsent_size += len(left)
+
+    def _pushed(self, data: memoryview) -> int:
+        size = len(data)
+        done = 0
+        try:
+            while done < size:
+                done += self._write_some(data[done:] if done else data)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._break()
+        return done
+
+    def _writable(self) -> None:
+        while self._unsent:
+            first = self._unsent[0]
+            done = self._pushed(first)
+            self._unsent_size -= done
+            if self._broken:
+                return
+            if done < len(first):
+                self._unsent[0] = first[done:]
+                break
+            self._unsent.popleft()
+        if not self._unsent:
+            self._loop.remove_writer(self._writer)
+            self._empty.set()
+        if self.has_room:
+            self._room.set()
+            if self._unsent:
+                self._room = anyio.Event()
+
+    def _readable(self) -> None:
+        try:
+            chunk = os.read(self._reader, self._chunk)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.pause()
+            self._ended = True
+            self._on_end()
+            return
+        # A whole chunk is a part of something big; small ones are read into small buffers.
+        self._chunk = _BIG_CHUNK if len(chunk) >= _CHUNK else _CHUNK
+        self._on_bytes(chunk)
+
+    def _break(self) -> None:
+        self._drop()
+        self._context.run(self._loop.call_soon, self._on_end)
+
+    def _drop(self) -> None:
+        self._broken = True
+        if self._unsent:
+            self._loop.remove_writer(self._writer)
+            self._unsent.clear()
+        self._unsent_size = 0
+        self._room.set()
+        self._empty.set()
+
+
+def lean() -> bool:
+    """Whether pipes are driven here: on asyncio, where its loop can wait for descriptors (not Windows).
+
+    `MCP_TOOLSET_PIPES=sdk` in the environment says that the SDK's transports are wanted all the same.
+    """
+    if os.environ.get(PIPES) == "sdk" or sys.platform == "win32":
+        return False
+    return sniffio.current_async_library() == "asyncio"
+
+
+def can_wait(descriptor: int) -> bool:
+    """Whether a descriptor is a pipe or a socket, so that its readiness can be waited for."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+@contextmanager
+def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
+    """How to write to a pipe that others hold as well, without changing it for them.
+
+    Not blocking is a property that all holders of a pipe share, the parent's terminal included. So the
+    pipe is opened a second time where the system can do that (Linux); a socket is told at each write;
+    anything else is asked for room first.
+    """
+    with ExitStack() as stack:
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            sock = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
+            yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
+            return
+        try:
+            own = reopened(descriptor)
+        except OSError:
+            yield descriptor, _polled(descriptor)
+            return
+        stack.callback(os.close, own)
+        yield own, None
+
+
+def reopened(descriptor: int) -> int:
+    """A descriptor of our own for the same pipe, which does not block; `OSError` where there is no such."""
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+
+
+def _polled(descriptor: int) -> Writing:
+    room = select.poll()
+    room.register(descriptor, select.POLLOUT)
+
+    def write(data: memoryview) -> int:
+        if not room.poll(0):
+            raise BlockingIOError
+        # A pipe that polls writable takes this much without blocking (POSIX, PIPE_BUF).
+        return os.write(descriptor, data[:_PIPE_BUF])
+
+    return write
+
+
+def widened(descriptor: int) -> None:
+    """Give a pipe the room for a big message, where the system lets one ask for it."""
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BIG_CHUNK)

@@ -1,0 +1,130 @@
+"""One request under way, in either direction: `Waiting` for an answer, `Incoming` to be answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, ProgressFnT, TransportContext
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.jsonrpc import LineDispatcher
+
+REPORT_GRACE: Final = 1.0
+"""Seconds that an answer waits for the reports that came before it: a slow client may take none (F10)."""
+
+_TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
+
+
+class Waiting:
+    """A request that was sent, and whoever waits for its answer."""
+
+    __slots__ = ("_reported", "_reports", "answer", "on_progress")
+
+    def __init__(self, on_progress: ProgressFnT | None) -> None:
+        """Expect one answer."""
+        self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self.on_progress = on_progress
+        self._reports = 0
+        self._reported: anyio.Event | None = None
+
+    def begin_report(self) -> None:
+        """Count a report on this request that is on its way to whoever waits."""
+        self._reports += 1
+
+    def end_report(self) -> None:
+        """Count it as arrived."""
+        self._reports -= 1
+        if not self._reports and self._reported is not None:
+            self._reported.set()
+
+    async def reported(self) -> None:
+        """Let the reports that came before the answer go before it, as far as they go at all."""
+        if self._reports:
+            self._reported = anyio.Event()
+            with anyio.move_on_after(REPORT_GRACE):
+                await self._reported.wait()
+
+    def expire(self) -> None:
+        """Say that the time for an answer is over."""
+        if not self.answer.done():
+            self.answer.set_exception(TimeoutError())
+
+    def settle(self, message: dict[str, Any] | None) -> None:
+        """Give the answer; `None` says that none will come. Only the first one counts."""
+        if not self.answer.done():
+            self.answer.set_result(message)
+
+
+class Incoming:
+    """A message of the peer, as its handler sees it (the SDK's `DispatchContext`)."""
+
+    __slots__ = ("_cancel_requested", "_dispatcher", "_token", "cancelled", "closed", "request_id", "scope")
+
+    transport = _TRANSPORT
+    message_metadata = None
+
+    def __init__(
+        self,
+        dispatcher: LineDispatcher,
+        request_id: types.RequestId | None = None,
+        token: types.ProgressToken | None = None,
+    ) -> None:
+        """Belong to `dispatcher`; a notification has neither id nor token."""
+        self._dispatcher = dispatcher
+        self._token = token
+        self._cancel_requested: anyio.Event | None = None
+        self.request_id = request_id
+        self.scope = anyio.CancelScope()
+        self.cancelled = self.closed = False
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the peer can still be asked something because of this message."""
+        return not self.closed
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Set when the peer has cancelled the request."""
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+            if self.cancelled:
+                self._cancel_requested.set()
+        return self._cancel_requested
+
+    def cancel(self) -> None:
+        """Cancel the handler, because the peer has said so."""
+        self.cancelled = True
+        if self._cancel_requested is not None:
+            self._cancel_requested.set()
+        self.scope.cancel()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the peer, while its own request is being handled."""
+        if self.closed:
+            raise NoBackChannelError(method)
+        return await self._dispatcher.send_raw_request(method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Notify the peer, until its request is answered."""
+        if not self.closed:
+            await self._dispatcher.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the peer asked for it."""
+        if self._token is None:
+            return
+        params: dict[str, Any] = {"progressToken": self._token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        await self.notify("notifications/progress", params)
