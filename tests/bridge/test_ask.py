@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
 from tests.bridge.asking import ERAS, Person, connected, text_of
 
 from mcp_toolset import (
@@ -364,15 +365,25 @@ WRONG: dict[str, Callable[[str], str]] = {
 }
 
 
+FOREIGN = ("another server's", "nothing of ours", "empty")
+"""Without this server's mark a state may be a mounted server's, and is the tool's to refuse."""
+
+
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a14_a_state_that_was_tampered_with_is_an_error_result(wrong: str) -> None:
+async def test_a14_a_state_that_was_tampered_with_is_refused(wrong: str) -> None:
     book, runs = booking()
     async with connected(ToolsetServer(Toolset(book)), "auto", elicitation_callback=Person()) as client:
         raw = Raw(client)
         key, state = await raw.asked("book", {"room": "attic"})
         state = WRONG[wrong](state)
-        result = await raw.call("book", {"room": "attic"}, input_responses={key: ACCEPT}, request_state=state)
-    assert result.is_error and "call the tool again" in text_of(result)
+        answer: dict[str, Any] = {"input_responses": {key: ACCEPT}, "request_state": state}
+        if wrong in FOREIGN:
+            result = await raw.call("book", {"room": "attic"}, **answer)
+            assert result.is_error and "call the tool again" in text_of(result)
+        else:
+            with pytest.raises(MCPError, match="call the tool again") as refused:
+                await raw.call("book", {"room": "attic"}, **answer)
+            assert refused.value.code == types.INVALID_PARAMS
     assert runs == ["attic"]
 
 
@@ -392,12 +403,12 @@ async def test_a14_a_state_is_bound_to_its_call_and_can_be_used_once() -> None:
         key, state = await raw.asked("book", {"room": "attic"})
         answer: dict[str, Any] = {"input_responses": {key: ACCEPT}, "request_state": state}
         for name, room in (("book", "cellar"), ("other", "attic")):
-            refused = await raw.call(name, {"room": room}, **answer)
-            assert refused.is_error and "belongs to another call" in text_of(refused)
+            with pytest.raises(MCPError, match="belongs to another call"):
+                await raw.call(name, {"room": room}, **answer)
         right = await raw.call("book", {"room": "attic"}, **answer)
         assert right.structured_content == {"size": "small"}
-        again = await raw.call("book", {"room": "attic"}, **answer)
-        assert again.is_error
+        with pytest.raises(MCPError):
+            await raw.call("book", {"room": "attic"}, **answer)
     assert runs == ["attic"]
 
 

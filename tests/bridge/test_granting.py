@@ -314,11 +314,11 @@ async def test_f35_a_server_that_names_itself_otherwise_is_another_one() -> None
     """A process replaced behind the same command or address: only what it says of itself tells."""
     mount = RemoteToolset(["never", "run"], name="erp")
     before = mount.connection.identity
-    mount.connection.server_info = types.Implementation(name="up", version="1")
+    mount.connection._main.server = types.Implementation(name="up", version="1")
     named = mount.connection.identity
-    mount.connection.server_info = types.Implementation(name="up", version="2")
+    mount.connection._main.server = types.Implementation(name="up", version="2")
     assert mount.connection.identity == named != before
-    mount.connection.server_info = types.Implementation(name="impostor", version="1")
+    mount.connection._main.server = types.Implementation(name="impostor", version="1")
     assert mount.connection.identity not in (named, before)
 
 

@@ -17,6 +17,7 @@ from mcp_toolset import ToolRegistry, ToolsetServer
 from mcp_toolset.bridge import hub
 from mcp_toolset.bridge.hub import toolset_from_config
 from mcp_toolset.bridge.serve import server_of
+from mcp_toolset.catalog.lockfile import LockFile
 from mcp_toolset.config import ServerConfig, parse_config
 from mcp_toolset.errors import DefinitionError, NameConflictError
 
@@ -28,7 +29,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> L
     """What the servers list: here lists stand for servers, since only their names matter."""
     lists: Listed = {}
 
-    def remote(server: ServerConfig) -> Mount:
+    def remote(server: ServerConfig, lock: LockFile) -> Mount:
         return Mount(server.name, *lists[server.name])
 
     if "real" not in request.node.name:

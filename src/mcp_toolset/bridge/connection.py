@@ -89,7 +89,11 @@ class UpstreamConnection:
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
         self.offers = UpstreamOffers(
-            link.name, request=self._request, exchange=self.exchange, changed=self._changed
+            link.name,
+            request=self._request,
+            exchange=self.exchange,
+            changed=self._changed,
+            hidden_text=self.pins.hidden_text,
         )
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
@@ -274,11 +278,7 @@ class UpstreamConnection:
         Raises:
             UpstreamError: the server cannot be asked, refused, or listed nothing in time.
         """
-        listing = Listing()
-        try:
-            await listing.walk(self._request, self.start_timeout)
-        except TimeoutError:
-            raise UpstreamTimeoutError(self.link.name, "it listed no tools in time") from None
+        listing = await self._walked()
         self._listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
         usable = usable_over_http(self._listed) if self.link.transport == "http" else self._listed
         self.snapshot = await anyio.to_thread.run_sync(self.pins.admit, usable)
@@ -286,6 +286,20 @@ class UpstreamConnection:
         if not listing.complete:
             self._log.warning(cut)
         self._set("ready", "" if listing.complete else cut)
+
+    async def _walked(self) -> Listing:
+        listing = Listing()
+        try:
+            await listing.walk(self._request, self.start_timeout)
+        except TimeoutError:
+            raise UpstreamTimeoutError(self.link.name, "it listed no tools in time") from None
+        except UpstreamProtocolError as fault:
+            # A server may have prompts or resources alone, and then knows no such method.
+            declared = self.server_capabilities
+            if fault.code != types.METHOD_NOT_FOUND or declared is None or declared.tools is not None:
+                raise
+            listing.complete = True
+        return listing
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call upstream, once.

@@ -6,6 +6,7 @@ server that declares no such news is asked once more when a client lists, after 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
 
 LIST_DEADLINE: Final = 5.0
 """Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
@@ -59,7 +61,13 @@ class UpstreamOffers:
     """The resources, prompts and completions of one mounted server."""
 
     def __init__(
-        self, name: str, *, request: Request, exchange: Exchange, changed: Callable[[], None]
+        self,
+        name: str,
+        *,
+        request: Request,
+        exchange: Exchange,
+        changed: Callable[[], None],
+        hidden_text: HiddenTextPolicy = "strip",
     ) -> None:
         """Nothing is offered before `take`.
 
@@ -68,8 +76,10 @@ class UpstreamOffers:
             request: Sends a request of our own.
             exchange: Sends one on behalf of a caller.
             changed: To be called when a list is another one.
+            hidden_text: What to do about invisible and control characters in what it lists (F23).
         """
         self._name = name
+        self._hidden_text: HiddenTextPolicy = hidden_text
         self._request = request
         self._exchange = exchange
         self._changed = changed
@@ -271,13 +281,13 @@ class UpstreamOffers:
         except (UpstreamError, TimeoutError) as fault:
             self._log.warning("%s failed, the last list stays: %s", kind.method, fault or "no answer in time")
             return None
-        return _checked(kind, listing)
+        return _checked(kind, listing, self._hidden_text)
 
 
 _NOTHING: Final = OfferList()
 
 
-def _checked(kind: Kind, listing: Listing) -> OfferList:
+def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferList:
     """The entries that the protocol allows; one that is broken goes alone (F17)."""
     entries: dict[str, Wire] = {}
     set_aside: list[tuple[str, str]] = []
@@ -292,14 +302,15 @@ def _checked(kind: Kind, listing: Listing) -> OfferList:
         name = str(entry[kind.identity])
         if name in entries:
             set_aside.append((name, f"{kind.key}: it is listed twice; the first one is used"))
-        else:
-            entries[name] = cleaned(entry)
+            continue
+        tidy = entry if policy == "flag" else cast("Wire", cleaned_metadata(entry))
+        # Cleaning an identity would change which thing it is.
+        if tidy[kind.identity] != name or (policy == "refuse" and tidy != entry):
+            found = ", ".join(hidden_in(json.dumps(entry, ensure_ascii=False)))
+            set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found} (F23)"))
+            continue
+        entries[name] = tidy
     return OfferList(entries, tuple(set_aside), listing.hint, anyio.current_time())
-
-
-def cleaned(entry: Wire) -> Wire:
-    """An entry of an upstream's list as clients are shown it: the one place to treat its texts (F23)."""
-    return entry
 
 
 def _shown(kind: Kind, entry: Any) -> str:

@@ -108,6 +108,11 @@ class Pins:
         """What the server listed last, canonical and without secrets: what accepting it would pin."""
         return {name: dict(seen.canonical) for name, (_, seen) in self._listed.items()}
 
+    @property
+    def hidden_text(self) -> HiddenTextPolicy:
+        """What becomes of hidden characters in what the server lists (F23)."""
+        return self._policy.hidden_text
+
     def admit(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         """A snapshot without the tools that are held back, and without hidden text in the others.
 
