@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import anyio.to_thread
@@ -50,6 +51,16 @@ class StateKeeper:
     def changed(self) -> None:
         """Note that there is something to save; from any thread."""
         self._flag.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Save after every change for the length of a block."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.run)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
 
     async def run(self) -> None:
         """Save after every change, until cancelled."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
@@ -13,26 +12,24 @@ import anyio
 
 from mcp_toolset.bridge.attachments import DRAIN, Attachments
 from mcp_toolset.bridge.capabilities import LocalTools
-from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.kinds import OfferingSource, Offers
 from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
+from mcp_toolset.bridge.news import News
 from mcp_toolset.bridge.offering import Offering
-from mcp_toolset.bridge.overrides import OverrideReport
+from mcp_toolset.bridge.served import ServedTools
 from mcp_toolset.calls.background import BackgroundWork
-from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.access import Access
 from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.catalog.search import SearchHit
-from mcp_toolset.errors import NameConflictError, StateError, sole
+from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
 from mcp_toolset.tools.opening import settled, unwind
@@ -47,8 +44,6 @@ from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-_log = logging.getLogger("mcp_toolset.server")
 
 
 class ToolsetServer:
@@ -129,28 +124,27 @@ class ToolsetServer:
         self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
         self.grants = grants or GrantLedger()
         self._access = access
-        self._catalog = DeferredCatalog(self.grants, self._status_of, statuses=self.statuses, access=access)
         self._client_prefix = client_prefix
         self._state = state
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
-        self._defers = toolset.defers
-        self._overrides = OverrideReport()
-        self._table: dict[str, ToolBinding] = {}
-        self._wire: list[dict[str, Any]] = []
-        self._dispatch = ToolDispatch(())
-        self._own_tools = False
-        self._dirty = Flag()
-        self._moved = Flag()
-        self._rebuilding = anyio.Lock()
-        self._attachments = Attachments(self.registry, self._dirty.set)
-        self._grants_moved = Flag()
         self._stack: AsyncExitStack | None = None
         self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
+        catalog = DeferredCatalog(self.grants, self._status_of, statuses=self.statuses, access=access)
+        self._served = ServedTools(
+            self.registry,
+            catalog,
+            lambda binding: self._offering.bound(self._local.bound(binding)),
+            hooks=self._hooks,
+            middleware=self._middleware,
+            tool_middleware=self._tool_middleware,
+        )
         self.lowlevel = LowlevelServer(
             self, name=name, version=version, instructions=instructions, offering=self._offering
         )
+        self._news = News(self._served, self._offering, self.lowlevel)
+        self._attachments = Attachments(self.registry, self._news.changed.set)
 
     def derived(
         self,
@@ -199,30 +193,23 @@ class ToolsetServer:
 
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
-            self._dirty.attach()
+            self._news.attach()
             if self._keeper is not None:
                 await self._keeper.restore()
                 stack.callback(self.registry.on_change(self._keeper.changed))
                 stack.push_async_callback(self._save_last)
             for source in self.toolset.sources():
-                stack.callback(source.on_change(self._dirty.set))
+                stack.callback(source.on_change(self._news.changed.set))
             await stack.enter_async_context(self.toolset)
             await self._rebuild()
-            stack.callback(self.registry.on_change(self._dirty.set))
-            group = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(group.cancel_scope.cancel)
-            await self._offering.news()
-            group.start_soon(self._keep_fresh)
-            group.start_soon(self._announce_tools, self._wire)
+            stack.callback(self.registry.on_change(self._news.changed.set))
+            stack.callback(self.grants.on_revoke(self._news.revoked.set))
+            stack.callback(self._offering.local.on_change(self._news.changed.set))
+            await stack.enter_async_context(self._news.running(self._rebuild))
             if self._keeper is not None:
-                group.start_soon(self._keeper.run)
+                await stack.enter_async_context(self._keeper.running())
             await stack.enter_async_context(self._attachments.running())
             await stack.enter_async_context(self.work)
-            self._grants_moved.attach()
-            stack.callback(self.grants.on_revoke(self._grants_moved.set))
-            group.start_soon(self._announce_grants)
-            stack.callback(self._offering.local.on_change(self._dirty.set))
-            group.start_soon(self.lowlevel.reading.announce_updates)
             self._manual.open()
             stack.callback(self._manual.close)
             self._stack = stack.pop_all()
@@ -308,15 +295,15 @@ class ToolsetServer:
 
     def tools(self) -> list[dict[str, Any]]:
         """What a client without grants sees in `tools/list`, in wire form."""
-        return list(self._wire)
+        return list(self._served.wire)
 
     def bindings(self) -> list[ToolBinding]:
         """Everything that can be called, resident and deferred, under its public name."""
-        return list(self._table.values())
+        return list(self._served.table.values())
 
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""
-        return {name: source.status for name, source in self.registry.sources().items()}
+        return self._served.statuses()
 
     async def settled(self) -> None:
         """Wait until every mounted server has been reached or has failed once.
@@ -328,7 +315,7 @@ class ToolsetServer:
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """Search the deferred tools, as `search_tools` does for a model."""
-        return self._catalog.search(query, server=server, limit=limit)
+        return self._served.catalog.search(query, server=server, limit=limit)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
@@ -351,11 +338,7 @@ class ToolsetServer:
         Raises:
             UnknownToolError: no such tool.
         """
-        binding = self._catalog.ungated(name)
-        if binding is not None:
-            direct = self._composed([self.registry.gated(binding)])
-            return await direct.call(ToolCall(name, arguments or {}), context)
-        return await self.call_tool(name, arguments, context=context)
+        return await self._served.call_ungranted(ToolCall(name, arguments or {}), context)
 
     @property
     def pending_calls(self) -> list[PendingCall]:
@@ -408,57 +391,20 @@ class ToolsetServer:
         await serve_http(self, host=host, port=port)
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call through the table as it stands now (F14: a change does not touch it)."""
-        return await self._dispatch.call(call, context)
+        """Run one call; see `ServedTools.call`."""
+        return await self._served.call(call, context)
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
-        if context.session is None or not self._defers:
-            return self._wire
-        granted = self._catalog.granted(context)
-        return [*self._wire, *(binding.to_wire() for binding in granted)] if granted else self._wire
+        """The tools that this caller sees; see `ServedTools.listed`."""
+        return self._served.listed(context)
 
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""
-        return self.grants.issued_to(context) if context.session and self._defers else 0
+        return self.grants.issued_to(context) if context.session and self._served.defers else 0
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a listed tool, for the SDK's header checks.
-
-        They come before the gate, so a deferred tool has none here: a difference between its answer
-        and that for an unknown tool would tell that it exists (F34).
-        """
-        binding = self._table.get(name)
-        return None if binding is None or binding.deferred else binding.definition.input_schema
-
-    async def _keep_fresh(self) -> None:
-        while True:
-            await self._dirty.wait()
-            try:
-                await self._rebuild()
-            # A toolset of the application's own came to name two tools alike; what was served stays.
-            except NameConflictError as fault:
-                _log.warning("the tools stay as they were: %s", fault)
-
-    async def _announce_tools(self, told: list[dict[str, Any]]) -> None:
-        """Tell clients about a changed list, however many steps led to it, once (F13)."""
-        self._moved.clear()
-        deferred = self._catalog.digests()
-        while True:
-            before, deferred = deferred, self._catalog.digests()
-            if self._wire != told:
-                told = self._wire
-                await self.lowlevel.announce_tools()
-            elif deferred != before:
-                await self.lowlevel.announce_grants()
-            await self.lowlevel.announce_offers(await self._offering.news())
-            await self._moved.wait()
-
-    async def _announce_grants(self) -> None:
-        """Have legacy sessions list again: they list what they were granted (X2)."""
-        while True:
-            await self._grants_moved.wait()
-            await self.lowlevel.announce_grants()
+        """The input schema of a listed tool; see `ServedTools.input_schema`."""
+        return self._served.input_schema(name)
 
     async def _save_last(self) -> None:
         if self._keeper is not None:
@@ -466,7 +412,7 @@ class ToolsetServer:
                 await self._keeper.save()
 
     def _logs(self) -> bool:
-        return self._own_tools
+        return self._served.has_own
 
     def _offers(self) -> dict[str, Offers]:
         """What each mounted source offers beside its tools, if it is of a kind that offers any."""
@@ -477,41 +423,11 @@ class ToolsetServer:
         }
 
     async def _rebuild(self) -> None:
-        """Serve the members of the registry as they are now; one after the other, so that the last stays."""
-        async with self._rebuilding:
-            self.registry.refresh()
-            members = self.registry.bindings()
-            self._defers = self.registry.defers
-            self._dirty.clear()
-            described = await self._hooks.describe(members)
-            self._overrides.look(described, self.registry.sources().values())
-            bound = [self._offering.bound(self._local.bound(binding)) for binding in described if binding.on]
-            self._own_tools = any(not binding.source for binding in bound)
-            # The gate goes around what runs a tool, so that it is asked again right before.
-            listing = {binding.source for binding in bound if not binding.deferred}
-            held = held_tools(self.statuses() if self._defers else {}, listing=listing)
-            self._catalog.update((binding for binding in bound if binding.deferred), held)
-            table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
-            if self._defers:
-                table += map(self._local.bound, self._catalog.surface())
-                table += map(self.registry.gated, self._catalog.gated())
-            self._table = {binding.name: binding for binding in table}
-            self._dispatch = self._composed(table)
-            self._wire = [binding.to_wire() for binding in table if not binding.deferred]
-            self.lowlevel.instructions = self._instructions_now()
-            self._moved.set()
-
-    def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
-        return ToolDispatch(
-            bindings,
-            hooks=self._hooks,
-            middleware=self._middleware,
-            tool_middleware=self._tool_middleware,
-        )
-
-    def _instructions_now(self) -> str | None:
-        parts = (self._instructions, self._catalog.preview() if self._defers else None)
-        return "\n\n".join(part for part in parts if part) or None
+        # Whatever was told so far is taken in by this.
+        self._news.changed.clear()
+        await self._served.compile()
+        parts = (self._instructions, self._served.preview())
+        self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
 
     def _status_of(self, source: str) -> SourceStatus | None:
         found = self.registry.sources().get(source)

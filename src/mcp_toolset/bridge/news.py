@@ -1,0 +1,83 @@
+"""`News`: what is served follows its sources, and clients are told when a list has changed (P6, X2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.offering import Offering
+from mcp_toolset.bridge.served import ServedTools
+from mcp_toolset.errors import NameConflictError
+
+_log = logging.getLogger("mcp_toolset.server")
+
+
+class News:
+    """Compiles anew after changes, and announces what clients see of them.
+
+    Attributes:
+        changed: To be set when tools, members or the status of a source have changed.
+        revoked: To be set when grants were taken back.
+    """
+
+    def __init__(self, served: ServedTools, offering: Offering, lowlevel: LowlevelServer) -> None:
+        """Watch nothing yet."""
+        self.changed = Flag()
+        self.revoked = Flag()
+        self._served = served
+        self._offering = offering
+        self._lowlevel = lowlevel
+
+    def attach(self) -> None:
+        """Belong to the event loop of this task; from now on changes are noted."""
+        self.changed.attach()
+        self.revoked.attach()
+
+    @asynccontextmanager
+    async def running(self, compiled: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+        """Follow and announce for the length of a block; `compiled` compiles anew."""
+        await self._offering.news()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._follow, compiled)
+            group.start_soon(self._announce, self._served.wire)
+            group.start_soon(self._announce_grants)
+            group.start_soon(self._lowlevel.reading.announce_updates)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+
+    async def _follow(self, compiled: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self.changed.wait()
+            try:
+                await compiled()
+            # A toolset of the application's own came to name two tools alike; what was served stays.
+            except NameConflictError as fault:
+                _log.warning("the tools stay as they were: %s", fault)
+
+    async def _announce(self, told: list[dict[str, Any]]) -> None:
+        """Tell clients about a changed list, however many steps led to it, once (F13)."""
+        self._served.moved.clear()
+        deferred = self._served.catalog.digests()
+        while True:
+            before, deferred = deferred, self._served.catalog.digests()
+            if self._served.wire != told:
+                told = self._served.wire
+                await self._lowlevel.announce_tools()
+            elif deferred != before:
+                await self._lowlevel.announce_grants()
+            await self._lowlevel.announce_offers(await self._offering.news())
+            await self._served.moved.wait()
+
+    async def _announce_grants(self) -> None:
+        """Have legacy sessions list again: they list what they were granted (X2)."""
+        while True:
+            await self.revoked.wait()
+            await self._lowlevel.announce_grants()

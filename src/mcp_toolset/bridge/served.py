@@ -1,0 +1,133 @@
+"""`ServedTools`: what a server serves at the moment, compiled from its registry (design, decision 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.overrides import OverrideReport
+from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.catalog.deferred import DeferredCatalog
+from mcp_toolset.catalog.held import held_tools
+from mcp_toolset.catalog.registry import ToolRegistry
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.view import ToolBinding
+
+
+class ServedTools:
+    """The members of a registry: described, bound, gated, as one table that calls and lists are read off.
+
+    Attributes:
+        defers: Whether some of it is behind search.
+        has_own: Whether some tool is the application's own, and not a mounted server's.
+        table: Everything that can be called, by public name.
+        wire: What a client without grants is shown, in wire form; replaced, never changed.
+        moved: Set whenever it was compiled anew.
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        catalog: DeferredCatalog,
+        bound: Callable[[ToolBinding], ToolBinding],
+        *,
+        hooks: HookSet,
+        middleware: Sequence[ToolMiddleware],
+        tool_middleware: Mapping[str, Sequence[ToolMiddleware]],
+    ) -> None:
+        """Start with nothing; `bound` gives a tool what this server lets it have."""
+        self.registry = registry
+        self.catalog = catalog
+        self.defers = registry.defers
+        self.has_own = False
+        self.table: Mapping[str, ToolBinding] = {}
+        self.wire: list[dict[str, Any]] = []
+        self.moved = Flag()
+        self._bound = bound
+        self._hooks = hooks
+        self._middleware = middleware
+        self._tool_middleware = tool_middleware
+        self._dispatch = ToolDispatch(())
+        self._overrides = OverrideReport()
+        self._compiling = anyio.Lock()
+
+    async def compile(self) -> None:
+        """Serve the members as they are now; one after the other, so that the last stays.
+
+        Raises:
+            NameConflictError: two local tools have one name by now; what was served stays.
+        """
+        async with self._compiling:
+            self.registry.refresh()
+            members = self.registry.bindings()
+            self.defers = self.registry.defers
+            described = await self._hooks.describe(members)
+            self._overrides.look(described, self.registry.sources().values())
+            bound = [self._bound(binding) for binding in described if binding.on]
+            self.has_own = any(not binding.source for binding in bound)
+            table = self._gated(bound)
+            self.table = {binding.name: binding for binding in table}
+            self._dispatch = self._composed(table)
+            self.wire = [binding.to_wire() for binding in table if not binding.deferred]
+            self.moved.set()
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call through the table as it stands now (F14: a change does not touch it)."""
+        return await self._dispatch.call(call, context)
+
+    async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call for the program that owns the server: it needs no grant, a member it must be."""
+        binding = self.catalog.ungated(call.name)
+        if binding is None:
+            return await self.call(call, context)
+        return await self._composed([self.registry.gated(binding)]).call(call, context)
+
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
+        if context.session is None or not self.defers:
+            return self.wire
+        granted = self.catalog.granted(context)
+        return [*self.wire, *(binding.to_wire() for binding in granted)] if granted else self.wire
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a listed tool, for the SDK's header checks.
+
+        They come before the gate, so a deferred tool has none here: a difference between its answer
+        and that for an unknown tool would tell that it exists (F34).
+        """
+        binding = self.table.get(name)
+        return None if binding is None or binding.deferred else binding.definition.input_schema
+
+    def preview(self) -> str | None:
+        """What can be found by search, for a model that has not searched yet (H22)."""
+        return self.catalog.preview() if self.defers else None
+
+    def statuses(self) -> dict[str, SourceStatus]:
+        """How each mounted server is doing, by its name."""
+        return {name: source.status for name, source in self.registry.sources().items()}
+
+    def _gated(self, bound: Sequence[ToolBinding]) -> list[ToolBinding]:
+        """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
+        listing = {binding.source for binding in bound if not binding.deferred}
+        held = held_tools(self.statuses() if self.defers else {}, listing=listing)
+        self.catalog.update((binding for binding in bound if binding.deferred), held)
+        table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
+        if self.defers:
+            table += map(self._bound, self.catalog.surface())
+            table += map(self.registry.gated, self.catalog.gated())
+        return table
+
+    def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
+        return ToolDispatch(
+            bindings,
+            hooks=self._hooks,
+            middleware=self._middleware,
+            tool_middleware=self._tool_middleware,
+        )
