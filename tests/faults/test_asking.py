@@ -138,7 +138,8 @@ async def test_p5_a_state_that_was_altered_or_used_or_is_another_calls_is_refuse
         for foreign in ("mine", "", state.split(".")[0]):
             assert (await next_leg(client, asked, state=foreign)).is_error
         altered = state[:-2] + ("AA" if state[-2:] != "AA" else "BB")
-        for wrong in ({"state": altered}, {"name": "after"}, {"x": 1}):
+        wrongs: list[dict[str, Any]] = [{"state": altered}, {"name": "after"}, {"x": 1}]
+        for wrong in wrongs:
             with pytest.raises(MCPError, match="belongs to another call"):
                 await next_leg(client, asked, **wrong)
         done = await next_leg(client, asked)
