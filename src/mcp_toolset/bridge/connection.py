@@ -17,6 +17,7 @@ import anyio.to_thread
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
+from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, fault_of_result, reason_of
 from mcp_toolset.bridge.link import Link
@@ -176,7 +177,7 @@ class UpstreamConnection:
             with anyio.fail_after(None) as deadline:
                 deadline.deadline = anyio.current_time() + self.start_timeout
                 async with self._fresh_session().connected(self._stderr, self._notification) as opened:
-                    await self._start(*opened)
+                    await self._start(*opened, WorkingTime(deadline))
                     deadline.deadline = float("inf")
                     settled()
                     await self._hold(*opened)
@@ -196,13 +197,17 @@ class UpstreamConnection:
         main.on_lost, main.on_broken_off = self._lose, self._suspect
         return main
 
-    async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
+    async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher, time: WorkingTime) -> None:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
         # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era)
         self._introduced = self._main.server
-        await self._take_list()
+        listing = await self._walked()
+        # A quick server may list more in its time than can be looked at in what is left of it.
+        time.pause()
+        await self._admit(listing)
+        time.resume()
         declared = session.server_capabilities
         await self.offers.take(
             {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True),
@@ -278,7 +283,10 @@ class UpstreamConnection:
         Raises:
             UpstreamError: the server cannot be asked, refused, or listed nothing in time.
         """
-        listing = await self._walked()
+        await self._admit(await self._walked())
+
+    async def _admit(self, listing: Listing) -> None:
+        """Take a list as the state of the server, without what is held back."""
         self._listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
         usable = usable_over_http(self._listed) if self.link.transport == "http" else self._listed
         self.snapshot = await anyio.to_thread.run_sync(self.pins.admit, usable)
