@@ -17,7 +17,8 @@ from tests.interaction.bridge import make
 from mcp_toolset.bridge.http import bound_socket, run_app
 from mcp_toolset.bridge.pipes import PIPES
 
-TRANSPORTS = ("memory", "stdio", "stdio-sdk", "sse", "http")
+TRANSPORTS = ("memory", "stdio", "sse", "http")
+WAYS = (*TRANSPORTS, "stdio-sdk")
 """`stdio-sdk`: both pipes of the bridge by the SDK's own transports, which are the fallback of ours."""
 ERAS = ("legacy", "modern")
 BRIDGE = Path(__file__).with_name("bridge.py")

@@ -9,9 +9,14 @@ import anyio
 import pytest
 from mcp import MCPError
 from mcp_types import TextContent
-from tests.interaction.conftest import Connect
+from tests.interaction.conftest import WAYS, Connect
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=WAYS)
+def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 def text_of(result: Any) -> str:
