@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -209,7 +210,7 @@ async def test_n9_x1_a_database_is_written_and_queried(small: Hub, era: str) -> 
 
 async def test_n9_x1_a_page_is_fetched(small: Hub, era: str, page: str) -> None:
     async with calling(small, era) as (_, run):
-        fetched = await ok(run("fetch_fetch", {"url": page}, "fetch a URL from the internet as markdown"))
+        fetched = await ok(run("fetch_fetch", {"url": page, "raw": True}, "fetch a URL from the internet as markdown"))
     assert "Quinces ripen late" in text_of(fetched)
 
 
@@ -231,15 +232,19 @@ async def test_n9_x1_playwright_opens_a_page(browsing: Hub, era: str, page: str)
     async with calling(browsing, era) as (_, run):
         await ok(run("playwright_browser_navigate", {"url": page}, "playwright browser navigate to a URL"))
         seen = await ok(run("playwright_browser_snapshot", {}, "playwright accessibility snapshot of the page"))
-        shot = await ok(run("playwright_browser_take_screenshot", {}, "playwright take a screenshot"))
+        picture = {"type": "png", "scale": "css"}
+        shot = await ok(run("playwright_browser_take_screenshot", picture, "playwright take a screenshot"))
     assert "Quinces ripen late" in text_of(seen)
     assert [block.type for block in shot.content].count("image") == 1
 
 
 async def test_n9_x1_devtools_opens_a_page(browsing: Hub, era: str, page: str) -> None:
     async with calling(browsing, era) as (_, run):
-        await ok(run("chrome-devtools_new_page", {"url": page}, "chrome devtools open a new page"))
-        seen = await ok(run("chrome-devtools_take_snapshot", {}, "chrome devtools take a text snapshot"))
+        opened = await ok(run("chrome-devtools_new_page", {"url": page}, "chrome devtools open a new page"))
+        selected = re.search(r"^(\d+): .*\[selected\]", text_of(opened), re.MULTILINE)
+        assert selected is not None, text_of(opened)
+        which = {"pageId": int(selected[1])}
+        seen = await ok(run("chrome-devtools_take_snapshot", which, "chrome devtools take a text snapshot"))
     assert "Quinces ripen late" in text_of(seen) and "button" in text_of(seen)
 
 
