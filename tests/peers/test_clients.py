@@ -35,8 +35,9 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 GRANTED: list[tuple[str, dict[str, Any]]] = [
     ("search_tools", QUERY),
     ("call_tool", {"grant": "found", "arguments": NOON}),
-    ("call_tool", {"grant": "time_convert_time", "arguments": NOON}),
+    ("call_tool", {"grant": "sqlite_list_tables", "arguments": {}}),
 ]
+"""The last one was granted nothing: within a session, what was granted to it runs by its name, too."""
 
 Says = Callable[..., Awaitable[dict[str, Any]]]
 
@@ -132,10 +133,18 @@ async def test_n10_mcp_remote_carries_a_stdio_client(listed: str, tmp_path: Path
 
 
 async def test_n10_the_inspector_finds_nothing_to_object_to(listed: str, era: str, tmp_path: Path) -> None:
-    program = [node(), node_script(INSPECTOR), "--cli", "--quiet", "--strict", "--format", "json"]
+    program = [node(), node_script(INSPECTOR), "--cli", "--quiet", "--format", "json"]
     target = ["--protocol-era", era, "--transport", "http", "--server-url", listed]
-    shown: Mapping[str, Any] = await output([*program, "--method", "tools/list", *target], tmp_path)
+    listing = ["--method", "tools/list", "--strict"]
+    shown: Mapping[str, Any] = await output([*program, *listing, *target], tmp_path)
     assert len(shown["result"]["tools"]) == LISTED
-    call = ["--method", "tools/call", "--tool-name", "time_convert_time", "--tool-args-json", json.dumps(NOON)]
+    call = [
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "time_convert_time",
+        "--tool-args-json",
+        json.dumps(NOON),
+    ]
     done = await output([*program, *call, *target], tmp_path)
     assert done["result"]["structuredContent"]["time_difference"] == "+9.0h"

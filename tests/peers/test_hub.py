@@ -101,7 +101,7 @@ def browsing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def page(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     """The address of a page on loopback."""
     place = tmp_path_factory.mktemp("page")
-    (place / "index.html").write_text("<title>Orchard</title><h1>Quinces ripen late</h1><button>Pick</button>")
+    (place / "index.html").write_text("<h1>Quinces ripen late</h1><button>Pick</button>")
     handler = partial(SilentHandler, directory=str(place))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = Thread(target=server.serve_forever)
@@ -210,7 +210,7 @@ async def test_n9_x1_a_database_is_written_and_queried(small: Hub, era: str) -> 
 
 async def test_n9_x1_a_page_is_fetched(small: Hub, era: str, page: str) -> None:
     async with calling(small, era) as (_, run):
-        fetched = await ok(run("fetch_fetch", {"url": page, "raw": True}, "fetch a URL from the internet as markdown"))
+        fetched = await ok(run("fetch_fetch", {"url": page, "raw": True}, "fetch a URL as markdown"))
     assert "Quinces ripen late" in text_of(fetched)
 
 
@@ -231,7 +231,7 @@ async def test_n9_x1_thoughts_times_and_sums(small: Hub, era: str) -> None:
 async def test_n9_x1_playwright_opens_a_page(browsing: Hub, era: str, page: str) -> None:
     async with calling(browsing, era) as (_, run):
         await ok(run("playwright_browser_navigate", {"url": page}, "playwright browser navigate to a URL"))
-        seen = await ok(run("playwright_browser_snapshot", {}, "playwright accessibility snapshot of the page"))
+        seen = await ok(run("playwright_browser_snapshot", {}, "playwright accessibility snapshot"))
         picture = {"type": "png", "scale": "css"}
         shot = await ok(run("playwright_browser_take_screenshot", picture, "playwright take a screenshot"))
     assert "Quinces ripen late" in text_of(seen)
