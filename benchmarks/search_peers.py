@@ -29,8 +29,8 @@ class Finder(Protocol):
 
 
 class Ours:
-    def __init__(self, entries: Sequence[CatalogEntry], scorer: Scorer | None) -> None:
-        self.index = SearchIndex(entries, scorer=scorer)
+    def __init__(self, entries: Sequence[CatalogEntry], scorer: Scorer | None, numpy: Any = None) -> None:
+        self.index = SearchIndex(entries, scorer=scorer, numpy=numpy)
         if isinstance(scorer, EmbeddingScorer) and not scorer.settle():
             raise RuntimeError("the model did not embed the catalog; its error stands above")
 
@@ -75,8 +75,8 @@ class FastMCPSearch:
 def peers() -> dict[str, Callable[[Sequence[CatalogEntry]], Finder]]:
     """The peers whose packages are here, by name."""
     found: dict[str, Callable[[Sequence[CatalogEntry]], Finder]] = {
-        "words": lambda entries: Ours(entries, None),
-        "built-in": lambda entries: Ours(entries, MeaningScorer(numpy=False)),
+        "words": lambda entries: Ours(entries, None, numpy=False),
+        "built-in": lambda entries: Ours(entries, MeaningScorer(numpy=False), numpy=False),
     }
     if find_spec("numpy"):
         found["built-in, numpy"] = lambda entries: Ours(entries, MeaningScorer())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred import MAX_RESOLVED, DeferredCatalog
+from mcp_toolset.catalog.deferred import MAX_RESOLVED, DeferredCatalog, Withheld
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.preview import BUDGET
 from mcp_toolset.errors import UnknownToolError
@@ -332,3 +332,57 @@ async def test_f34_a_malformed_call_of_a_calling_tool_is_refused_alike_with_or_w
     without = await desk.call("call_tool", **wrong)
     await desk.grant("read_invoice")
     assert (await desk.call("call_tool", **wrong)).text == without.text and without.is_error
+
+
+HELD = (deferred("ops/wipe_disk", text="Erase the disk.", source="ops"), "its schema has changed")
+
+
+class Hiding(Desk):
+    """A catalog with a tool that is held back, where some tools are no business of the caller's."""
+
+    def __init__(self, *tools: ToolBinding, hidden: str) -> None:
+        super().__init__(*tools)
+        unseen = Withheld(shown=False)
+        self.others = {"ops": SourceStatus("offline", "connection refused", 4.0)}
+        self.catalog = DeferredCatalog(
+            self.ledger,
+            self.others.get,
+            statuses=lambda: self.others,
+            access=lambda tool, context: unseen if tool.name == hidden else None,
+        )
+        self.catalog.update(tools, [HELD])
+        self.dispatch = ToolDispatch(self.catalog.bindings())
+
+
+async def test_f24_a_held_tool_is_found_as_changed_and_cannot_be_had():
+    desk = Hiding(READ, hidden="")
+    (hit,) = (await desk.call("search_tools", query="erase the disk")).structured["hits"]
+    assert (hit["id"], hit["state"], hit["reason"]) == ("ops/wipe_disk", "changed", HELD[1])
+    (absent,) = await desk.resolve("ops/wipe_disk")
+    assert (absent["status"], absent["grant"], absent["reason"]) == ("not_available", None, HELD[1])
+    with pytest.raises(UnknownToolError):
+        await desk.call("ops/wipe_disk")
+
+
+async def test_f34_a_server_whose_only_tool_is_held_and_hidden_is_named_nowhere():
+    desk = Hiding(READ, hidden="ops/wipe_disk")
+    found = (await desk.call("search_tools", query="erase the disk")).structured
+    assert found["hits"] == [] and found["unavailable"] == []
+    (absent,) = await desk.resolve("nope")
+    (hidden,) = await desk.resolve("ops/wipe_disk")
+    assert absent["reason"] == hidden["reason"] == "no such tool; use the id of a search hit"
+
+
+async def test_x5_a_server_with_a_held_tool_that_may_be_seen_is_named():
+    desk = Hiding(READ, deferred("format_disk", source="ops"), hidden="format_disk")
+    found = (await desk.call("search_tools", query="zzz qqq")).structured
+    assert [one["server"] for one in found["unavailable"]] == ["ops"]
+
+
+async def test_h19_a_catalog_is_searched_with_the_scorer_that_it_is_given():
+    catalog = DeferredCatalog(GrantLedger(), lambda source: None, scorer=None)
+    catalog.update([deferred("create_refund", text="Return a charge to the card it came from.")])
+    assert catalog.search("give the buyer their money back") == []
+    meant = DeferredCatalog(GrantLedger(), lambda source: None)
+    meant.update([deferred("create_refund", text="Return a charge to the card it came from.")])
+    assert [hit.name for hit in meant.search("give the buyer their money back")] == ["create_refund"]

@@ -198,6 +198,7 @@ class Glossary:
     """A second scorer that knows a few words of German, as an embedder would know many."""
 
     enough = 0.5
+    share = 0.7
 
     def __init__(self, meanings: Mapping[str, str]) -> None:
         self._meanings = meanings

@@ -160,12 +160,12 @@ def test_x9_long_integers_compare_as_exactly_as_one_by_one(
     for place, vector in enumerate(held):
         single = Lanes(6)
         single.put("it", unit(vector))
-        alone[f"t{place:02}"] = single.cosines(unit(asked)).of("it")
-    assert {name: cosines.of(name) for name in alone} == alone
+        alone[f"t{place:02}"] = single.cosines(unit(asked)).of(["it"])["it"]
+    assert cosines.of(alone) == alone
     ranked = sorted(alone, key=lambda name: (-alone[name], name))
     assert list(cosines.best(count)) == [name for name in ranked if alone[name] > 0][:count]
     assert cosines.best(count, alone.keys()) == cosines.best(count)
-    assert cosines.of("nothing") == 0
+    assert cosines.of(["nothing"]) == {}
 
 
 @unhurried
@@ -175,7 +175,7 @@ def test_x9_whole_numbers_come_close_to_the_cosine(one: list[float], other: list
     lanes = Lanes(6)
     lanes.put("it", unit(one))
     exact = sum(x * y for x, y in zip(unit(one), unit(other), strict=True))
-    assert lanes.cosines(unit(other)).of("it") == pytest.approx(exact, abs=0.06)
+    assert lanes.cosines(unit(other)).of(["it"])["it"] == pytest.approx(exact, abs=0.06)
 
 
 def test_x9_the_ranking_is_the_same_with_numpy_and_without() -> None:
@@ -184,8 +184,8 @@ def test_x9_the_ranking_is_the_same_with_numpy_and_without() -> None:
         tool(f"{one.public_name}_{number}", f"{one.definition.description} {other.definition.description}")
         for number, (one, other) in enumerate((a, b) for a in TOOLS for b in TOOLS)
     ]
-    plain = SearchIndex(entries, scorer=MeaningScorer(numpy=False))
-    fast = SearchIndex(entries, scorer=MeaningScorer(numpy=numpy))
+    plain = SearchIndex(entries, scorer=MeaningScorer(numpy=False), numpy=False)
+    fast = SearchIndex(entries, scorer=MeaningScorer(numpy=numpy), numpy=numpy)
     for query in ("send money", "pictures of food", "calendar", "fly", *[e.public_name for e in entries]):
         assert plain.search(query, limit=100) == fast.search(query, limit=100)
 

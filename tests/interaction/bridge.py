@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Self
 
 import anyio
 
@@ -111,6 +112,18 @@ def desk(serving: list[ToolsetServer]) -> Toolset:
     return Toolset(desk_pending, desk_answer)
 
 
+class SettledServer(ToolsetServer):
+    """Is open only when its upstream has answered, however busy the machine is.
+
+    How long opening waits for others is the business of `tests/faults`.
+    """
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        await self.settled()
+        return self
+
+
 def make() -> ToolsetServer:
     hooks = HookSet()
 
@@ -129,7 +142,7 @@ def make() -> ToolsetServer:
     local = Toolset(add, count, linger, explode, book, compose, wipe, finish, approve, desk(serving))
     tools = Toolset(local, upstream.prefixed("up"), upstream.prefixed("deep").deferred())
     serving.append(
-        ToolsetServer(
+        SettledServer(
             tools,
             name="bridge-under-test",
             hooks=hooks,

@@ -10,19 +10,23 @@ from contextlib import contextmanager
 from typing import IO
 
 PATIENCE = 20
-"""Seconds that a server may take to listen, and to end after SIGTERM."""
+"""Seconds that a server may take to listen, unless told otherwise, and to end after SIGTERM."""
 
 
 @contextmanager
 def listening_process(
-    command: Sequence[str], said: str, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    said: str,
+    environment: Mapping[str, str] | None = None,
+    *,
+    patience: float = PATIENCE,
 ) -> Generator[str]:
     """Run a server for the length of a block; yields what the group of `said` found in its output."""
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
-        deadline = threading.Timer(PATIENCE, process.kill)
+        deadline = threading.Timer(patience, process.kill)
         deadline.start()
         lines: list[str] = []
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,7 +13,11 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PINNED = HERE / "package.json"
 NODE_PLACE = ROOT / ".cache" / "peers" / "node"
+PYTHON_PINNED = HERE / "python"
+PYTHON_PLACE = ROOT / ".cache" / "peers" / "python"
 LOOPBACK = HERE / "loopback.cjs"
+BROWSERS = "MCP_TOOLSET_TEST_BROWSERS"
+"""The variable of the environment that asks for the tests which drive a browser."""
 EVERYTHING = "server-everything/dist/index.js"
 INSPECTOR = "inspector/clients/launcher/build/index.js"
 
@@ -20,6 +25,29 @@ INSPECTOR = "inspector/clients/launcher/build/index.js"
 def python_program(name: str) -> str:
     """A command of this interpreter's environment, where requirements/dev.txt put it."""
     return str(Path(sys.executable).with_name(name))
+
+
+def python_of(environment: str) -> str:
+    """The interpreter of one of the environments that scripts/peers makes."""
+    return str(PYTHON_PLACE / environment / "bin" / "python")
+
+
+def python_environments() -> None:
+    """Skips the test where the environments that scripts/peers makes are missing or are other ones."""
+    for wanted in PYTHON_PINNED.glob("*.txt"):
+        stamp = PYTHON_PLACE / wanted.stem / ".installed"
+        if not stamp.exists() or stamp.read_bytes() != wanted.read_bytes():
+            pytest.skip(f"the Python environment {wanted.stem!r} of others is missing; run scripts/peers")
+
+
+def browser() -> str:
+    """A Chromium, for those who asked to have one driven; skips the test for the others."""
+    if not os.environ.get(BROWSERS):
+        pytest.skip(f"a real browser is started only where {BROWSERS} is set: it takes long, and Chromium")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("Chromium is not installed (on Debian: apt-get install chromium)")
+    return found
 
 
 def node() -> str:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
@@ -28,7 +28,7 @@ from mcp_toolset.catalog.access import Access
 from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
-from mcp_toolset.catalog.search import SearchHit
+from mcp_toolset.catalog.search import Scorer, SearchHit
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
@@ -74,6 +74,7 @@ class ToolsetServer:
         access: Access | None = None,
         client_prefix: str = "",
         state: str | PathLike[str] | None = None,
+        scorer: Scorer | Literal["built-in"] | None = "built-in",
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -99,6 +100,8 @@ class ToolsetServer:
             client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
                 stay within 64 characters (H23).
             state: A file that keeps names and membership from one run to the next (H11).
+            scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
+                `EmbeddingScorer` of this server's own to search with a sentence model (H19).
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, or the prefix is
@@ -131,7 +134,9 @@ class ToolsetServer:
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
         self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
-        catalog = DeferredCatalog(self.grants, self._status_of, statuses=self.statuses, access=access)
+        catalog = DeferredCatalog(
+            self.grants, self._status_of, statuses=self.statuses, access=access, scorer=scorer
+        )
         self._served = ServedTools(
             self.registry,
             catalog,

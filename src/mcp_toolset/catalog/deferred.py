@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import anyio.to_thread
 
@@ -33,7 +33,7 @@ from mcp_toolset.catalog.deferred_tools import (
 )
 from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.preview import preview_of
-from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.catalog.search import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -61,6 +61,7 @@ class DeferredCatalog:
         *,
         statuses: Callable[[], Mapping[str, SourceStatus]] = dict[str, SourceStatus],
         access: Access | None = None,
+        scorer: Scorer | Literal["built-in"] | None = "built-in",
     ) -> None:
         """Start empty.
 
@@ -69,6 +70,7 @@ class DeferredCatalog:
             status_of: Tells how a source is doing, so that absence is data (X5).
             statuses: Tells the same of all, those without a tool so far too.
             access: Who may have what; everybody everything unless given.
+            scorer: As for `SearchIndex`; of this catalog alone.
 
         Raises:
             DefinitionError: `access` is asynchronous; the gate waits for nothing.
@@ -80,7 +82,7 @@ class DeferredCatalog:
         self._tools: dict[str, ToolBinding] = {}
         self._held: dict[str, tuple[ToolBinding, str]] = {}
         self._indexed: frozenset[str] = frozenset()
-        self._index = SearchIndex()
+        self._index = SearchIndex(scorer=scorer)
         self._searching = search_binding(self._search)
         self._fixed = (
             resolve_binding(self._resolve),
@@ -97,7 +99,7 @@ class DeferredCatalog:
         """
         self._tools = {binding.name: binding for binding in bindings}
         self._held = {binding.name: (binding, reason) for binding, reason in held}
-        found = self._tools | {name: binding for name, (binding, _) in self._held.items()}
+        found = self._findable()
         self._index.remove(self._indexed - found.keys())
         self._index.add(
             CatalogEntry(binding.definition, name, binding.source or None) for name, binding in found.items()
@@ -156,13 +158,20 @@ class DeferredCatalog:
         found = self._index.search(query, server=server, limit=limit)
         return [replace(hit, state=self._state(self._found_tool(hit.name))[0]) for hit in found]
 
+    def _findable(self) -> dict[str, ToolBinding]:
+        """Every tool that a search can find, those held back too."""
+        return self._tools | {name: binding for name, (binding, _) in self._held.items()}
+
+    def _hidden(self, context: ToolContext) -> frozenset[str]:
+        """The names of the tools that the caller is not to know of."""
+        return self._policy.hidden(self._findable(), context)
+
     def _found_tool(self, name: str) -> ToolBinding:
         return self._held[name][0] if name in self._held else self._tools[name]
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
         # What is withheld and not shown must not use up the places of what is.
-        held_back = {name: binding for name, (binding, _) in self._held.items()}
-        hidden = self._policy.hidden(self._tools | held_back, context)
+        hidden = self._hidden(context)
         found = self._index.search(
             request.query,
             server=request.server,
@@ -215,9 +224,8 @@ class DeferredCatalog:
         """
         asked = None if server is None else server.casefold()
         secret = {self._found_tool(name).source for name in hidden}
-        secret -= (
-            {tool.source for name, tool in self._tools.items() if name not in hidden} if hidden else set()
-        )
+        if secret:
+            secret -= {tool.source for name, tool in self._findable().items() if name not in hidden}
         return [
             Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
             for name, status in self._statuses().items()
@@ -249,7 +257,7 @@ class DeferredCatalog:
 
     def _no_such(self, context: ToolContext) -> str:
         """Alike for what is not there and what is hidden; a server that is down may have it (X5)."""
-        away = self._unavailable(None, self._policy.hidden(self._tools, context))
+        away = self._unavailable(None, self._hidden(context))
         names = ", ".join(one.server for one in away)
         return f"{_NO_SUCH} ({names} cannot be reached now and may have it)" if away else _NO_SUCH
 

@@ -23,7 +23,8 @@ from mcp_toolset.errors import ToolsetError
 
 _QUERY_CHARACTERS = 2_000
 _BATCH = 32
-_ENOUGH = 0.25
+_ENOUGH = 0.2
+_SHARE = 0.8
 
 
 class Embedder(Protocol):
@@ -96,7 +97,7 @@ class EmbeddingScorer:
         Args:
             embedder: The model.
             cache: Where vectors are kept by content; in memory if `None`.
-            enough: The cosine at which this model makes a tool worth showing; 0.25 suits MiniLM.
+            enough: The cosine at which this model makes a tool worth showing; 0.2 suits MiniLM.
             numpy: As for `MeaningScorer`.
         """
         self._embedder = embedder
@@ -108,6 +109,11 @@ class EmbeddingScorer:
         self._waiting: dict[str, tuple[str, str]] = {}
         self._worker: threading.Thread | None = None
         self._state, self._model = threading.RLock(), threading.Lock()
+
+    @property
+    def share(self) -> float:
+        """See `Scorer`. A sentence model has more to say than the table that stands in for it."""
+        return self._meanwhile.share if self._waiting else _SHARE
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet, and start to embed what is not kept."""

@@ -8,15 +8,16 @@ catalog, and that is read off when a query comes.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
+from typing import Any
 
 from mcp_toolset.catalog.aliases import ALIASES
 from mcp_toolset.catalog.entry import CatalogEntry
+from mcp_toolset.catalog.postings import Clause, Places, Posting, WordQuery
 from mcp_toolset.catalog.text import STOP_WORDS, Tokenizer, runs, stem, words
 from mcp_toolset.catalog.vocabulary import Vocabulary
 
@@ -24,10 +25,7 @@ _FIELD_CHARACTERS = 8_000
 _QUERY_CHARACTERS = 2_000
 _QUERY_WORDS = 64
 _CORRECTIONS = 8
-_LONG_POSTING = 100
 _SHORT = 0.25
-# Sums in another order differ in the last digits; a bound must not cut a tie because of that.
-_ROUNDING = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,68 +65,18 @@ class Weights:
     compound: float = 0.5
 
 
-@dataclass(slots=True)
-class _Posting:
-    """The impact of one term on each tool that has it. `peak` is never below the highest of them."""
-
-    impacts: dict[str, float] = field(default_factory=dict[str, float])
-    peak: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    """One term of a query: how much it counts here, and where it stands."""
-
-    term: str
-    weight: float
-    posting: _Posting
-
-
-class WordQuery:
-    """A query as its terms, heaviest first; it holds for as long as the index does not change."""
-
-    def __init__(self, clauses: Sequence[_Clause], unknown: float, most: float) -> None:
-        self._clauses = clauses
-        self._most = most
-        self._ceiling = most * (sum(clause.weight for clause in clauses) + unknown)
-
-    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The best public names, best first, with the share of the query that each answers (0 to 1).
-
-        Args:
-            count: How many names are wanted at most; 1 or more.
-            among: The public names to choose from; all of them if `None`.
-        """
-        scores = _top(self._clauses, count, among)
-        if len(scores) > count:
-            last = heapq.nlargest(count, scores.values())[-1]
-            scores = {name: score for name, score in scores.items() if score >= last}
-        first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-        return {name: score / self._ceiling for name, score in first}
-
-    def shares(self, names: Iterable[str]) -> dict[str, float]:
-        """The share of the query that each of these names answers, if it answers any of it."""
-        scores: dict[str, float] = {}
-        wanted = frozenset(names)
-        for clause in self._clauses:
-            _take_in(clause, scores, wanted)
-        return {name: score / self._ceiling for name, score in scores.items()}
-
-    def coverage(self, name: str) -> float:
-        """How much of the query a name has at all, wherever it stands: 0 to 1, by the rarity of the terms."""
-        had = sum(clause.weight for clause in self._clauses if name in clause.posting.impacts)
-        return had * self._most / self._ceiling if had else 0.0
-
-
 class LexicalScorer:
     """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
 
-    def __init__(self, weights: Weights | None = None) -> None:
+    def __init__(self, weights: Weights | None = None, *, numpy: Any = None) -> None:
+        """Start empty. `numpy` is the module itself, or `None` to do without it; no ranking depends on it."""
         self._weights = weights or Weights()
         self._tokenizer = Tokenizer()
-        self._postings: dict[str, _Posting] = {}
+        self._numpy = numpy
+        self._postings: dict[str, Posting] = {}
         self._vocabulary = Vocabulary(self._postings.keys())
-        self._terms: dict[str, tuple[str, ...]] = {}
+        self._held: dict[str, tuple[Posting, ...]] = {}
+        self._places = Places()
 
     def __contains__(self, word: str) -> bool:
         """Whether any tool has this word, in whatever inflection."""
@@ -136,27 +84,21 @@ class LexicalScorer:
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
-        same: dict[float, float] = {}
         for entry in entries:
             impacts = self._impacts(entry)
-            self._terms[entry.public_name] = tuple(impacts)
-            for term, impact in impacts.items():
-                # One object for all equal numbers: there are few of them, and they are a third of the memory.
-                impact = same.setdefault(impact, impact)
-                posting = self._postings.get(term) or self._new_posting(term)
-                posting.impacts[entry.public_name] = impact
-                posting.peak = max(posting.peak, impact)
+            postings = [self._postings.get(term) or self._new_posting(term) for term in impacts]
+            place = self._places.take(entry.public_name)
+            for posting, impact in zip(postings, impacts.values(), strict=True):
+                posting.put(place, impact)
+            self._held[entry.public_name] = tuple(postings)
         self._tokenizer.forget()
         self._vocabulary.forget_order()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not indexed are passed over."""
         for name in public_names:
-            for term in self._terms.pop(name, ()):
-                impacts = self._postings[term].impacts
-                del impacts[name]
-                if not impacts:
-                    del self._postings[term]
+            if name in self._held:
+                self._leave(self._places.free(name), self._held.pop(name))
         self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
@@ -165,11 +107,19 @@ class LexicalScorer:
 
     def read(self, query: str) -> WordQuery:
         """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
-        return WordQuery(*self._clauses(self._wanted(query)), self._weights.saturation + 1)
+        clauses, unknown = self._clauses(self._wanted(query))
+        most = self._weights.saturation + 1
+        return WordQuery(clauses, unknown, most, self._places, self._held, self._numpy)
 
-    def _new_posting(self, term: str) -> _Posting:
-        posting = self._postings[term] = _Posting()
+    def _new_posting(self, term: str) -> Posting:
+        posting = self._postings[term] = Posting(term)
         return posting
+
+    def _leave(self, place: int, postings: Iterable[Posting]) -> None:
+        for posting in postings:
+            posting.drop(place)
+            if not posting.places:
+                del self._postings[posting.term]
 
     def _impacts(self, entry: CatalogEntry) -> dict[str, float]:
         weighted: dict[str, float] = {}
@@ -183,8 +133,8 @@ class LexicalScorer:
     def _fields(self, entry: CatalogEntry) -> Iterator[tuple[Field, list[str]]]:
         weights, definition, read = self._weights, entry.definition, self._read
         parameters = list(entry.parameters())
-        name, server = _name_terms(definition.name), read(entry.server or "")
-        yield weights.name, name + _renaming(entry, {*name, *server})
+        name, server = self._read_name(definition.name), read(entry.server or "")
+        yield weights.name, name + self._renaming(entry, {*name, *server})
         yield weights.title, read(definition.title or "")
         yield weights.description, read(definition.description or "")
         yield weights.server, server
@@ -194,6 +144,15 @@ class LexicalScorer:
 
     def _read(self, text: str) -> list[str]:
         return self._tokenizer.terms(text[:_FIELD_CHARACTERS])
+
+    def _read_name(self, name: str) -> list[str]:
+        return self._tokenizer.name_terms(name[:_FIELD_CHARACTERS])
+
+    def _renaming(self, entry: CatalogEntry, known: AbstractSet[str]) -> list[str]:
+        """What the public name says beyond the tool's own name and its server's."""
+        if entry.public_name == entry.definition.name:
+            return []
+        return [term for term in self._read_name(entry.public_name) if term not in known]
 
     def _wanted(self, query: str) -> dict[str, float]:
         """The terms of a query, known here or not, and what each counts before its rarity."""
@@ -217,32 +176,20 @@ class LexicalScorer:
             if term in self._postings:
                 wanted[term] = max(weight, wanted.get(term, 0.0))
 
-    def _clauses(self, wanted: Mapping[str, float]) -> tuple[list[_Clause], float]:
+    def _clauses(self, wanted: Mapping[str, float]) -> tuple[list[Clause], float]:
         """The known terms, heaviest first, and the weight of the unknown ones together."""
-        total, unknown = len(self._terms), 0.0
-        clauses: list[_Clause] = []
+        total, unknown = len(self._held), 0.0
+        clauses: list[Clause] = []
         for term, weight in wanted.items():
             posting = self._postings.get(term)
-            having = len(posting.impacts) if posting else 0
+            having = len(posting.places) if posting else 0
             weight *= log(1 + (total - having + 0.5) / (having + 0.5))
             if posting:
-                clauses.append(_Clause(term, weight, posting))
+                clauses.append(Clause(weight, posting))
             else:
                 unknown += weight
-        clauses.sort(key=lambda clause: (-clause.weight, clause.term))
+        clauses.sort(key=lambda clause: (-clause.weight, clause.posting.term))
         return clauses, unknown
-
-
-def _name_terms(name: str) -> list[str]:
-    """The terms of a name, stop words included: in `get_help` they are what it is about."""
-    return [stem(word) for run in runs(name[:_FIELD_CHARACTERS]) for word in words(run)]
-
-
-def _renaming(entry: CatalogEntry, known: AbstractSet[str]) -> list[str]:
-    """What the public name says beyond the tool's own name and its server's."""
-    if entry.public_name == entry.definition.name:
-        return []
-    return [term for term in _name_terms(entry.public_name) if term not in known]
 
 
 def _words_of(query: str) -> list[str]:
@@ -250,49 +197,3 @@ def _words_of(query: str) -> list[str]:
     spoken = [word for run in runs(query[:_QUERY_CHARACTERS]) for word in words(run)]
     telling = [word for word in spoken if word not in STOP_WORDS] or spoken
     return list(dict.fromkeys(telling))[:_QUERY_WORDS]
-
-
-def _top(clauses: Sequence[_Clause], count: int, among: AbstractSet[str] | None) -> dict[str, float]:
-    """Scores that are exact for at least the `count` best names.
-
-    Terms are taken in from the heaviest down. As soon as the light ones that are left cannot lift an
-    unseen name among the best, only the names that can still get there are looked up in them.
-    """
-    left = sum(clause.weight * clause.posting.peak for clause in clauses)
-    scores: dict[str, float] = {}
-    closed = False
-    for clause in clauses:
-        impacts = clause.posting.impacts
-        # Looking whether to close costs as much as taking in a posting of half as many names.
-        if not closed and len(scores) >= count and len(impacts) >= max(_LONG_POSTING, len(scores) // 2):
-            least = _least(scores, count, left)
-            closed = left < least
-            if closed:
-                scores = {name: score for name, score in scores.items() if score + left >= least}
-        _take_in(clause, scores, scores.keys() if closed else among)
-        left -= clause.weight * clause.posting.peak
-    return scores
-
-
-def _least(scores: Mapping[str, float], count: int, left: float) -> float:
-    """The lowest of the `count` best scores, or 0 if even the highest is no more than what is left."""
-    if max(scores.values()) <= left:
-        return 0.0
-    return heapq.nlargest(count, scores.values())[-1] * _ROUNDING
-
-
-def _take_in(clause: _Clause, scores: dict[str, float], among: AbstractSet[str] | None) -> None:
-    weight, impacts = clause.weight, clause.posting.impacts
-    if among is not None:
-        for name in _in_both(among, impacts.keys()):
-            scores[name] = scores.get(name, 0.0) + weight * impacts[name]
-    elif scores:
-        for name, impact in impacts.items():
-            scores[name] = scores.get(name, 0.0) + weight * impact
-    else:
-        scores |= {name: weight * impact for name, impact in impacts.items()}
-
-
-def _in_both(some: AbstractSet[str], others: AbstractSet[str]) -> list[str]:
-    few, many = (some, others) if len(some) < len(others) else (others, some)
-    return [name for name in few if name in many]

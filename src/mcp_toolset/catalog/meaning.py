@@ -43,8 +43,8 @@ def opinion(
     cosines: Cosines, count: int, among: AbstractSet[str] | None, also: Iterable[str]
 ) -> dict[str, float]:
     """The `count` best names, and every one of `also` that has anything in common with the query."""
-    asked = ((name, cosines.of(name)) for name in also)
-    return {name: cosine for name, cosine in asked if cosine > 0} | cosines.best(count, among)
+    asked = cosines.of(also)
+    return {name: cosine for name, cosine in asked.items() if cosine > 0} | cosines.best(count, among)
 
 
 class MeaningScorer:
@@ -52,9 +52,11 @@ class MeaningScorer:
 
     Attributes:
         enough: The cosine at which meaning alone makes a tool worth showing; see `Scorer`.
+        share: The part of the score that is the meaning's; see `Scorer`.
     """
 
     enough = 0.35
+    share = 0.7
 
     def __init__(self, vectors: WordVectors | None = None, *, numpy: Any = None) -> None:
         """Start empty.

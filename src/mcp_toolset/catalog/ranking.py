@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from heapq import nsmallest
+from typing import Any, Protocol
 
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.lexical import LexicalScorer, WordQuery
+from mcp_toolset.catalog.lexical import LexicalScorer
+from mcp_toolset.catalog.postings import WordQuery
 
-_POOL = 100
-_WORDS_SHARE = 0.3
+_POOL = 40
 # How much of a query, by the rarity of its words, a tool must have to be worth showing for its words alone.
 _COVERAGE_ENOUGH = 0.6
 # What scores less than this part of the best is not shown.
@@ -36,6 +37,11 @@ class Scorer(Protocol):
         """The score at which this opinion alone makes a tool worth showing."""
         ...
 
+    @property
+    def share(self) -> float:
+        """The part of the joined score that is this opinion's, from 0 to 1; the words have the rest."""
+        ...
+
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
         ...
@@ -54,8 +60,9 @@ class Scorer(Protocol):
 class Ranking:
     """The ranking by words, joined with a second one if there is one."""
 
-    def __init__(self, scorer: Scorer | None) -> None:
-        self._words = LexicalScorer()
+    def __init__(self, scorer: Scorer | None, *, numpy: Any = None) -> None:
+        """Start empty. `numpy` is the module itself, or `None` to do without it."""
+        self._words = LexicalScorer(numpy=numpy)
         self._scorer = scorer
 
     def knows(self, word: str) -> bool:
@@ -85,32 +92,34 @@ class Ranking:
         words = asked.best(pool, among)
         meaning = self._scorer.best(query, pool, among, words.keys())
         words |= asked.shares(meaning.keys() - words.keys())
-        joined = _joined(words, meaning, self._scorer.enough)
+        joined = _joined(words, meaning, self._scorer.enough, self._scorer.share)
         return joined if self._is_enough(joined, asked, meaning) else {}
 
     def _is_enough(self, joined: Mapping[str, float], asked: WordQuery, meaning: Mapping[str, float]) -> bool:
         """Whether one of the best says enough of the query, by its words, its meaning or both together."""
         assert self._scorer is not None
         enough = self._scorer.enough
-        best = sorted(joined, key=lambda name: (-joined[name], name))[:_WITNESSES]
+        best = nsmallest(_WITNESSES, joined, key=lambda name: (-joined[name], name))
         return any(
             asked.coverage(name) / _COVERAGE_ENOUGH + meaning.get(name, 0.0) / enough >= 1 for name in best
         )
 
 
-def _joined(words: Mapping[str, float], meaning: Mapping[str, float], enough: float) -> Mapping[str, float]:
+def _joined(
+    words: Mapping[str, float], meaning: Mapping[str, float], enough: float, share: float
+) -> Mapping[str, float]:
     """Both rankings, each by its own best, without the tail.
 
     A meaning that is weak even at its best is not taken for a strong one.
     """
     if not words and not meaning:
         return {}
-    most_words = max(words.values(), default=1.0)
-    most_meaning = max([*meaning.values(), enough])
-    scores = {
-        name: _WORDS_SHARE * words.get(name, 0.0) / most_words
-        + (1 - _WORDS_SHARE) * meaning.get(name, 0.0) / most_meaning
-        for name in words.keys() | {name for name, score in meaning.items() if score >= _WORDLESS * enough}
-    }
+    said = (1 - share) / max(words.values(), default=1.0)
+    meant = share / max([*meaning.values(), enough])
+    least = _WORDLESS * enough
+    scores = {name: said * score for name, score in words.items()}
+    for name, score in meaning.items():
+        if name in words or score >= least:
+            scores[name] = scores.get(name, 0.0) + meant * score
     bar = _TAIL * max(scores.values(), default=0.0)
     return {name: score for name, score in scores.items() if score >= bar}

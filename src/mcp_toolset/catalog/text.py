@@ -102,6 +102,7 @@ class Tokenizer:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
+        self._stems: dict[str, str] = {}
 
     def terms(self, text: str) -> list[str]:
         """The terms of a document's text, stop words left out, in reading order."""
@@ -114,15 +115,28 @@ class Tokenizer:
             found += terms
         return found
 
+    def name_terms(self, name: str) -> list[str]:
+        """The terms of a name, stop words included: in `get_help` they are what it is about."""
+        return [self._stem(word) for run in runs(name) for word in words(run)]
+
     def forget(self) -> None:
         """Free what is remembered, at the end of a batch of documents."""
         self._known.clear()
+        self._stems.clear()
 
     def _remember(self, run: str) -> tuple[str, ...]:
         if len(self._known) >= _CACHED_WORDS:
-            self._known.clear()
-        terms = self._known[run] = tuple(stem(word) for word in words(run) if word not in STOP_WORDS)
+            self.forget()
+        terms = self._known[run] = tuple(self._stem(word) for word in words(run) if word not in STOP_WORDS)
         return terms
+
+    def _stem(self, word: str) -> str:
+        known = self._stems.get(word)
+        if known is None:
+            if len(self._stems) >= _CACHED_WORDS:
+                self.forget()
+            known = self._stems[word] = stem(word)
+        return known
 
 
 def _ascii_words(run: str) -> Iterator[str]:

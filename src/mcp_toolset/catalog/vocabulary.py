@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
+from os.path import commonprefix
 from string import ascii_lowercase
 
 _HEAD = 3
@@ -38,11 +39,17 @@ class Vocabulary:
         """
         if len(term) < _SHORTEST or not term.isalpha():
             return []
-        found = {edit for edit in _edits(term) if edit in self._known}
+        found: Collection[str] = self._one_edit_from(term)
         if not found:
             crowd = self._beginning_with(term[:_HEAD])
             found = _longer(term, crowd) or _two_edits(term, crowd)
         return sorted(found, key=lambda known: (abs(len(known) - len(term)), known))[:_NEAREST]
+
+    def _one_edit_from(self, term: str) -> set[str]:
+        """An edit in the first half is tried by making it, one behind by looking at what begins alike."""
+        head = len(term) // 2
+        found = {edit for edit in _edits(term, head) if edit in self._known}
+        return found | {known for known in self._beginning_with(term[:head]) if _is_one_edit(term, known)}
 
     def _beginning_with(self, head: str) -> list[str]:
         if self._in_order is None:
@@ -51,14 +58,25 @@ class Vocabulary:
         return self._in_order[start : bisect_left(self._in_order, head + _LAST, lo=start)]
 
 
-def _edits(term: str) -> Iterator[str]:
-    """Every word that one insertion, deletion, replacement or swap of neighbours makes of a term."""
-    for place in range(len(term) + 1):
+def _edits(term: str, places: int) -> Iterator[str]:
+    """What one insertion, deletion, replacement or swap of neighbours makes of a term at its first places."""
+    for place in range(places):
         before, after = term[:place], term[place:]
         yield from [before + letter + after for letter in ascii_lowercase]
         yield from [before + letter + after[1:] for letter in ascii_lowercase]
         yield before + after[1:]
         yield before + after[1:2] + after[:1] + after[2:]
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    """Whether one insertion, deletion, replacement or swap of neighbours turns one word into another."""
+    if abs(len(one) - len(other)) > 1:
+        return False
+    start = len(commonprefix((one, other)))
+    rest, facing = one[start:], other[start:]
+    if len(rest) != len(facing):
+        return rest[1:] == facing or rest == facing[1:]
+    return rest[1:] == facing[1:] or (rest[:2] == facing[1::-1] and rest[2:] == facing[2:])
 
 
 def _longer(term: str, crowd: Iterable[str]) -> list[str]:

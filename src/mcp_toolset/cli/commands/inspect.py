@@ -58,6 +58,7 @@ def inspect_command(
     async def look(output: Output) -> None:
         server = mount(place, MountOptions(deferred, timeout))
         async with server:
+            await server.settled()
             report = _report(server)
             if as_json:
                 output.json(report)

@@ -1,0 +1,176 @@
+"""Which tools have a term and how much it counts there, summed over the terms of a query (H19).
+
+Tools have places, small whole numbers, so that a posting is two flat arrays. With numpy the arrays are
+summed as they lie; without it one by one, in the same order, so that both give the same numbers to the bit.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+
+class Places:
+    """A place for each public name; those of names that went are given out again."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.of: dict[str, int] = {}
+        self._vacant: list[int] = []
+
+    def take(self, name: str) -> int:
+        """Give a place to a name that has none."""
+        if self._vacant:
+            place = self._vacant.pop()
+            self.names[place] = name
+        else:
+            place = len(self.names)
+            self.names.append(name)
+        self.of[name] = place
+        return place
+
+    def free(self, name: str) -> int:
+        """The place that a name had until now."""
+        place = self.of.pop(name)
+        self._vacant.append(place)
+        return place
+
+
+@dataclass(slots=True, eq=False)
+class Posting:
+    """The places of the tools that have one term, in no order, and its impact on each."""
+
+    term: str
+    places: array[int] = field(default_factory=lambda: array("q"))
+    impacts: array[float] = field(default_factory=lambda: array("d"))
+
+    def put(self, place: int, impact: float) -> None:
+        """Add a tool that is not in it."""
+        self.places.append(place)
+        self.impacts.append(impact)
+
+    def drop(self, place: int) -> None:
+        """Remove a tool that is in it."""
+        at = self.places.index(place)
+        last, impact = self.places.pop(), self.impacts.pop()
+        if last != place:
+            self.places[at], self.impacts[at] = last, impact
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One term of a query: how much it counts here, and where it stands."""
+
+    weight: float
+    posting: Posting
+
+
+class WordQuery:
+    """A query as its terms, heaviest first; it holds for as long as the index does not change."""
+
+    def __init__(
+        self,
+        clauses: Sequence[Clause],
+        unknown: float,
+        most: float,
+        places: Places,
+        held: Mapping[str, Iterable[Posting]],
+        numpy: Any,
+    ) -> None:
+        """Hold a query.
+
+        Args:
+            clauses: Its known terms.
+            unknown: The weight of the unknown ones together.
+            most: The highest impact that a term can have.
+            places: The names of the tools.
+            held: The postings in which each tool is.
+            numpy: The module, or `None` to do without it.
+        """
+        self._clauses = clauses
+        self._most = most
+        self._places = places
+        self._held = held
+        self._numpy = numpy
+        self._ceiling = most * (sum(clause.weight for clause in clauses) + unknown)
+
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
+        """The best public names, best first, with the share of the query that each answers (0 to 1).
+
+        Args:
+            count: How many names are wanted at most; 1 or more.
+            among: The public names to choose from; all of them if `None`.
+        """
+        scores = self._highest(count) if among is None else self._of(among)
+        first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+        return {name: score / self._ceiling for name, score in first}
+
+    def shares(self, names: Iterable[str]) -> dict[str, float]:
+        """The share of the query that each of these names answers, if it answers any of it."""
+        return {name: score / self._ceiling for name, score in self._of(names).items()}
+
+    def coverage(self, name: str) -> float:
+        """How much of the query a name has at all, wherever it stands: 0 to 1, by the rarity of the terms."""
+        held = frozenset(self._held.get(name, ()))
+        had = sum(clause.weight for clause in self._clauses if clause.posting in held)
+        return had * self._most / self._ceiling if had else 0.0
+
+    @cached_property
+    def _dense(self) -> Any:
+        """The score at every place, as a numpy array."""
+        numpy, clauses = self._numpy, self._clauses
+        places = numpy.frombuffer(b"".join([clause.posting.places for clause in clauses]), dtype=numpy.int64)
+        impacts = numpy.frombuffer(b"".join([clause.posting.impacts for clause in clauses]))
+        counts = [len(clause.posting.places) for clause in clauses]
+        weights = numpy.repeat([clause.weight for clause in clauses], counts)
+        return numpy.bincount(places, weights * impacts, minlength=len(self._places.names))
+
+    @cached_property
+    def _sparse(self) -> dict[int, float]:
+        """The score at every place that has one."""
+        scores: dict[int, float] = {}
+        for clause in self._clauses:
+            weight, posting = clause.weight, clause.posting
+            if scores:
+                for place, impact in zip(posting.places, posting.impacts, strict=True):
+                    scores[place] = scores.get(place, 0.0) + weight * impact
+            else:
+                scores = dict(zip(posting.places, map(weight.__mul__, posting.impacts), strict=True))
+        return scores
+
+    def _of(self, names: Iterable[str]) -> dict[str, float]:
+        if not self._clauses:
+            return {}
+        of = self._places.of
+        places = [(name, of[name]) for name in names if name in of]
+        if self._numpy is not None:
+            at = [place for _, place in places]
+            numbers: list[float] = self._dense[at].tolist() if at else []
+            return {name: score for (name, _), score in zip(places, numbers, strict=True) if score}
+        scores = self._sparse
+        return {name: scores[place] for name, place in places if place in scores}
+
+    def _highest(self, count: int) -> dict[str, float]:
+        """The `count` highest scores, with all that equal the last."""
+        if not self._clauses:
+            return {}
+        names = self._places.names
+        if self._numpy is not None:
+            places = self._numpy.flatnonzero(self._dense)
+            scores = self._dense[places]
+            if len(places) > count:
+                high = scores >= self._numpy.partition(scores, -count)[-count]
+                places, scores = places[high], scores[high]
+            return {
+                names[place]: score for place, score in zip(places.tolist(), scores.tolist(), strict=True)
+            }
+        found = self._sparse
+        if len(found) > count:
+            last = heapq.nlargest(count, found.values())[-1]
+            found = {place: score for place, score in found.items() if score >= last}
+        return {names[place]: score for place, score in found.items()}

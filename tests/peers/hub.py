@@ -1,0 +1,30 @@
+"""The servers of the configuration file `sys.argv[1]` as one, over HTTP on a free port.
+
+It says where as soon as each server has been reached, so that whoever waits for that sees all tools.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+from tests.peers.conftest import listening
+
+from mcp_toolset import ToolsetServer
+from mcp_toolset.bridge.hub import toolset_from_config
+from mcp_toolset.config import load_config
+
+
+async def main(config: Path) -> None:
+    server = ToolsetServer(toolset_from_config(load_config(config)))
+    async with listening(server) as address:
+        await server.settled()
+        for name, status in server.statuses().items():
+            print(f"{name}: {status.state} {status.reason}")  # noqa: T201
+        print(f"at {address}/mcp", flush=True)  # noqa: T201
+        await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]))

@@ -1,0 +1,150 @@
+"""Clients that others wrote, each in its own environment, on a hub of servers that others wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from tests.peers.conftest import MODES
+from tests.peers.mounted import PACKAGES, hub_file
+from tests.peers.processes import listening_process
+from tests.peers.programs import HERE, INSPECTOR, node, node_script, python_environments, python_of
+from tests.peers.reading import names_of, text_of, value_of
+
+pytestmark = pytest.mark.anyio
+
+MOUNTED = ("memory", "time", "sqlite")
+FIXED = ["search_tools", "resolve_tools", "call_tool", "call_read_only_tool"]
+LISTED = 17
+NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+QUERY = {"query": "convert a time between time zones", "resolve": 1}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("time_convert_time", NOON),
+    ("time_convert_time", {**NOON, "time": 12}),
+    ("sqlite_list_tables", {}),
+]
+GRANTED: list[tuple[str, dict[str, Any]]] = [
+    ("search_tools", QUERY),
+    ("call_tool", {"grant": "found", "arguments": NOON}),
+    ("call_tool", {"grant": "sqlite_list_tables", "arguments": {}}),
+]
+"""The last one was granted nothing: within a session, what was granted to it runs by its name, too."""
+
+Says = Callable[..., Awaitable[dict[str, Any]]]
+
+
+def served(place: Path, *, deferred: bool) -> Generator[str]:
+    node()
+    python_environments()
+    config = hub_file(place, MOUNTED, deferred=deferred)
+    with listening_process(
+        [sys.executable, "-m", "tests.peers.hub", str(config)], r"at (http://\S+)", patience=60
+    ) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    yield from served(tmp_path_factory.mktemp("listed"), deferred=False)
+
+
+@pytest.fixture(scope="module")
+def deferred(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    yield from served(tmp_path_factory.mktemp("deferred"), deferred=True)
+
+
+async def output(command: list[str], place: Path, code: int = 0) -> Any:
+    """What a client printed, as JSON; its home is a folder of the test's own."""
+    environment = {**os.environ, "HOME": str(place)}
+    with anyio.fail_after(40):
+        done = await anyio.run_process(
+            command, check=False, cwd=place, env=environment, stderr=subprocess.PIPE
+        )
+    assert done.returncode == code and done.stdout, (done.stdout, done.stderr.decode())
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(params=["typescript-legacy", "typescript-modern", "fastmcp", "pydantic-ai"])
+def says(request: pytest.FixtureRequest, tmp_path: Path) -> Says:
+    """Has a client list the tools at an address, and make calls one after the other."""
+    kind, _, era = request.param.partition("-")
+    programs = {
+        "typescript": [node(), str(HERE / "client.mjs")],
+        "fastmcp": [python_of("fastmcp"), str(HERE / "client_fastmcp.py")],
+        "pydantic": [python_of("pydantic-ai"), str(HERE / "client_pydantic_ai.py")],
+    }
+
+    async def run(address: str, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+        told = {"packages": str(PACKAGES), "url": address, "mode": MODES.get(era, ""), "calls": calls}
+        return await output([*programs[kind], json.dumps(told)], tmp_path)
+
+    return run
+
+
+async def test_n10_a_client_lists_and_calls_what_is_mounted(listed: str, says: Says) -> None:
+    seen = await says(listed, CALLS)
+    assert len(seen["tools"]) == LISTED and {"time_convert_time", "memory_read_graph"} <= set(seen["tools"])
+    good, bad, empty = seen["results"]
+    assert good["error"] is False and "+9.0h" in good["text"]
+    assert bad.get("error") is True and "time: 12 is not of type" in bad["text"]
+    assert empty["error"] is False
+
+
+async def test_x1_a_client_searches_and_runs_what_it_was_granted(deferred: str, says: Says) -> None:
+    seen = await says(deferred, GRANTED)
+    assert seen["tools"] == FIXED
+    found, ran, refused = seen["results"]
+    assert found["error"] is False and "time_convert_time" in found["text"]
+    assert ran["error"] is False and "+9.0h" in ran["text"]
+    assert refused["error"] is True and "no live grant" in refused["text"]
+
+
+async def test_n10_mcporter_lists_and_calls(listed: str, tmp_path: Path) -> None:
+    program = [node(), str(PACKAGES / "mcporter" / "dist" / "cli.js")]
+    place = ["--http-url", listed, "--allow-http", "--name", "hub"]
+    shown = await output([*program, "list", *place, "--json"], tmp_path)
+    assert shown["status"] == "ok" and len(shown["tools"]) == LISTED
+    given = ["--tool", "time_convert_time", "--args", json.dumps(NOON), "--output", "json"]
+    assert (await output([*program, "call", *place, *given], tmp_path))["time_difference"] == "+9.0h"
+
+
+async def test_n10_mcp_remote_carries_a_stdio_client(listed: str, tmp_path: Path) -> None:
+    through = StdioServerParameters(
+        command=node(),
+        args=[str(PACKAGES / "mcp-remote" / "dist" / "proxy.js"), listed, "--allow-http", "--silent"],
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+    )
+    with anyio.fail_after(40):
+        async with Client(stdio_client(through), mode="legacy") as client:
+            assert len(await names_of(client)) == LISTED
+            later = value_of(await client.call_tool("time_convert_time", NOON))
+            refused = await client.call_tool("time_convert_time", {})
+    assert later["time_difference"] == "+9.0h"
+    assert refused.is_error and "required property" in text_of(refused)
+
+
+async def test_n10_the_inspector_finds_nothing_to_object_to(listed: str, era: str, tmp_path: Path) -> None:
+    program = [node(), node_script(INSPECTOR), "--cli", "--quiet", "--format", "json"]
+    target = ["--protocol-era", era, "--transport", "http", "--server-url", listed]
+    listing = ["--method", "tools/list", "--strict"]
+    shown: Mapping[str, Any] = await output([*program, *listing, *target], tmp_path)
+    assert len(shown["result"]["tools"]) == LISTED
+    call = [
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "time_convert_time",
+        "--tool-args-json",
+        json.dumps(NOON),
+    ]
+    done = await output([*program, *call, *target], tmp_path)
+    assert done["result"]["structuredContent"]["time_difference"] == "+9.0h"
