@@ -54,9 +54,12 @@ def main() -> None:
     corpus = corpus_of(options.catalog, words, options.seed)
     texts = list(corpus.kinds)
     print(len(texts), "texts,", len(corpus.pairs), "tools:", dict(Counter(corpus.kinds.values())), flush=True)
-    kinds: list[Any] = list(corpus.kinds.values())
-    known: dict[str, list[Any]] = {"texts": texts, "kinds": kinds, "pieces": teacher.pieces}
-    known["pairs"] = [astuple(pair) for pair in corpus.pairs]
+    known = {
+        "texts": texts,
+        "kinds": list(corpus.kinds.values()),
+        "pieces": teacher.pieces,
+        "pairs": [astuple(pair) for pair in corpus.pairs],
+    }
     (options.out / "corpus.json").write_text(json.dumps(known))
     (options.out / "card.json").write_text(json.dumps(card_of(corpus, options.catalog, options.seed)))
     np.save(
