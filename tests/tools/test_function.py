@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from tests.naming import steady, steady_repr
 from typing_extensions import TypedDict
 
 from mcp_toolset.calls.dispatch import ToolDispatch
@@ -148,7 +149,7 @@ def test_l4_a_function_gets_the_values_that_its_schema_describes(data: st.DataOb
     assert received == expected
 
 
-@pytest.mark.parametrize("kind", list(TYPES), ids=str)
+@pytest.mark.parametrize("kind", list(TYPES), ids=steady)
 @given(data=st.data())
 @settings(max_examples=20, deadline=None)
 def test_h25_what_a_function_returns_fits_the_schema_it_promises(kind: Any, data: st.DataObject):
@@ -162,7 +163,9 @@ def test_h25_what_a_function_returns_fits_the_schema_it_promises(kind: Any, data
         assert plain in (structured, structured.get("result", ()))
 
 
-@pytest.mark.parametrize("kind", [int, bool, list[int], Color, datetime.date, Point, Node, Strict], ids=str)
+@pytest.mark.parametrize(
+    "kind", [int, bool, list[int], Color, datetime.date, Point, Node, Strict], ids=steady
+)
 async def test_h2_what_does_not_fit_is_refused_before_the_function_runs(kind: Any):
     made, received = receiving(kind)
     for wrong in (None, "no such thing", {"a": 1}, [[]], {}):
@@ -187,7 +190,7 @@ SENTINEL = object()
         (Any, SENTINEL, SENTINEL, {}),
         (Color, Color.RED, Color.RED, {"default": "r", "enum": ["r", "g"], "type": "string"}),
     ],
-    ids=str,
+    ids=steady,
 )
 async def test_l4_defaults_are_shown_and_given(annotation: Any, default: Any, expected: Any, shown: Any):
     made, received = receiving(annotation, default)
@@ -455,7 +458,7 @@ async def async_steps() -> Any:
         (Desk, "a class cannot be a tool"),
         (5, "@tool takes a function, not 5"),
     ],
-    ids=str,
+    ids=steady,
 )
 def test_l4_a_function_that_cannot_be_a_tool_is_refused_where_it_is_defined(function: Any, says: str):
     with pytest.raises(DefinitionError) as refused:
@@ -596,7 +599,7 @@ IMAGE = mcp_types.ImageContent(type="image", data="AA==", mime_type="image/png")
         ),
         (ToolResult, ToolResult.of_error("no"), [{"type": "text", "text": "no"}]),
     ],
-    ids=str,
+    ids=steady,
 )
 async def test_h25_untyped_results_are_content_without_a_promise(annotation: Any, value: Any, content: Any):
     made = returning(annotation, value)
@@ -616,7 +619,7 @@ async def test_h25_objects_are_structured_as_they_are_and_other_values_are_wrapp
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [(int, "no"), (float, math.nan), (Point, None), (list[int], [None]), (Literal["a"], "b")],
-    ids=str,
+    ids=steady,
 )
 async def test_f22_a_value_that_breaks_the_promise_is_an_error(annotation: Any, value: Any):
     result = await served(returning(annotation, value))
@@ -627,7 +630,7 @@ async def test_h25_a_number_that_json_cannot_say_is_null_where_the_schema_allows
     assert (await served(returning(float | None, math.inf))).structured == {"result": None}
 
 
-@pytest.mark.parametrize("value", [object(), b"\xff", {"a": "\ud800"}, {"a": object()}], ids=repr)
+@pytest.mark.parametrize("value", [object(), b"\xff", {"a": "\ud800"}, {"a": object()}], ids=steady_repr)
 @pytest.mark.parametrize("annotation", [Any, dict[str, Any]])
 async def test_h25_a_value_without_a_json_form_is_an_error_that_names_the_tool(annotation: Any, value: Any):
     made = returning(annotation, value)

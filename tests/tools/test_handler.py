@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.naming import steady, steady_repr
 from tests.tools import handlers
 
 from mcp_toolset import AskUser, Halt, Tool, ToolCall, ToolContext, ToolResult, Toolset, tool
@@ -74,7 +75,7 @@ class Object:
         (functools.partial(async_two), {"context": True}),
         (lambda arguments: arguments, {}),
     ],
-    ids=str,
+    ids=steady,
 )
 async def test_a4_a_handler_takes_the_arguments_or_the_arguments_and_a_context(
     handler: Callable[..., Any], more: dict[str, Any]
@@ -111,7 +112,7 @@ def keyword(a: Any, *, b: Any) -> None: ...
         ("a:", "not 'a:'"),
         ("a:b:c", "not 'a:b:c'"),
     ],
-    ids=str,
+    ids=steady,
 )
 def test_a4_a_handler_that_takes_something_else_is_refused_where_it_is_given(handler: Any, says: str):
     for give in (
@@ -139,7 +140,7 @@ async def test_a4_a_sync_handler_runs_in_a_worker_thread():
         (None, "", None),
         (ToolResult.of_text("own"), "own", None),
     ],
-    ids=str,
+    ids=steady,
 )
 async def test_a5_what_a_handler_returns_is_a_result(value: Any, text: str, structured: Any):
     result = await served(Tool.from_schema("give", {}, lambda arguments: value), {})
@@ -180,7 +181,7 @@ async def test_a5_a_question_and_a_halt_are_no_part_of_a_functions_promise():
     assert halted.halt is not None and halted.structured == {"result": 10}
 
 
-@pytest.mark.parametrize("output", [Said, {"said": "string"}, Said.model_json_schema()], ids=str)
+@pytest.mark.parametrize("output", [Said, {"said": "string"}, Said.model_json_schema()], ids=steady)
 async def test_o4_a_promised_output_is_a_type_or_a_schema_in_any_notation(output: Any):
     made = Tool.from_schema("say", TEXT, handlers.shout, output=output)
     assert made.output_schema is not None and made.output_schema["required"] == ["said"]
@@ -279,7 +280,7 @@ async def test_a1_functions_with_an_importable_name_survive_json_and_others_are_
         ({"definition": {"name": "a", "inputSchema": {"type": "object"}}, "id": 5}, "an id is a text, not 5"),
         ({"definition": {"name": "a", "inputSchema": {"type": "object"}}, "run": 1}, "has no 'run'"),
     ],
-    ids=str,
+    ids=steady,
 )
 def test_a1_data_that_is_no_tool_is_refused(data: dict[str, Any], says: str):
     with pytest.raises(DefinitionError) as refused:
@@ -287,7 +288,7 @@ def test_a1_data_that_is_no_tool_is_refused(data: dict[str, Any], says: str):
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize("manual", [None, 1, 0, "yes", "false"], ids=repr)
+@pytest.mark.parametrize("manual", [None, 1, 0, "yes", "false"], ids=steady_repr)
 def test_a2_manual_is_a_bool_also_when_none_is_given(manual: Any):
     says = rf"tool 'say': manual is True or False, not {manual!r}"
     with pytest.raises(DefinitionError, match=says):
@@ -296,7 +297,7 @@ def test_a2_manual_is_a_bool_also_when_none_is_given(manual: Any):
         tool(name="say", manual=manual)(nothing)
 
 
-@pytest.mark.parametrize("timeout", [0, -1, "5", float("nan"), True], ids=repr)
+@pytest.mark.parametrize("timeout", [0, -1, "5", float("nan"), True], ids=steady_repr)
 def test_a11_a_timeout_is_seconds_above_zero(timeout: Any):
     with pytest.raises(DefinitionError, match="timeout is seconds above 0"):
         Tool.from_schema("say", TEXT, timeout=timeout)

@@ -4,6 +4,7 @@ import functools
 from typing import Annotated, Any
 
 import pytest
+from tests.naming import steady
 
 from mcp_toolset import Injected, Tool, ToolCall, ToolContext, Toolset, tool
 from mcp_toolset.calls.dispatch import ToolDispatch
@@ -43,7 +44,7 @@ def test_l5_an_injected_parameter_is_not_in_the_schema_and_needs_no_schema_of_it
     assert query("hi", Database("direct")) == "direct: hi"
 
 
-@pytest.mark.parametrize("key", ["database", Database], ids=str)
+@pytest.mark.parametrize("key", ["database", Database], ids=steady)
 async def test_l5_it_is_supplied_by_name_or_by_type_by_the_toolset_the_tool_or_the_context(key: Any):
     supplied = {key: Database("db")}
     sent = {"text": "hi"}
@@ -58,7 +59,7 @@ async def test_l5_a_name_goes_before_a_type():
     assert (await query.injecting(both).execute({"text": "hi"})).text == "name: hi"
 
 
-@pytest.mark.parametrize("supplied", [{}, {"databases": 1}, {Replica: Replica("r")}], ids=str)
+@pytest.mark.parametrize("supplied", [{}, {"databases": 1}, {Replica: Replica("r")}], ids=steady)
 async def test_l5_what_nobody_supplies_is_an_error_that_names_the_parameter_and_the_mend(supplied: Any):
     with pytest.raises(StateError) as refused:
         await query.injecting(supplied).execute({"text": "hi"})
