@@ -90,7 +90,7 @@ async def test_x1_git_is_searched_resolved_and_run_with_grants(
     here = {"repo_path": str(repository)}
     async with bridged(history.deferred()) as client:
         assert await names_of(client) == FIXED
-        found = value_of(await client.call_tool("search_tools", {"query": "record the staged changes"}))
+        found = value_of(await client.call_tool("search_tools", {"query": "record what was changed"}))
         assert found["hits"][0]["id"] == "git_commit"
 
         for tool, arguments in (

@@ -15,7 +15,7 @@ from mcp_toolset.catalog.entry import CatalogEntry
 from mcp_toolset.catalog.lexical import LexicalScorer
 from mcp_toolset.catalog.postings import WordQuery
 
-_POOL = 40
+_POOL = 100
 # How much of a query, by the rarity of its words, a tool must have to be worth showing for its words alone.
 _COVERAGE_ENOUGH = 0.6
 # What scores less than this part of the best is not shown.
