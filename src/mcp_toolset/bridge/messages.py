@@ -118,3 +118,15 @@ def progress_token(params: dict[str, Any] | None) -> types.ProgressToken | None:
     meta = params.get("_meta") if params else None
     token: object = cast("dict[str, Any]", meta).get("progressToken") if type(meta) is dict else None
     return cast("types.ProgressToken", token) if type(token) in (int, str) else None
+
+
+def progress_params(
+    token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> dict[str, Any]:
+    """The parameters of `notifications/progress`, without what was not said (basic/utilities/progress)."""
+    params: dict[str, Any] = {"progressToken": token, "progress": progress}
+    if total is not None:
+        params["total"] = total
+    if message is not None:
+        params["message"] = message
+    return params

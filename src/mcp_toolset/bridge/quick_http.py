@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.bridge.eras import Callers, Quick, request_of
 from mcp_toolset.bridge.lowlevel import LowlevelServer
-from mcp_toolset.bridge.messages import answer_line, json_of, progress_token, strict_object
+from mcp_toolset.bridge.messages import answer_line, json_of, progress_params, progress_token, strict_object
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
     MAX_BODY,
@@ -261,11 +261,7 @@ class _Exchange:
         """Report progress, if the client asked for it."""
         if self._token is None:
             return
-        params: dict[str, Any] = {"progressToken": self._token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
+        params = progress_params(self._token, progress, total, message)
         await self.notify("notifications/progress", params)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import mcp_types as types
 
+from mcp_toolset.bridge.messages import progress_params
 from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, ProgressFnT, TransportContext
 
 if TYPE_CHECKING:
@@ -122,9 +123,5 @@ class Incoming:
         """Report progress, if the peer asked for it."""
         if self._token is None:
             return
-        params: dict[str, Any] = {"progressToken": self._token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
+        params = progress_params(self._token, progress, total, message)
         await self.notify("notifications/progress", params)
