@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 MODERN = "2026-07-28"
@@ -93,9 +94,11 @@ def run_ask(id: Any, params: dict[str, Any]) -> None:
 
 
 def run_stray(id: Any, params: dict[str, Any]) -> None:
-    """Answer, then ask."""
+    """Answer; ask when the pipe named by `told` is opened; write what came back to the file `said`."""
     send(id=id, result=text("done"))
+    Path(params["arguments"]["told"]).read_bytes()
     send(id=f"stray-{id}", **question("Too late?"))
+    Path(params["arguments"]["said"]).write_text(json.dumps(answer_of(f"stray-{id}")) + "\n")
 
 
 def run_after(id: Any, params: dict[str, Any]) -> None:
