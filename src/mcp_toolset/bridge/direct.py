@@ -17,17 +17,24 @@ from mcp.server.lowlevel import Server
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, RequestId
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.eras import modern_answers
+from mcp_toolset.bridge.sdk import RequestTimedOut
 
 _log = logging.getLogger("mcp_toolset.upstream")
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 
 
 class DirectCalls:
-    """A dispatcher whose peer is a server of this process."""
+    """A dispatcher whose peer is a server of this process.
+
+    Attributes:
+        keeps_time: A deadline given with a request is kept here.
+    """
+
+    keeps_time: Final = True
 
     def __init__(self, server: Server[Any], state: Any) -> None:
         """Call `server`, whose lifespan gave `state`."""
@@ -43,11 +50,22 @@ class DirectCalls:
         """Run a request in the caller's own task.
 
         Raises:
-            MCPError: the server answered with an error, or the dispatcher is closed.
+            MCPError: the server answered with an error or not in time, or the dispatcher is closed.
         """
         if self._closed.is_set():
             raise MCPError(CONNECTION_CLOSED, "Connection closed")
-        call = _DirectCall(self, opts or {}, next(self._ids))
+        opts = opts or {}
+        seconds = opts.get("timeout")
+        call = _DirectCall(self, opts, next(self._ids))
+        if seconds is None:
+            return await self._answered(call, method, params)
+        with anyio.CancelScope(deadline=anyio.current_time() + seconds):
+            return await self._answered(call, method, params)
+        raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
+
+    async def _answered(
+        self, call: _DirectCall, method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
         try:
             return await self._serve(call, method, params)
         except MCPError:

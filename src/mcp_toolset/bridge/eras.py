@@ -17,6 +17,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.client import streaming
+from mcp_toolset.bridge.handlers import tool_handler
 from mcp_toolset.bridge.sdk import (
     Connection,
     DispatchContext,
@@ -248,10 +249,10 @@ def modern_answers(server: Server[Any], state: Any) -> OnRequest:
                 meta.get(CLIENT_CAPABILITIES_META_KEY),
             )
         )
-        quick = find(method)
-        if quick is not None:
-            return await quick(request_of(context, connection, method, params, state))
+        quick = find(method) or tool_handler(server, method)
         try:
+            if quick is not None:
+                return await quick(request_of(context, connection, method, params, state))
             return await ServerRunner(server, connection, state).on_request(context, method, params)
         finally:
             if holds_cleanup(connection):

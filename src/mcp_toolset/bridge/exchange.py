@@ -104,19 +104,9 @@ class Exchange:
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
         with session.calls.of(call):
-            return await self._worked(session, call, method, params, tool)
-
-    async def _worked(
-        self,
-        session: UpstreamSession,
-        call: CallInFlight,
-        method: str,
-        params: dict[str, Any],
-        tool: ToolDefinition | None,
-    ) -> dict[str, Any]:
-        return await session.perform(
-            call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
-        )
+            return await session.perform(
+                call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+            )
 
     async def _on_lease(
         self,
@@ -132,7 +122,9 @@ class Exchange:
             # Counted from before it is open: what a server asks at the handshake is for this caller.
             with pooled.session.calls.of(call):
                 session = await pooled.opened()
-                result = await self._worked(session, call, method, params, tool)
+                result = await session.perform(
+                    call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+                )
                 if isinstance(call, ParkedCall):
                     call.end()
                     await call.drained()

@@ -20,6 +20,7 @@ import anyio.abc
 import mcp_types as types
 from pydantic_core import from_json
 
+from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.bridge.messages import (
     CLOSED,
@@ -98,6 +99,7 @@ class LineDispatcher(Outbox):
         self._requests: dict[types.RequestId, Incoming] = {}
         self._notes: dict[anyio.CancelScope, None] = {}
         self._group: anyio.abc.TaskGroup | None = None
+        self._handling: Handling | None = None
         self._context: Context = copy_context()
         self._fault: ToolsetError | None = None
         self._ended = anyio.Event()
@@ -126,6 +128,7 @@ class LineDispatcher(Outbox):
         """
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
+        handling = self._handling = Handling(self._ended.set)
         try:
             async with anyio.create_task_group() as group:
                 self._group, self._opened = group, True
@@ -140,9 +143,11 @@ class LineDispatcher(Outbox):
                 group.cancel_scope.cancel()
         finally:
             self._close()
+            await handling.end()
             self._pipes.pause()
-        if self._fault is not None:
-            raise self._fault
+        fault = self._fault or handling.fault
+        if fault is not None:
+            raise fault
 
     def _take_chunk(self, chunk: bytes) -> None:
         idle = not self._backlog and not self._held
@@ -272,14 +277,12 @@ class LineDispatcher(Outbox):
             fault = f"more than {MAX_REQUESTS} requests at once"
             self._answer(number, None, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
             return
-        assert self._group is not None
+        assert self._handling is not None
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
-        if method in self._inline:
-            done = anyio.Event()
-            self._group.start_soon(self._handle, incoming, key, method, params, done)
+        done = anyio.Event() if method in self._inline else None
+        self._handling.start(incoming.scope, self._handle(incoming, key, method, params, done))
+        if done is not None:
             self._hold(done.wait)
-        else:
-            self._group.start_soon(self._handle, incoming, key, method, params)
 
     def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
         if method == "notifications/cancelled":
@@ -375,8 +378,6 @@ class LineDispatcher(Outbox):
                 self._answer(incoming.request_id, result, fault)
             if done is not None:
                 done.set()
-        if not self._pipes.has_room:
-            await self._pipes.room()
 
     def _answer(
         self,

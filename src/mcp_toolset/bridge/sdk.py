@@ -109,6 +109,7 @@ __all__ = [
     "lowlevel_of",
     "modern_error_data",
     "negotiate",
+    "only_traces",
     "routing_headers",
     "run_notify_intercept",
     "serve_one",
@@ -370,6 +371,11 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
         return await call_next(ctx)
 
     return traced
+
+
+def only_traces(middleware: Iterable[ServerMiddleware[Any]]) -> bool:
+    """Whether a server's middleware is the SDK's tracing and nothing else."""
+    return all(type(each) is OpenTelemetryMiddleware for each in middleware)
 
 
 def holds_cleanup(connection: Connection) -> bool:

@@ -150,17 +150,19 @@ class UpstreamSession:
         opts: CallOptions = {}
         if call.context.wants_progress:
             opts["on_progress"] = partial(self.calls.progress, call)
-        send = partial(self.request, method, params, context=call.context, opts=opts, tool=tool)
         try:
             if slots.value and self._keeps_time_of(call):
                 opts["timeout"] = seconds
-                async with slots:
-                    return await send()
+                slots.acquire_nowait()
+                try:
+                    return await self.request(method, params, context=call.context, opts=opts, tool=tool)
+                finally:
+                    slots.release()
             with anyio.fail_after(seconds) as scope:
                 call.time = WorkingTime(scope)
                 async with slots:
                     await self._hear(call.context)
-                    return await send()
+                    return await self.request(method, params, context=call.context, opts=opts, tool=tool)
         except TimeoutError:
             raise UpstreamTimeoutError(
                 self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
