@@ -33,6 +33,7 @@ from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.messages import Encoded, json_of
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.outcome import halted
+from mcp_toolset.bridge.pipes import lean
 from mcp_toolset.bridge.reading import NOTIFY_DEADLINE, Reading, missing_capability
 from mcp_toolset.bridge.sdk import (
     InitializationOptions,
@@ -42,6 +43,7 @@ from mcp_toolset.bridge.sdk import (
     tracing,
     when_traced,
 )
+from mcp_toolset.bridge.streams import MessageStreams
 from mcp_toolset.bridge.wire import is_modern, list_for, result_for
 from mcp_toolset.errors import (
     CallError,
@@ -200,7 +202,8 @@ class LowlevelServer(Server[Any]):
         raise_exceptions: bool = False,
     ) -> None:
         """Serve one client over message streams until it leaves; errors always become answers."""
-        dispatcher = stream_dispatcher(read_stream, write_stream, inline=INLINE)
+        over = MessageStreams if lean() else stream_dispatcher
+        dispatcher = over(read_stream, write_stream, inline=INLINE)
         async with self.lifespan(self) as state:
             await serve_connection(self, dispatcher, state, initialization_options)
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
 
 from mcp_toolset.bridge.messages import progress_params
-from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, ProgressFnT, TransportContext
-
-if TYPE_CHECKING:
-    from mcp_toolset.bridge.jsonrpc import LineDispatcher
+from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
 
 REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the reports that came before it: a slow client may take none (F10)."""
@@ -71,7 +68,7 @@ class Incoming:
 
     def __init__(
         self,
-        dispatcher: LineDispatcher,
+        dispatcher: Outbound,
         request_id: types.RequestId | None = None,
         token: types.ProgressToken | None = None,
     ) -> None:
