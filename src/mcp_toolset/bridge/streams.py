@@ -7,6 +7,7 @@ Requests that belong to an HTTP exchange stay with the SDK, which knows what str
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextvars import Context
 from typing import Any, Final
@@ -30,6 +31,7 @@ from mcp_toolset.bridge.sdk import (
 )
 from mcp_toolset.bridge.underway import Incoming
 
+_log = logging.getLogger("mcp_toolset.wire")
 _METHOD: Final = "tools/call"
 _LAST_WORD: Final = 1.0
 """Seconds that a client has to take an answer when serving ends."""
@@ -115,6 +117,7 @@ class _Calls:
         await self._read.aclose()
 
     def _close(self) -> None:
+        _log.error("a call's own task failed, which ends its connection", exc_info=self._handling.fault)
         self._read.close()
 
     def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
