@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import anyio
@@ -73,7 +74,11 @@ async def passed_on(ctx: Any, call_next: Any) -> Any:
 
 async def outcome(server: Server[Any]) -> Any:
     """What a caller gets, without the stamp that the bridge does not pass on."""
-    params = {"name": "t", "arguments": {}, "_meta": modern_envelope("2026-07-28", {"name": "c", "version": "1"}, {})}
+    params = {
+        "name": "t",
+        "arguments": {},
+        "_meta": modern_envelope("2026-07-28", {"name": "c", "version": "1"}, {}),
+    }
     async with server.lifespan(server) as state:
         try:
             result = await DirectCalls(server, state).send_raw_request("tools/call", params)
@@ -84,7 +89,7 @@ async def outcome(server: Server[Any]) -> Any:
 
 
 @pytest.mark.parametrize("case", [*RETURNED, *RAISED])
-async def test_p4_the_short_way_comes_to_what_the_sdk_comes_to(case: str) -> None:
+async def test_the_short_way_comes_to_what_the_sdk_comes_to(case: str) -> None:
     through = answering(case)
     through.middleware.append(passed_on)
     straight = answering(case)
@@ -94,7 +99,7 @@ async def test_p4_the_short_way_comes_to_what_the_sdk_comes_to(case: str) -> Non
 
 @pytest.mark.parametrize("path", ["straight", "through the SDK"])
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_p4_a_handler_sees_the_same_request_either_way(path: str, mode: str) -> None:
+async def test_a_handler_sees_the_same_request_either_way(path: str, mode: str) -> None:
     seen: list[Any] = []
     user: ContextVar[str] = ContextVar("user")
 
@@ -172,9 +177,8 @@ async def test_f4_a_caller_that_is_cancelled_is_not_told_of_a_deadline() -> None
     server = server_of(hang)
     with anyio.fail_after(20):
         async with server.lifespan(server) as state, anyio.create_task_group() as group:
-            params = {"name": "t", "arguments": {}}
-            group.start_soon(
-                DirectCalls(server, state).send_raw_request, "tools/call", params, {"timeout": 60}
-            )
+            calls = DirectCalls(server, state)
+            params: dict[str, Any] = {"name": "t", "arguments": {}}
+            group.start_soon(partial(calls.send_raw_request, "tools/call", params, {"timeout": 60}))
             await began.wait()
             group.cancel_scope.cancel()

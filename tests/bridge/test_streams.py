@@ -39,7 +39,10 @@ async def speaking(
 ) -> AsyncGenerator[tuple[Any, anyio.CancelScope]]:
     """The SDK's client side, and the scope in which the dispatcher under test serves."""
     with anyio.fail_after(20):
-        async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as group:
+        async with (
+            create_client_server_memory_streams() as (ours, theirs),
+            anyio.create_task_group() as group,
+        ):
             serving = anyio.CancelScope()
 
             async def serve(*, task_status: Any) -> None:
@@ -179,7 +182,10 @@ async def test_an_answer_that_nobody_takes_does_not_keep_serving_from_its_end() 
 
     call = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={})
     with anyio.fail_after(20):
-        async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as group:
+        async with (
+            create_client_server_memory_streams() as (ours, theirs),
+            anyio.create_task_group() as group,
+        ):
             served = MessageStreams(*theirs, inline=frozenset())
             await group.start(served.run, answer, ignore)
             await ours[1].send(SessionMessage(call))
