@@ -27,7 +27,7 @@ from mcp_toolset.bridge.reports import CallInFlight
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPlan, SessionPool
-from mcp_toolset.bridge.wire import is_modern, round_trip
+from mcp_toolset.bridge.wire import round_trip
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -83,7 +83,7 @@ class Exchange:
             return await self._sent(main, CallInFlight(context), method, params, tool)
         if main.modern:
             return await self._to_modern(main, method, params, caller, tool)
-        modern = is_modern(caller.protocol_version)
+        modern = caller.modern
         if modern and caller.replay.foreign:
             raise CallError("the request state is not one of this server's, or has ended; call again")
         plan = self._pool.plan(caller)
@@ -138,7 +138,7 @@ class Exchange:
         caller: WireContext,
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        if is_modern(caller.protocol_version):
+        if caller.modern:
             wire = await self._sent(
                 session, _in_flight(caller), method, {**params, **round_trip(caller.params)}, tool
             )

@@ -51,7 +51,7 @@ def fault_of_result(wire: Mapping[str, Any]) -> str | None:
     if not isinstance(content, list):
         return "content is no list"
     for block in cast("list[object]", content):
-        kind: object = cast("Mapping[str, object]", block).get("type") if isinstance(block, Mapping) else None
+        kind: object = cast("Mapping[str, object]", block).get("type") if isinstance(block, dict) else None
         if not isinstance(kind, str):
             return "content has a block without a type"
         if kind == "text" and not isinstance(cast("Mapping[str, object]", block).get("text"), str):

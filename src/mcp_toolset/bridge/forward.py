@@ -61,6 +61,7 @@ class WireContext(ToolContext):
         "_replay",
         "_request",
         "_wants_progress",
+        "modern",
         "principal",
         "protocol_version",
         "session",
@@ -73,7 +74,7 @@ class WireContext(ToolContext):
         """Read the caller off a request."""
         self._request = request
         self.protocol_version = request.protocol_version
-        modern = is_modern(request.protocol_version)
+        modern = self.modern = is_modern(request.protocol_version)
         self._client: ServedClient | None = None if modern else client_of(request)
         self.session = None if self._client is None else self._client.key
         self.principal = _principal(request)
@@ -109,14 +110,14 @@ class WireContext(ToolContext):
     @property
     def declares(self) -> Mapping[str, Any]:
         """The requests that this client answers in the course of this call, in wire form."""
-        if is_modern(self.protocol_version):
+        if self.modern:
             return declared_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
         return self.client.declares if self._request.session.can_send_request else _NOTHING
 
     @property
     def log_level(self) -> str | None:
         """The least severe log message that this client wants; `None` while it has not said."""
-        if is_modern(self.protocol_version):
+        if self.modern:
             return self._meta.get(types.LOG_LEVEL_META_KEY)
         return self.client.log_level
 
@@ -139,7 +140,7 @@ class WireContext(ToolContext):
         Raises:
             CallError: its state was altered, has ended, was used, or belongs to another call.
         """
-        if not is_modern(self.protocol_version) or not any(key in self._params for key in _ROUND_TRIP):
+        if not self.modern or not any(key in self._params for key in _ROUND_TRIP):
             return
         first = self.replay.call_id
         self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)
@@ -197,7 +198,7 @@ class WireContext(ToolContext):
         _log.info("call %s asks the client for %s (%s)", cause["id"], method, key)
         if method == SAMPLING:
             params = {**params, "_meta": {CALL_META_KEY: cause, REPLAY_META_KEY: key}}
-        if is_modern(self.protocol_version):
+        if self.modern:
             raise InputRequired({key: {"method": method, "params": params}})
         return await self._within_deadline(method, params)
 
@@ -214,7 +215,7 @@ class WireContext(ToolContext):
         declared = None if client is None else client.elicitation
         if declared is None or (declared.form is None and declared.url is not None):
             return "it declares no elicitation of forms"
-        if is_modern(self.protocol_version) or self._request.session.can_send_request:
+        if self.modern or self._request.session.can_send_request:
             return ""
         return "its connection carries no requests of this server"
 
@@ -286,7 +287,7 @@ class WireContext(ToolContext):
         """A legacy client that set no level leaves it to the server, which passes on what there is."""
         wanted = self.log_level
         if wanted is None:
-            return not is_modern(self.protocol_version)
+            return not self.modern
         return (
             wanted in LOG_LEVELS
             and level in LOG_LEVELS

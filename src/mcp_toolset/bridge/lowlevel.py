@@ -240,7 +240,8 @@ class LowlevelServer(Server[Any]):
             raise MCPError(
                 types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
             )
-        context, modern = WireContext(request), is_modern(request.protocol_version)
+        context = WireContext(request)
+        modern = context.modern
         tools = self._surface.listed(context)
         if self._surface.grants_issued(context):
             return list_for(tools, modern=modern, stamp=self._stamp)
@@ -266,7 +267,7 @@ class LowlevelServer(Server[Any]):
             raise MCPError(fault.code, str(fault), fault.data) from None
         if self._surface.grants_issued(context) != issued:
             await self.announce_to(request)
-        return result_for(halted(result).wire, modern=is_modern(request.protocol_version), stamp=self._stamp)
+        return result_for(halted(result).wire, modern=context.modern, stamp=self._stamp)
 
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
         """Run a call, or run it again with what the client answers; or ask the client (A14)."""
@@ -288,7 +289,7 @@ class LowlevelServer(Server[Any]):
         except RequestStateError as fault:
             raise MCPError(types.INVALID_PARAMS, str(fault)) from None
         except ClientCapabilityError as fault:
-            if is_modern(context.protocol_version):
+            if context.modern:
                 raise missing_capability(fault) from None
             return ToolResult.of_error(str(fault))
         except CallError as fault:

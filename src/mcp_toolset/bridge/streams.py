@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final
 
@@ -133,9 +134,11 @@ class _Calls:
         return item
 
     def _begin(self, request: types.JSONRPCRequest) -> None:
-        incoming = Incoming(self.dispatcher, request.id, progress_token(request.params))
-        self._under_way[coerce_request_id(request.id)] = incoming
-        self._handling.start(incoming.scope, self._handle(incoming, request), self.last_context)
+        key = coerce_request_id(request.id)
+        incoming = self._under_way[key] = Incoming(
+            self.dispatcher, request.id, progress_token(request.params)
+        )
+        self._handling.start(incoming.scope, self._handle(incoming, key, request), self.last_context)
 
     def _cancel(self, params: Mapping[str, Any]) -> None:
         number: object = params.get("requestId")
@@ -144,12 +147,10 @@ class _Calls:
             if incoming is not None:
                 incoming.cancel()
 
-    async def _handle(self, incoming: Incoming, request: types.JSONRPCRequest) -> None:
+    async def _handle(self, incoming: Incoming, key: types.RequestId, request: types.JSONRPCRequest) -> None:
         assert self.on_request is not None
-        answer: types.JSONRPCMessage = _error(
-            request, types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
-        )
-        with incoming.scope as scope:
+        answer: types.JSONRPCMessage | None = None
+        with incoming.scope:
             try:
                 result = await self.on_request(incoming, request.method, request.params)
                 answer = types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
@@ -157,21 +158,16 @@ class _Calls:
             except Exception as raised:
                 answer = _error(request, fault_for_peer(raised))
         incoming.closed = True
-        if self._under_way.get(coerce_request_id(request.id)) is incoming:
-            del self._under_way[coerce_request_id(request.id)]
-        if not incoming.cancelled:
-            await self._answer(answer, _LAST_WORD if scope.cancel_called else None)
-
-    async def _answer(self, answer: types.JSONRPCMessage, within: float | None) -> None:
-        message = SessionMessage(answer)
-        try:
-            if within is None:
-                await self._write.send(message)
-                return
-            with anyio.move_on_after(within):
-                await self._write.send(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        if self._under_way.get(key) is incoming:
+            del self._under_way[key]
+        if incoming.cancelled:
             return
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if answer is not None:
+                return await self._write.send(SessionMessage(answer))
+            closed = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
+            with anyio.move_on_after(_LAST_WORD):
+                await self._write.send(SessionMessage(_error(request, closed)))
 
 
 def _error(request: types.JSONRPCRequest, fault: types.ErrorData) -> types.JSONRPCError:
