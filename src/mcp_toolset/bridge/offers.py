@@ -195,8 +195,10 @@ class UpstreamOffers:
                 await self._take_list(kind)
 
     def hint(self, kind: Kind) -> CacheHint:
-        """How long the list may be kept from now on."""
+        """How long the list may be kept from now on; see `UpstreamConnection.list_hint`."""
         held = self._list(kind)
+        if self.declares(kind.capability, "listChanged"):
+            return held.hint
         return held.hint.aged(anyio.current_time() - held.taken)
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
@@ -310,7 +312,7 @@ def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferLis
             set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found} (F23)"))
             continue
         entries[name] = tidy
-    return OfferList(entries, tuple(set_aside), listing.hint, anyio.current_time())
+    return OfferList(entries, tuple(set_aside), listing.hint, listing.began)
 
 
 def _shown(kind: Kind, entry: Any) -> str:

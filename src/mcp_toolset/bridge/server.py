@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import anyio
 
 from mcp_toolset.bridge.attachments import DRAIN, Attachments
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.kinds import OfferingSource, Offers
@@ -75,6 +76,7 @@ class ToolsetServer:
         client_prefix: str = "",
         state: str | PathLike[str] | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
+        list_hint: CacheHint = STRICTEST,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -102,6 +104,8 @@ class ToolsetServer:
             state: A file that keeps names and membership from one run to the next (H11).
             scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
                 `EmbeddingScorer` of this server's own to search with a sentence model (H19).
+            list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
+                server's own; what is mounted has hints of its own, and the strictest of all counts.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, or the prefix is
@@ -129,11 +133,14 @@ class ToolsetServer:
         self._access = access
         self._client_prefix = client_prefix
         self._state = state
+        self._list_hint = list_hint
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
-        self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
+        self._offering = Offering(
+            LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers
+        )
         catalog = DeferredCatalog(
             self.grants, self._status_of, statuses=self.statuses, access=access, scorer=scorer
         )
@@ -144,6 +151,7 @@ class ToolsetServer:
             hooks=self._hooks,
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
+            own_hint=list_hint,
         )
         self.lowlevel = LowlevelServer(
             self, name=name, version=version, instructions=instructions, offering=self._offering
@@ -179,6 +187,7 @@ class ToolsetServer:
             access=self._access,
             client_prefix=self._client_prefix if client_prefix is None else client_prefix,
             state=state or self._state,
+            list_hint=self._list_hint,
         )
 
     async def __aenter__(self) -> Self:
@@ -402,6 +411,10 @@ class ToolsetServer:
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; see `ServedTools.listed`."""
         return self._served.listed(context)
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep what is listed; see `ServedTools.list_hint`."""
+        return self._served.list_hint()
 
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""
