@@ -21,6 +21,7 @@ class Desk:
         self.roots = [f"file:///{name}"]
         self.withdrawn = 0
         self.silent = anyio.Event()
+        self.relieved = anyio.Event()
         self.hesitates = False
 
     @property
@@ -49,6 +50,7 @@ class Desk:
             await anyio.sleep_forever()
         finally:
             self.withdrawn += 1
+            self.relieved.set()
 
     async def sample(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
         self.samples.append(params)

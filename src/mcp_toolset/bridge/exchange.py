@@ -103,8 +103,12 @@ class Exchange:
         params: dict[str, Any],
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        with session.calls.of(call):
-            return await self._worked(session, call, method, params, tool)
+        try:
+            with session.calls.of(call):
+                return await self._worked(session, call, method, params, tool)
+        except anyio.get_cancelled_exc_class():
+            await call.withdrawn()
+            raise
 
     async def _worked(
         self,
@@ -130,13 +134,17 @@ class Exchange:
         """Perform it over a session of its plan, which may have to be opened first."""
         async with self._pool.lease(plan, caller, within=self._timeout) as pooled:
             # Counted from before it is open: what a server asks at the handshake is for this caller.
-            with pooled.session.calls.of(call):
-                session = await pooled.opened()
-                result = await self._worked(session, call, method, params, tool)
-                if isinstance(call, ParkedCall):
-                    call.end()
-                    await call.drained()
-                return result
+            try:
+                with pooled.session.calls.of(call):
+                    session = await pooled.opened()
+                    result = await self._worked(session, call, method, params, tool)
+                    if isinstance(call, ParkedCall):
+                        call.end()
+                        await call.drained()
+                    return result
+            except anyio.get_cancelled_exc_class():
+                await call.withdrawn()
+                raise
 
     async def _to_modern(
         self,
