@@ -13,6 +13,7 @@ import anyio
 from mcp_toolset.bridge.attachments import DRAIN, Attachments
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.capabilities import LocalTools
+from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
 from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.kinds import OfferingSource, Offers
 from mcp_toolset.bridge.local_offers import LocalOffers
@@ -387,6 +388,7 @@ class ToolsetServer:
         allowed_hosts: Sequence[str] = (),
         allowed_origins: Sequence[str] = (),
         json_response: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT,
     ) -> Starlette:
         """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `http.http_app`."""
         from mcp_toolset.bridge.http import http_app
@@ -396,13 +398,16 @@ class ToolsetServer:
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             json_response=json_response,
+            request_timeout=request_timeout,
         )
 
-    async def run_http(self, *, host: str = "127.0.0.1", port: int = 8000) -> None:
+    async def run_http(
+        self, *, host: str = "127.0.0.1", port: int = 8000, request_timeout: float = REQUEST_TIMEOUT
+    ) -> None:
         """Serve `/mcp` and `/sse` until cancelled; see `http.serve_http`."""
         from mcp_toolset.bridge.http import serve_http
 
-        await serve_http(self, host=host, port=port)
+        await serve_http(self, host=host, port=port, request_timeout=request_timeout)
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
