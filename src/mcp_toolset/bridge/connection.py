@@ -20,7 +20,7 @@ from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.exchange import Exchange
-from mcp_toolset.bridge.faults import ENDED, fault_of_result, reason_of
+from mcp_toolset.bridge.faults import ENDED, reason_of
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
 from mcp_toolset.bridge.offers import UpstreamOffers
@@ -41,6 +41,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.result_shape import fault_of_result
 from mcp_toolset.tools.source import SourceState, SourceStatus
 
 REFRESH_GAP: Final = 0.5

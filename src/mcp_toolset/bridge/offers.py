@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, cast
 
 import anyio
@@ -41,7 +42,7 @@ Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OfferList:
     """One list as it was taken.
 
@@ -55,6 +56,11 @@ class OfferList:
     set_aside: tuple[tuple[str, str], ...] = ()
     hint: CacheHint = STRICTEST
     taken: float = float("-inf")
+
+    @cached_property
+    def sequence(self) -> Sequence[Wire]:
+        """The entries, one object for as long as they stay."""
+        return tuple(self.entries.values())
 
 
 class UpstreamOffers:
@@ -186,7 +192,7 @@ class UpstreamOffers:
         """The entries of a kind; asked for again only where nothing would tell of a change."""
         if self.declares(kind.capability) and not self.declares(kind.capability, "listChanged"):
             await self._relist(kind)
-        return list(self._list(kind).entries.values())
+        return self._list(kind).sequence
 
     async def _relist(self, kind: Kind) -> None:
         async with self._listing:
