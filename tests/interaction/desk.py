@@ -22,6 +22,8 @@ class Desk:
         self.withdrawn = 0
         self.silent = anyio.Event()
         self.relieved = anyio.Event()
+        self.shown = anyio.Event()
+        self.finished = anyio.Event()
         self.hesitates = False
 
     @property
@@ -38,6 +40,7 @@ class Desk:
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         if isinstance(params, types.ElicitRequestURLParams):
             self.pages.append(params)
+            self.shown.set()
             return types.ElicitResult(action="accept")
         self.forms.append(params.message)
         if self.hesitates:
@@ -73,3 +76,4 @@ class Desk:
     async def hear(self, message: Any) -> None:
         if isinstance(message, types.ElicitCompleteNotification):
             self.done.append(message.params.elicitation_id)
+            self.finished.set()

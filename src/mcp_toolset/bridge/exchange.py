@@ -22,13 +22,14 @@ import mcp_types as types
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.parked import ParkedCall, ParkedCalls
-from mcp_toolset.bridge.questions import for_legacy, required, undeclared
+from mcp_toolset.bridge.questions import for_legacy, pages_of, required, undeclared
 from mcp_toolset.bridge.reports import CallInFlight
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPlan, SessionPool
 from mcp_toolset.bridge.wire import is_modern, round_trip
 from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.tools.asking import ELICITATION
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 
@@ -42,6 +43,7 @@ _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 0.25
 """Seconds before a request is repeated for an upstream that asks for nothing but to be asked again."""
 
+_NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -118,9 +120,41 @@ class Exchange:
         params: dict[str, Any],
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        return await session.perform(
-            call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+        for _ in range(MAX_ROUNDS):
+            try:
+                return await session.perform(
+                    call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+                )
+            except UpstreamProtocolError as fault:
+                if fault.code != types.URL_ELICITATION_REQUIRED or session.modern:
+                    raise
+                await self._opened(session, call, fault)
+        raise CallError(
+            f"{self._link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
+
+    async def _opened(
+        self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
+    ) -> None:
+        """Have the pages opened that an older server refuses a call for; the call has not run (-32042).
+
+        A client of the server's own time is told the same and repeats the call by itself; the error
+        is unknown to 2026-07-28, which asks by round trips.
+
+        Raises:
+            UpstreamProtocolError: the client is such a one.
+            CallError: it cannot open pages, or did not.
+        """
+        pages, caller = pages_of(fault.data), call.context
+        if not pages or not isinstance(caller, WireContext):
+            raise fault
+        if not is_modern(caller.protocol_version):
+            if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
+                raise CallError(f"{self._link.name}: it needs a page to be opened, {_NO_PAGES}")
+            raise fault
+        obstacle = await session.questions.show(pages) if isinstance(call, ParkedCall) else _NO_PAGES
+        if obstacle:
+            raise CallError(f"{self._link.name}: {obstacle}")
 
     async def _on_lease(
         self,

@@ -20,6 +20,7 @@ from mcp_toolset.bridge.client import client_of
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
 from mcp_toolset.bridge.offering import Offering
+from mcp_toolset.bridge.resumable import resumable
 from mcp_toolset.bridge.sdk import MCPError, connection_of
 from mcp_toolset.bridge.wire import is_modern, relayed, round_trip
 from mcp_toolset.errors import (
@@ -29,7 +30,6 @@ from mcp_toolset.errors import (
     UpstreamError,
     UpstreamProtocolError,
 )
-from mcp_toolset.tools.asking import InputRequired, joined
 from mcp_toolset.tools.call import ToolCall
 
 RESOURCE_NOT_FOUND: Final = -32002
@@ -128,16 +128,8 @@ class Reading:
     ) -> dict[str, Any]:
         """Run a request; what it has to ask of a modern client travels in its answer (A14)."""
         context = WireContext(request)
-        context.resume(self._trips, call)
-        try:
-            answer = await ask(context)
-        except (InputRequired, BaseExceptionGroup) as fault:
-            asking = joined(fault)
-            if not isinstance(asking, InputRequired):
-                raise asking from None
-            bound = (call.name, call.arguments, context.principal)
-            return dict(self._trips.suspend(context.replay, asking.requests, *bound).wire)
-        return _enveloped(request, answer)
+        run = partial(ask, context)
+        return _enveloped(request, await resumable(self._trips, context, call.name, call.arguments, run))
 
     async def _set_level(self, request: Request, params: types.SetLevelRequestParams) -> dict[str, Any]:
         self._require(request, "logging")
