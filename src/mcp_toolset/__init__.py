@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.caching import CacheHint
     from mcp_toolset.bridge.manual import PendingCall
     from mcp_toolset.bridge.remote import RemoteToolset
     from mcp_toolset.bridge.serve import serve
@@ -69,6 +70,7 @@ __all__ = [
     "ArgumentTransform",
     "AskUser",
     "BackgroundWork",
+    "CacheHint",
     "CallResult",
     "Complete",
     "DecodedCall",
@@ -152,6 +154,7 @@ _HOMES: Final = {
     "ArgumentTransform": "tools.transform",
     "AskUser": "tools.outcome",
     "BackgroundWork": "calls.background",
+    "CacheHint": "bridge.caching",
     "CallResult": "calls.call_result",
     "Complete": "calls.decision",
     "DecodedCall": "tools.typed_call",

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from mcp_toolset.calls.call_result import CallResult
 from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rejection import rejection_reason
 from mcp_toolset.calls.rounds import IssueReason, ToolRound, ToolRoundPlan
@@ -288,10 +289,10 @@ async def test_l14_a_refused_commit_names_the_fault_and_changes_nothing():
 async def test_l14_a_result_for_a_call_that_a_hook_answered_is_refused():
     round = two_calls()
     results = await (await planned(two_calls())).run_pending()
-    plan = await planned(round, deciding("add", Complete("three")))
+    plan = await planned(round, deciding("add", Complete(3)))
     with pytest.raises(RoundError, match="c1 .* already answered by a hook"):
         plan.commit(results)
-    assert answers(plan, results[1:]) == {"c1": "three", "c2": "sunny in Oslo"}
+    assert answers(plan, results[1:]) == {"c1": "3", "c2": "sunny in Oslo"}
 
 
 async def test_l14_a_round_is_committed_once():
@@ -421,6 +422,29 @@ async def test_f38_a_hook_that_raises_means_that_the_call_does_not_run():
     plan = await planned(two_calls(), hooks)
     assert [call.id for call in plan.pending] == ["c1"]
     assert "secret" not in answers(plan, await plan.run_pending())["c2"]
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (3, "3"),
+        ({"result": 3}, '{"result":3}'),
+        (ToolResult({"content": [], "structuredContent": {"result": 3}}), '{"result": 3}'),
+        ("three", "breaks its own schema"),
+        ({"sum": 3}, "breaks its own schema"),
+        (ToolResult.of_text("three"), "promised structured content"),
+        (ToolResult({"content": [{"type": "image"}]}), "does not follow the protocol"),
+    ],
+)
+async def test_l17_f22_a_hook_answers_in_the_form_that_the_tool_promised_as_in_a_served_call(
+    output: Any, told: str
+):
+    hooks = deciding("add", Complete(output))
+    plan = await planned(two_calls(), hooks)
+    served = await ToolDispatch(VIEW.values(), hooks=hooks).call(ToolCall("add", {"a": 1, "b": 2}))
+    (done, *_) = (one.result for one in plan.commit([*(await plan.run_pending())]).results)
+    assert told in done.text and done.text.removeprefix("Rejected: ") == served.text
+    assert done.structured == served.structured and done.is_error == served.is_error
 
 
 async def test_l17_a_hook_whose_answer_has_no_json_form_is_a_rejection():

@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 import uvicorn
+from mcp import MCPError
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.runner import serve_loop
 from mcp.server.sse import SseServerTransport
@@ -83,6 +84,8 @@ class Asker:
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self.level = ""
+        self.gates: dict[str, Any] = {}
+        self.opened: set[str] = set()
 
     async def list(self, ctx: Any, params: Any) -> types.ListToolsResult:
         names = sorted(name.removeprefix("run_") for name in dir(self) if name.startswith("run_"))
@@ -98,12 +101,48 @@ class Asker:
     async def run_ask(self, ctx: Any, params: Any, tag: str) -> Any:
         return await self.asked(ctx, params, {"word": form(tag)}, lambda got: got["word"]["content"]["word"])
 
+    async def prompts(self, ctx: Any, params: Any) -> types.ListPromptsResult:
+        tag = types.PromptArgument(name="tag")
+        return types.ListPromptsResult(prompts=[types.Prompt(name="ask", arguments=[tag])])
+
+    async def prompt(self, ctx: Any, params: types.GetPromptRequestParams) -> Any:
+        asked = await self.run_ask(ctx, params, (params.arguments or {}).get("tag", ""))
+        if isinstance(asked, types.InputRequiredResult):
+            return asked
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=asked.content[0])])
+
+    async def resources(self, ctx: Any, params: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[types.Resource(uri="ask://word", name="word")])
+
+    async def read(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
+        asked = await self.run_ask(ctx, params, params.uri)
+        if isinstance(asked, types.InputRequiredResult):
+            return asked
+        said = types.TextResourceContents(uri=params.uri, text=asked.content[0].text)
+        return types.ReadResourceResult(contents=[said])
+
     async def run_page(self, ctx: Any, params: Any, tag: str) -> Any:
         modern = ctx.protocol_version >= MODERN
         result = await self.asked(ctx, params, {"page": page(tag, modern)}, lambda got: got["page"]["action"])
         if not modern:
             await ctx.session.send_elicit_complete(f"page-{tag}", related_request_id=ctx.request_id)
         return result
+
+    async def run_gate(self, ctx: Any, params: Any, tag: str) -> Any:
+        """Let nobody in who has not opened a page before."""
+        if ctx.protocol_version >= MODERN:
+            return await self.asked(ctx, params, {"page": page(tag, True)}, lambda got: "in")
+        if tag in self.opened:
+            return text("in")
+        self.gates[tag] = ctx.session
+        shown = dumped(page(tag, False).params)
+        raise MCPError(types.URL_ELICITATION_REQUIRED, "a page first", {"elicitations": [shown]})
+
+    async def run_unlock(self, ctx: Any, params: Any, tag: str) -> Any:
+        """What the page does when it is done with."""
+        self.opened.add(tag)
+        await self.gates[tag].send_elicit_complete(f"page-{tag}")
+        return text("unlocked")
 
     async def run_sample(self, ctx: Any, params: Any, tag: str) -> Any:
         return await self.asked(ctx, params, {"said": sample(tag)}, lambda got: got["said"])
@@ -225,7 +264,16 @@ def dumped(model: Any) -> dict[str, Any]:
 
 def make() -> Server[Any]:
     asker = Asker()
-    server = Server[Any]("asker", version="1", on_list_tools=asker.list, on_call_tool=asker.call)
+    server = Server[Any](
+        "asker",
+        version="1",
+        on_list_tools=asker.list,
+        on_call_tool=asker.call,
+        on_list_prompts=asker.prompts,
+        on_get_prompt=asker.prompt,
+        on_list_resources=asker.resources,
+        on_read_resource=asker.read,
+    )
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, asker.set_level)
     server.add_notification_handler(
         "notifications/roots/list_changed", types.NotificationParams, asker.roots_changed

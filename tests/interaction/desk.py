@@ -21,6 +21,9 @@ class Desk:
         self.roots = [f"file:///{name}"]
         self.withdrawn = 0
         self.silent = anyio.Event()
+        self.relieved = anyio.Event()
+        self.shown = anyio.Event()
+        self.finished = anyio.Event()
         self.hesitates = False
 
     @property
@@ -37,6 +40,7 @@ class Desk:
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         if isinstance(params, types.ElicitRequestURLParams):
             self.pages.append(params)
+            self.shown.set()
             return types.ElicitResult(action="accept")
         self.forms.append(params.message)
         if self.hesitates:
@@ -49,6 +53,7 @@ class Desk:
             await anyio.sleep_forever()
         finally:
             self.withdrawn += 1
+            self.relieved.set()
 
     async def sample(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
         self.samples.append(params)
@@ -71,3 +76,4 @@ class Desk:
     async def hear(self, message: Any) -> None:
         if isinstance(message, types.ElicitCompleteNotification):
             self.done.append(message.params.elicitation_id)
+            self.finished.set()

@@ -193,6 +193,83 @@ async def test_p5_everything_an_upstream_asks_is_answered_by_the_client_that_cal
         assert sorted(desk.done) == sorted(f"page-{upstream}" for upstream in LEGACY)
 
 
+async def test_p5_what_a_prompt_or_a_resource_asks_is_answered_by_the_client_that_reads(
+    opened: Opened,
+) -> None:
+    desk = Desk()
+    async with opened(desk) as client:
+
+        async def read(upstream: str) -> None:
+            found = await client.get_prompt(f"{upstream}_ask", {"tag": upstream})
+            said = found.messages[0].content
+            assert isinstance(said, types.TextContent) and said.text == f"ada:{upstream}"
+            address = f"{upstream.replace('_', '-')}+ask://word"
+            (part,) = (await client.read_resource(address)).contents
+            assert isinstance(part, types.TextResourceContents)
+            assert (part.uri, part.text) == (address, "ada:ask://word")
+
+        await each(read)
+    assert sorted(desk.forms) == sorted([*UPSTREAMS, *["ask://word"] * len(UPSTREAMS)])
+
+
+@pytest.mark.parametrize("transport", TWO)
+async def test_p5_a_prompt_that_asks_a_client_that_cannot_be_asked_is_refused(
+    opened: Opened, era: str
+) -> None:
+    async with opened() as client:
+        for upstream in UPSTREAMS:
+            with pytest.raises(MCPError, match=f"^{upstream}: .*elicitation") as fault:
+                await client.get_prompt(f"{upstream}_ask", {"tag": upstream})
+            assert "not declared" in fault.value.message
+
+
+GATED = ("http_legacy", "sse_legacy", "http_modern", "memory_modern")
+"""Not over stdio: there what opens the page would be in a process of its own."""
+
+
+async def test_p5_a_page_that_has_to_be_opened_first_is_opened_in_every_crossing(
+    opened: Opened, era: str, transport: str
+) -> None:
+    """Error -32042 is of 2025-11-25 alone: a newer client is asked in its place, and asks no more of it."""
+    for upstream in GATED:
+        desk, tag = Desk(), f"{upstream}-{era}-{transport}"
+        async with opened(desk) as client:
+            if upstream.endswith("modern"):
+                assert await called(client, upstream, "gate", tag) == "in"
+            elif era == "legacy":
+                with pytest.raises(MCPError) as fault:
+                    await called(client, upstream, "gate", tag)
+                assert fault.value.code == types.URL_ELICITATION_REQUIRED
+                assert fault.value.message == f"{upstream}: a page first"
+                (shown,) = fault.value.data["elicitations"]
+                assert (shown["url"], shown["elicitationId"]) == (f"https://example.com/{tag}", f"page-{tag}")
+                await called(client, upstream, "unlock", tag)
+                await desk.finished.wait()
+                assert desk.done == [f"page-{tag}"] and not desk.pages
+                assert await called(client, upstream, "gate", tag) == "in"
+            else:
+                answers: list[str] = []
+
+                async def enter(upstream: str, tag: str, answers: list[str]) -> None:
+                    answers.append(await called(client, upstream, "gate", tag))
+
+                async with anyio.create_task_group() as group:
+                    group.start_soon(enter, upstream, tag, answers)
+                    await desk.shown.wait()
+                    await called(client, upstream, "unlock", tag)
+                assert answers == ["in"]
+            if (era, upstream[-6:]) != ("legacy", "legacy"):
+                assert [page.url for page in desk.pages] == [f"https://example.com/{tag}"]
+
+
+@pytest.mark.parametrize("transport", TWO)
+async def test_p5_a_client_that_opens_no_pages_is_told_why_its_call_cannot_be_made(opened: Opened) -> None:
+    async with opened() as client:
+        for upstream in LEGACY:
+            result = await client.call_tool(f"{upstream}_gate", {"tag": "closed"})
+            assert result.is_error and "has not declared elicitation.url" in text_of(result)
+
+
 @pytest.mark.parametrize("transport", SEVERAL)
 async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(
     opened: Opened,
@@ -288,16 +365,21 @@ async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstrea
                     pass
 
         await each(waiting, [name for name in UPSTREAMS if not name.startswith("stdio_legacy")])
-        # Over HTTP the stream that carried the question has ended with the call; over SSE there is one.
-        if era == "legacy" and transport == "sse":
-            desk.hesitates = True
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "stdio_legacy_ask", {"tag": "t"})
-                await desk.silent.wait()
-                group.cancel_scope.cancel()
-            with anyio.fail_after(5):
-                while not desk.withdrawn:
-                    await called(client, "stdio_legacy", "seen")
+
+
+@pytest.mark.parametrize("era", ["legacy"])
+async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(opened: Opened) -> None:
+    """Over 2026-07-28 nothing is left to take back: what is asked there ends the request."""
+    for upstream in ("memory_modern", "stdio_legacy", "sse_legacy", "http_legacy", "http_modern"):
+        desk = Desk()
+        desk.hesitates = True
+        async with opened(desk) as client, anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, f"{upstream}_ask", {"tag": "t"})
+            await desk.silent.wait()
+            group.cancel_scope.cancel()
+            with anyio.fail_after(20, shield=True):
+                await desk.relieved.wait()
+        assert desk.withdrawn == 1, upstream
 
 
 @pytest.mark.parametrize("transport", TWO)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, get_args, runtime_checkable
+
+from mcp_toolset.errors import DefinitionError
 
 Scope = Literal["public", "private"]
 LONGEST: Final = 2**53 - 1
@@ -18,10 +20,20 @@ class CacheHint:
     Attributes:
         ttl_ms: Milliseconds; 0 means that it is to be asked for again.
         scope: `public` if one client's answer may be shown to another.
+
+    Raises:
+        DefinitionError: the time is no whole number from 0 to `LONGEST`, or there is no such scope.
     """
 
     ttl_ms: int = 0
     scope: Scope = "private"
+
+    def __post_init__(self) -> None:
+        """Refuse what no client could read."""
+        if type(self.ttl_ms) is not int or not 0 <= self.ttl_ms <= LONGEST:
+            raise DefinitionError(f"ttl_ms is a whole number of milliseconds from 0, not {self.ttl_ms!r}")
+        if self.scope not in get_args(Scope):
+            raise DefinitionError(f"the scope of a cache hint is public or private, not {self.scope!r}")
 
     @classmethod
     def of(cls, wire: Mapping[str, Any]) -> CacheHint:
@@ -38,6 +50,10 @@ class CacheHint:
         left = self.ttl_ms - seconds * 1000
         return CacheHint(int(left) if left > 0 else 0, self.scope)
 
+    def in_seconds(self) -> CacheHint:
+        """The hint in whole seconds, never a longer one: an answer that carries it stays the same for one."""
+        return CacheHint(self.ttl_ms - self.ttl_ms % 1000, self.scope)
+
     def to_wire(self) -> dict[str, Any]:
         """The two keys of an answer."""
         return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
@@ -53,3 +69,12 @@ def strictest(hints: Iterable[CacheHint]) -> CacheHint:
         return STRICTEST
     private = any(part.scope == "private" for part in parts)
     return CacheHint(min(part.ttl_ms for part in parts), "private" if private else "public")
+
+
+@runtime_checkable
+class HintedSource(Protocol):
+    """A mounted source that says how long its list of tools may be kept."""
+
+    def list_hint(self) -> CacheHint | None:
+        """The hint from now on, `None` if it has no part in the list; one that has run out lists again."""
+        ...

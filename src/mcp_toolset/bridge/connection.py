@@ -17,9 +17,10 @@ import anyio.to_thread
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.exchange import Exchange
-from mcp_toolset.bridge.faults import ENDED, fault_of_result, reason_of
+from mcp_toolset.bridge.faults import ENDED, reason_of
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
 from mcp_toolset.bridge.offers import UpstreamOffers
@@ -40,6 +41,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.result_shape import fault_of_result
 from mcp_toolset.tools.source import SourceState, SourceStatus
 
 REFRESH_GAP: Final = 0.5
@@ -89,6 +91,8 @@ class UpstreamConnection:
         self._ready_at = float("inf")
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
+        self._hint, self._listed_at = STRICTEST, float("-inf")
+        self._told_of_changes = False
         self.offers = UpstreamOffers(
             link.name,
             request=self._request,
@@ -133,6 +137,24 @@ class UpstreamConnection:
     def identity(self) -> str:
         """Which server this is: its address, and the name that it gave itself when it was reached (F35)."""
         return f"{self.link.identity}:{self.server_info.name if self.server_info else ''}"
+
+    def list_hint(self) -> CacheHint | None:
+        """How long the tools may be kept from now on; `None` if it declares that it has none.
+
+        What it tells the changes of is good for the whole time from any moment at which it has told
+        none. Otherwise the time since the listing is gone, and when all of it is, it is listed again.
+        """
+        declared = self.server_capabilities
+        if self._state != "ready":
+            return STRICTEST
+        if declared is not None and declared.tools is None:
+            return None
+        if self._told_of_changes:
+            return self._hint
+        left = self._hint.aged(anyio.current_time() - self._listed_at)
+        if self._hint.ttl_ms and not left.ttl_ms:
+            self._refresh.set()
+        return left
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed."""
@@ -203,6 +225,7 @@ class UpstreamConnection:
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era)
         self._introduced = self._main.server
+        self._told_of_changes = _announces_changes(session)
         listing = await self._walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
         time.pause()
@@ -221,7 +244,7 @@ class UpstreamConnection:
                 group.start_soon(self._keep_fresh)
                 group.start_soon(self.offers.keep_fresh)
                 if self._main.modern:
-                    tools = {"toolsListChanged": True} if _announces_changes(session) else {}
+                    tools = {"toolsListChanged": True} if self._told_of_changes else {}
                     group.start_soon(self._listen, {**tools, **self.offers.listening})
                     group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
@@ -269,6 +292,7 @@ class UpstreamConnection:
                 await self._request("subscriptions/listen", {"notifications": dict(wanted)})
             except UpstreamProtocolError as fault:
                 self._log.debug("no change notifications: %s", fault)
+                self._told_of_changes = False
                 return
             except UpstreamError:
                 if self._lost.is_set():
@@ -290,6 +314,7 @@ class UpstreamConnection:
         self._listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
         usable = usable_over_http(self._listed) if self.link.transport == "http" else self._listed
         self.snapshot = await anyio.to_thread.run_sync(self.pins.admit, usable)
+        self._hint, self._listed_at = listing.hint, listing.began
         cut = f"its list of tools has no end; it was cut after {len(listing.tools)}"
         if not listing.complete:
             self._log.warning(cut)

@@ -1,8 +1,13 @@
-"""`WorkingTime`: the time that one call may take, which does not run while its client is asked."""
+"""Deadlines: of a request's arrival; of a call, whose time does not run while its client is asked."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import anyio
+
+REQUEST_TIMEOUT: Final = 30.0
+"""Seconds that the head of a request over HTTP may take to arrive, and its body after that (F33)."""
 
 
 class WorkingTime:

@@ -22,13 +22,14 @@ import mcp_types as types
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.parked import ParkedCall, ParkedCalls
-from mcp_toolset.bridge.questions import for_legacy, required, undeclared
+from mcp_toolset.bridge.questions import for_legacy, pages_of, required, undeclared
 from mcp_toolset.bridge.reports import CallInFlight
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPlan, SessionPool
 from mcp_toolset.bridge.wire import round_trip
 from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.tools.asking import ELICITATION
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 
@@ -42,6 +43,7 @@ _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 0.25
 """Seconds before a request is repeated for an upstream that asks for nothing but to be asked again."""
 
+_NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -103,10 +105,56 @@ class Exchange:
         params: dict[str, Any],
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        with session.calls.of(call):
-            return await session.perform(
-                call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
-            )
+        try:
+            with session.calls.of(call):
+                return await self._worked(session, call, method, params, tool)
+        except anyio.get_cancelled_exc_class():
+            await call.withdrawn()
+            raise
+
+    async def _worked(
+        self,
+        session: UpstreamSession,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        for _ in range(MAX_ROUNDS):
+            try:
+                return await session.perform(
+                    call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+                )
+            except UpstreamProtocolError as fault:
+                if fault.code != types.URL_ELICITATION_REQUIRED or session.modern:
+                    raise
+                await self._opened(session, call, fault)
+        raise CallError(
+            f"{self._link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
+        )
+
+    async def _opened(
+        self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
+    ) -> None:
+        """Have the pages opened that an older server refuses a call for; the call has not run (-32042).
+
+        A client of the server's own time is told the same and repeats the call by itself; the error
+        is unknown to 2026-07-28, which asks by round trips.
+
+        Raises:
+            UpstreamProtocolError: the client is such a one.
+            CallError: it cannot open pages, or did not.
+        """
+        pages, caller = pages_of(fault.data), call.context
+        if not pages or not isinstance(caller, WireContext):
+            raise fault
+        if not caller.modern:
+            if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
+                raise CallError(f"{self._link.name}: it needs a page to be opened, {_NO_PAGES}")
+            raise fault
+        obstacle = await session.questions.show(pages) if isinstance(call, ParkedCall) else _NO_PAGES
+        if obstacle:
+            raise CallError(f"{self._link.name}: {obstacle}")
 
     async def _on_lease(
         self,
@@ -120,15 +168,17 @@ class Exchange:
         """Perform it over a session of its plan, which may have to be opened first."""
         async with self._pool.lease(plan, caller, within=self._timeout) as pooled:
             # Counted from before it is open: what a server asks at the handshake is for this caller.
-            with pooled.session.calls.of(call):
-                session = await pooled.opened()
-                result = await session.perform(
-                    call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
-                )
-                if isinstance(call, ParkedCall):
-                    call.end()
-                    await call.drained()
-                return result
+            try:
+                with pooled.session.calls.of(call):
+                    session = await pooled.opened()
+                    result = await self._worked(session, call, method, params, tool)
+                    if isinstance(call, ParkedCall):
+                        call.end()
+                        await call.drained()
+                    return result
+            except anyio.get_cancelled_exc_class():
+                await call.withdrawn()
+                raise
 
     async def _to_modern(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final
 
 import mcp_types as types
 from pydantic import ValidationError
@@ -41,19 +40,3 @@ def reason_of(fault: BaseException) -> str:
         return "its answer does not follow the protocol"
     text = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
     return text if isinstance(fault, MCPError) else f"{type(fault).__name__}: {text}"
-
-
-def fault_of_result(wire: Mapping[str, Any]) -> str | None:
-    """What is wrong with the shape of a tool's result, as far as anybody here or a client will look."""
-    if not isinstance(wire.get("isError", False), bool):
-        return "isError is no boolean"
-    content: object = wire.get("content", [])
-    if not isinstance(content, list):
-        return "content is no list"
-    for block in cast("list[object]", content):
-        kind: object = cast("Mapping[str, object]", block).get("type") if isinstance(block, dict) else None
-        if not isinstance(kind, str):
-            return "content has a block without a type"
-        if kind == "text" and not isinstance(cast("Mapping[str, object]", block).get("text"), str):
-            return "content has a text block without a text"
-    return None

@@ -16,8 +16,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mcp_toolset.bridge.arrival import ArrivingRequest, checked_timeout, watching_heads
+from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
@@ -40,6 +42,7 @@ def http_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     json_response: bool = False,
+    request_timeout: float = REQUEST_TIMEOUT,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
 
@@ -51,6 +54,11 @@ def http_app(
         allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
         allowed_origins: Further `Origin` values, such as `https://app.example.com`.
         json_response: Answer legacy calls with JSON instead of an event stream.
+        request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
+            `run_app` listens; how long the answer takes is not limited here.
+
+    Raises:
+        DefinitionError: the time is not positive.
     """
     security = _security(allowed_hosts, allowed_origins)
     draining = Draining(server)
@@ -66,8 +74,8 @@ def http_app(
     )
     _quicken(app, server, streams=not json_response)
     app.add_middleware(_OriginGuard, security=security)
-    app.add_middleware(_Drained, draining=draining)
-    app.state.draining = draining
+    app.add_middleware(_Drained, draining=draining, seconds=checked_timeout(request_timeout))
+    app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
 
 
@@ -97,11 +105,11 @@ class Draining:
 
 
 @contextmanager
-def _within(scopes: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
-    with anyio.CancelScope() as scope:
+def _within(scopes: set[anyio.CancelScope], scope: anyio.CancelScope) -> Generator[None]:
+    with scope:
         scopes.add(scope)
         try:
-            yield scope
+            yield
         finally:
             scopes.discard(scope)
 
@@ -117,32 +125,27 @@ class _SseEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._messages.connect_sse(scope, receive, send) as (read, write):
             # Ending the session ends its stream, which then completes its response by itself.
-            with _within(self._draining.sessions):
+            with _within(self._draining.sessions, anyio.CancelScope()):
                 await self._server.run(read, write, self._server.create_initialization_options())
 
 
 class _Drained:
-    """Runs each request where `Draining` can end it, and completes a response that was ended."""
+    """Runs each request where `Draining` can end it, or its own lateness (F33), and completes a response."""
 
-    def __init__(self, app: ASGIApp, draining: Draining) -> None:
+    def __init__(self, app: ASGIApp, draining: Draining, seconds: float) -> None:
         self._app = app
         self._draining = draining
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        unfinished = False
-
-        async def noting(message: Message) -> None:
-            nonlocal unfinished
-            unfinished = message["type"] != "http.response.body" or message.get("more_body", False)
-            await send(message)
-
-        with _within(self._draining.requests) as ending:
-            await self._app(scope, receive, noting)
-        if ending.cancelled_caught and unfinished:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        request = ArrivingRequest(scope["method"], receive, send, self._seconds)
+        with _within(self._draining.requests, request.scope):
+            await self._app(scope, request.receive, request.send)
+        if request.scope.cancelled_caught:
+            await request.end()
 
 
 class _OriginGuard:
@@ -188,6 +191,7 @@ async def serve_http(
     port: int = 8000,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    request_timeout: float = REQUEST_TIMEOUT,
 ) -> None:
     """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end.
 
@@ -195,7 +199,9 @@ async def serve_http(
         ToolsetError: the address cannot be used, with the reason and the mend.
     """
     with bound_socket(host, port) as listening:
-        app = server.http_app(allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+        app = server.http_app(
+            allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, request_timeout=request_timeout
+        )
         await run_app(app, listening)
 
 
@@ -205,7 +211,13 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
     Raises:
         ToolsetError: the application could not be started.
     """
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=_DRAIN + 1, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        http=watching_heads(app.state.request_timeout),
+        log_level="error",
+        timeout_graceful_shutdown=_DRAIN + 1,
+        lifespan="on",
+    )
     server, ended = _QuietServer(config), anyio.Event()
 
     async def serve() -> None:

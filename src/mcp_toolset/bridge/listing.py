@@ -31,6 +31,7 @@ class Listing:
         tools: The entries in wire form, as untrusted as they come.
         complete: `False` when a cap on pages, tools or time ended the walk.
         hint: How long the whole may be kept: the strictest of its pages.
+        began: The time of the event loop from which the hint counts.
     """
 
     method: str = "tools/list"
@@ -38,6 +39,7 @@ class Listing:
     tools: list[Any] = field(default_factory=list[Any])
     complete: bool = False
     hint: CacheHint = STRICTEST
+    began: float = float("-inf")
 
     async def walk(self, request: Request, limit: float) -> None:
         """Ask for page after page.
@@ -49,6 +51,7 @@ class Listing:
         Raises:
             TimeoutError: there was not one page in time.
         """
+        self.began = anyio.current_time()
         until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
         with anyio.CancelScope(deadline=until - MARGIN * limit) as patience:
             await self._pages(request)

@@ -29,8 +29,18 @@ class LocalOffers:
         prompts: PromptProvider | None,
         completions: CompletionProvider | None,
         logs: Callable[[], bool],
+        hint: CacheHint = STRICTEST,
     ) -> None:
-        """Adapt what there is; `logs` tells whether there are tools that may send log messages."""
+        """Adapt what there is.
+
+        Args:
+            resources: What can be read.
+            prompts: What users can pick.
+            completions: Proposes values for arguments.
+            logs: Tells whether there are tools that may send log messages.
+            hint: How long clients may keep the lists.
+        """
+        self._hint = hint
         self._logs = logs
         self._resources = resources
         self._prompts = prompts
@@ -73,8 +83,8 @@ class LocalOffers:
         return [_wire(entry) for entry in entries]
 
     def hint(self, kind: Kind) -> CacheHint:
-        """Always the strictest: a provider says nothing of it."""
-        return STRICTEST
+        """What the application says of all its lists: a provider says nothing of it."""
+        return self._hint
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource; raises `LookupError` where there is none such."""

@@ -27,6 +27,7 @@ from mcp.server.subscriptions import (
 from mcp_types.methods import serialize_server_result
 
 from mcp_toolset.bridge.ask import RoundTrips
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import client_of
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
@@ -70,6 +71,10 @@ class Surface(Protocol):
         """The tools that this caller sees, in wire form."""
         ...
 
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep what `listed` gives."""
+        ...
+
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""
         ...
@@ -100,7 +105,7 @@ class LowlevelServer(Server[Any]):
         self._offering = offering
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
-        self._lists: dict[bool, tuple[list[dict[str, Any]], Encoded]] = {}
+        self._lists: dict[bool, tuple[list[dict[str, Any]], CacheHint, Encoded]] = {}
         self._sessions: dict[int, Connection] = {}
         self._trips = RoundTrips()
         super().__init__(
@@ -242,15 +247,16 @@ class LowlevelServer(Server[Any]):
             )
         context = WireContext(request)
         modern = context.modern
-        tools = self._surface.listed(context)
-        if self._surface.grants_issued(context):
-            return list_for(tools, modern=modern, stamp=self._stamp)
+        tools, hint = self._surface.listed(context), self._surface.list_hint() if modern else STRICTEST
         known = self._lists.get(modern)
+        if known is not None and known[0] is tools and known[1] == hint:
+            return known[2]
+        result = list_for(tools, modern=modern, stamp=self._stamp, hint=hint.to_wire())
+        if self._surface.grants_issued(context):
+            return result
         # A view's list is one object for as long as the view lasts, so it is brought into JSON once.
-        if known is None or known[0] is not tools:
-            result = list_for(tools, modern=modern, stamp=self._stamp)
-            known = self._lists[modern] = (tools, Encoded(result, json_of(result)))
-        return known[1]
+        self._lists[modern] = (tools, hint, encoded := Encoded(result, json_of(result)))
+        return encoded
 
     async def _quick_list(self, request: Request) -> dict[str, Any]:
         return self._list(request)

@@ -30,6 +30,7 @@ class Offering:
         self._mounted = mounted
         self._addresses = Addresses()
         self._lists: dict[str, list[Wire]] = {}
+        self._settled: object = None
         self._told: dict[str, list[Wire]] = {}
 
     @property
@@ -56,9 +57,13 @@ class Offering:
             source: {kind.method: await _listed(offers, kind) for kind in KINDS}
             for source, offers in sources.items()
         }
+        reading = {source: offers.declares("resources") for source, offers in sources.items()}
+        # Lists that are what they were are the same objects, so that comparing them is quick.
+        if (listed, reading) == self._settled:
+            return
+        self._settled = (listed, reading)
         self._addresses = Addresses.of(
-            _names(source, listed[source], reads=offers.declares("resources"))
-            for source, offers in sources.items()
+            _names(source, listed[source], reads=reads) for source, reads in reading.items()
         )
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
 

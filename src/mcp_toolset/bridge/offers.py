@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, cast
 
 import anyio
@@ -41,7 +42,7 @@ Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OfferList:
     """One list as it was taken.
 
@@ -55,6 +56,11 @@ class OfferList:
     set_aside: tuple[tuple[str, str], ...] = ()
     hint: CacheHint = STRICTEST
     taken: float = float("-inf")
+
+    @cached_property
+    def sequence(self) -> Sequence[Wire]:
+        """The entries, one object for as long as they stay."""
+        return tuple(self.entries.values())
 
 
 class UpstreamOffers:
@@ -186,7 +192,7 @@ class UpstreamOffers:
         """The entries of a kind; asked for again only where nothing would tell of a change."""
         if self.declares(kind.capability) and not self.declares(kind.capability, "listChanged"):
             await self._relist(kind)
-        return list(self._list(kind).entries.values())
+        return self._list(kind).sequence
 
     async def _relist(self, kind: Kind) -> None:
         async with self._listing:
@@ -195,8 +201,10 @@ class UpstreamOffers:
                 await self._take_list(kind)
 
     def hint(self, kind: Kind) -> CacheHint:
-        """How long the list may be kept from now on."""
+        """How long the list may be kept from now on; see `UpstreamConnection.list_hint`."""
         held = self._list(kind)
+        if self.declares(kind.capability, "listChanged"):
+            return held.hint
         return held.hint.aged(anyio.current_time() - held.taken)
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
@@ -310,7 +318,7 @@ def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferLis
             set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found} (F23)"))
             continue
         entries[name] = tidy
-    return OfferList(entries, tuple(set_aside), listing.hint, anyio.current_time())
+    return OfferList(entries, tuple(set_aside), listing.hint, listing.began)
 
 
 def _shown(kind: Kind, entry: Any) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
@@ -30,6 +31,9 @@ MAX_ASKED: Final = 64
 
 MAX_PAGES: Final = 256
 """Pages shown to users (URL elicitation) whose completion an upstream may still announce."""
+
+PAGE_PATIENCE: Final = 30.0
+"""Seconds after a page was opened in which its server may say that it is done with, which it need not."""
 
 _log = logging.getLogger("mcp_toolset.ask")
 
@@ -71,6 +75,13 @@ def is_malformed(method: str, params: Mapping[str, Any]) -> bool:
     return False
 
 
+def pages_of(data: object) -> list[Mapping[str, Any]]:
+    """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
+    listed = _mapping(data).get("elicitations")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    return [page for page in map(_mapping, entries) if page]
+
+
 def required(capability: str) -> dict[str, Any]:
     """The data of error -32021: the capability that is missing, in the form of a declaration."""
     name, _, part = capability.partition(".")
@@ -89,6 +100,14 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if method == ELICITATION and params.get("mode") == "url":
         params.setdefault("elicitationId", uuid.uuid4().hex)
     return method, params
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page that somebody was shown, or is to be."""
+
+    client: ServedClient
+    done: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Questions:
@@ -111,7 +130,7 @@ class Questions:
         self.client = client
         self._name = name
         self._calls = calls
-        self._pages: OrderedDict[str, ServedClient] = OrderedDict()
+        self._pages: OrderedDict[str, _Page] = OrderedDict()
 
     async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put a legacy upstream's request to its client, and return the client's answer.
@@ -174,15 +193,37 @@ class Questions:
         for page in cast("list[object]", pages) if isinstance(pages, list) else ():
             name = _mapping(page).get("elicitationId")
             if isinstance(name, str):
-                self._pages[name] = client
+                self._pages.setdefault(name, _Page(client)).client = client
                 if len(self._pages) > MAX_PAGES:
                     self._pages.popitem(last=False)
 
     async def page_done(self, params: Mapping[str, Any] | None) -> None:
         """Tell the client that was shown a page, and no other, that it is done with."""
-        client = self._pages.pop(str((params or {}).get("elicitationId")), None)
-        if client is not None:
-            await client.notify("notifications/elicitation/complete", params)
+        page = self._pages.get(str((params or {}).get("elicitationId")))
+        if page is not None and not page.done.is_set():
+            page.done.set()
+            await page.client.notify("notifications/elicitation/complete", params)
+
+    async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
+        """Have a client of 2026-07-28 open what an older server wants opened first (error -32042).
+
+        Returns:
+            Why it is no use to repeat the call; empty if it is: all were opened, and are done with as
+            far as the server has said so in a while.
+        """
+        for page in pages:
+            try:
+                answer = await self.put(ELICITATION, {**page, "mode": "url"})
+            except MCPError as fault:
+                return fault.message
+            if answer.get("action") != "accept":
+                return "the user did not open the page that the server needs to be opened first"
+        with anyio.move_on_after(PAGE_PATIENCE):
+            for page in pages:
+                known = self._pages.get(str(page.get("elicitationId")))
+                if known is not None:
+                    await known.done.wait()
+        return ""
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

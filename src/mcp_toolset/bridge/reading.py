@@ -15,12 +15,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 
 from mcp_toolset.bridge.ask import RoundTrips
+from mcp_toolset.bridge.caching import STRICTEST
 from mcp_toolset.bridge.client import client_of
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
 from mcp_toolset.bridge.offering import Offering
+from mcp_toolset.bridge.resumable import resumable
 from mcp_toolset.bridge.sdk import MCPError, connection_of
-from mcp_toolset.bridge.wire import is_modern, relayed
+from mcp_toolset.bridge.wire import is_modern, relayed, round_trip
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -28,7 +30,6 @@ from mcp_toolset.errors import (
     UpstreamError,
     UpstreamProtocolError,
 )
-from mcp_toolset.tools.asking import InputRequired, joined
 from mcp_toolset.tools.call import ToolCall
 
 RESOURCE_NOT_FOUND: Final = -32002
@@ -127,16 +128,8 @@ class Reading:
     ) -> dict[str, Any]:
         """Run a request; what it has to ask of a modern client travels in its answer (A14)."""
         context = WireContext(request)
-        context.resume(self._trips, call)
-        try:
-            answer = await ask(context)
-        except (InputRequired, BaseExceptionGroup) as fault:
-            asking = joined(fault)
-            if not isinstance(asking, InputRequired):
-                raise asking from None
-            bound = (call.name, call.arguments, context.principal)
-            return dict(self._trips.suspend(context.replay, asking.requests, *bound).wire)
-        return _enveloped(request, answer)
+        run = partial(ask, context)
+        return _enveloped(request, await resumable(self._trips, context, call.name, call.arguments, run))
 
     async def _set_level(self, request: Request, params: types.SetLevelRequestParams) -> dict[str, Any]:
         self._require(request, "logging")
@@ -225,9 +218,16 @@ async def _end_all(watched: dict[str, Ending]) -> None:
 def _enveloped(request: Request, answer: Wire) -> dict[str, Any]:
     modern = is_modern(request.protocol_version)
     wire = relayed(answer, modern=modern)
-    if modern and request.method == "resources/read" and wire.get("resultType") != "input_required":
-        return {"ttlMs": 0, "cacheScope": "private", **wire}
+    if not modern or wire.get("resultType") == "input_required":
+        return wire
+    if request.method == "resources/read":
+        return {**STRICTEST.to_wire(), **wire, **(STRICTEST.to_wire() if _resumed(request) else {})}
     return wire
+
+
+def _resumed(request: Request) -> bool:
+    """Whether it is the end of an exchange of several rounds, whose answer nobody keeps."""
+    return bool(round_trip(request.params or {}))
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import anyio
 import anyio.abc
 import httpx2
 
+from mcp_toolset.bridge.caching import CacheHint
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
 from mcp_toolset.bridge.offers import UpstreamOffers
@@ -115,6 +116,10 @@ class RemoteToolset(Toolset):
     def offers(self) -> UpstreamOffers:
         """What the server offers beside its tools (P4)."""
         return self.connection.offers
+
+    def list_hint(self) -> CacheHint | None:
+        """How long its list of tools may be kept; see `HintedSource`."""
+        return self.connection.list_hint()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools, what is offered beside them, or the status have changed."""

@@ -26,6 +26,20 @@ MAX_WAITING: Final = 256
 """Reports of one upstream that may wait for clients."""
 
 
+WITHDRAWING: Final = 5.0
+"""Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
+
+
+class _Asking:
+    """One question that a client has."""
+
+    __slots__ = ("answered", "scope")
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.answered = anyio.Event()
+
+
 class CallInFlight:
     """One call that an upstream is working on, and the client that it is for now.
 
@@ -50,26 +64,28 @@ class CallInFlight:
         self.ended = False
         self.home: CallsInFlight | None = None
         self.outer: CallInFlight | None = None
-        self._asking: set[anyio.CancelScope] = set()
+        self._asking: set[_Asking] = set()
 
     @contextmanager
     def asking(self, *, exact: bool) -> Generator[None]:
         """Ask the client for the length of a block; it is cut short if the call ends before.
 
         Args:
-            exact: Whether it is sure that this very call has asked, and not another of its client's.
+            exact: Whether it is sure that this very call has asked, and not another of its client's;
+                if it is not, the question lasts as long as any call from which it may come.
         """
         self.asked += 1
         if self.time is not None:
             self.time.pause()
-        scope = anyio.CancelScope()
+        asking = _Asking()
+        among = self._asking if exact or self.home is None else self.home.asking
         try:
-            with scope:
-                if exact:
-                    self._asking.add(scope)
+            with asking.scope:
+                among.add(asking)
                 yield
         finally:
-            self._asking.discard(scope)
+            among.discard(asking)
+            asking.answered.set()
             if self.time is not None:
                 self.time.resume()
 
@@ -86,8 +102,23 @@ class CallInFlight:
     def end(self) -> None:
         """Nobody is asked on behalf of this call from now on."""
         self.ended = True
-        for scope in self._asking:
-            scope.cancel()
+        for asking in self._orphaned():
+            asking.scope.cancel()
+
+    async def withdrawn(self) -> None:
+        """Wait, for a little while at most, until the client has been told what is asked no more.
+
+        Over streamable HTTP that goes with the stream of the call, which the end of the call closes.
+        """
+        with anyio.move_on_after(WITHDRAWING, shield=True):
+            for asking in self._orphaned():
+                await asking.answered.wait()
+
+    def _orphaned(self) -> list[_Asking]:
+        """The questions that nobody under way can have asked, once this call has ended."""
+        if self.home is None or self.home.busy:
+            return list(self._asking)
+        return [*self._asking, *self.home.asking]
 
 
 _calling: ContextVar[CallInFlight | None] = ContextVar("mcp_toolset_calling", default=None)
@@ -114,10 +145,15 @@ class _UnderWay:
 
 
 class CallsInFlight:
-    """The calls that one upstream session is working on."""
+    """The calls that one upstream session is working on.
+
+    Attributes:
+        asking: Questions of which it cannot be told which of its client's calls has caused them.
+    """
 
     def __init__(self) -> None:
         """Start without any."""
+        self.asking: set[_Asking] = set()
         self._calls: dict[int, CallInFlight] = {}
         self._waiting: deque[anyio.CancelScope] = deque()
 
@@ -127,6 +163,11 @@ class CallsInFlight:
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any call has not ended yet."""
+        return any(not call.ended for call in self._calls.values())
 
     def current(self) -> CallInFlight | None:
         """The call whose own stream the message at hand came on, if it came on one; it may have ended."""

@@ -17,8 +17,8 @@ async def resumable(
     context: WireContext,
     name: str,
     arguments: Mapping[str, Any],
-    run: Callable[[], Awaitable[dict[str, Any]]],
-) -> dict[str, Any]:
+    run: Callable[[], Awaitable[Mapping[str, Any]]],
+) -> Mapping[str, Any]:
     """Run a request, or run it again with what its client answers; or ask the client.
 
     Args:
@@ -43,7 +43,7 @@ async def resumable(
         asking = joined(fault)
         if not isinstance(asking, InputRequired):
             raise asking from None
-        return dict(trips.suspend(context.replay, asking.requests, *bound).wire)
+        return trips.suspend(context.replay, asking.requests, *bound).wire
     if wire.get("resultType") != "input_required":
         return wire
-    return dict(trips.relayed(ToolResult(wire), context.replay, *bound).wire)
+    return trips.relayed(ToolResult(wire), context.replay, *bound).wire

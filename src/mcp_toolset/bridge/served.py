@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
@@ -41,8 +42,19 @@ class ServedTools:
         hooks: HookSet,
         middleware: Sequence[ToolMiddleware],
         tool_middleware: Mapping[str, Sequence[ToolMiddleware]],
+        own_hint: CacheHint = STRICTEST,
     ) -> None:
-        """Start with nothing; `bound` gives a tool what this server lets it have."""
+        """Start with nothing.
+
+        Args:
+            registry: What is served.
+            catalog: What stands in front of its deferred tools.
+            bound: Gives a tool what this server lets it have.
+            hooks: Around every call, and what describes.
+            middleware: Around every call.
+            tool_middleware: Around the calls of single tools.
+            own_hint: How long clients may keep the application's part of the list.
+        """
         self.registry = registry
         self.catalog = catalog
         self.defers = registry.defers
@@ -54,6 +66,7 @@ class ServedTools:
         self._hooks = hooks
         self._middleware = middleware
         self._tool_middleware = tool_middleware
+        self._own_hint = own_hint
         self._dispatch = ToolDispatch(())
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
@@ -95,6 +108,17 @@ class ServedTools:
             return self.wire
         granted = self.catalog.granted(context)
         return [*self.wire, *(binding.to_wire() for binding in granted)] if granted else self.wire
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).
+
+        Where there are grants it is one client's: what stands in it depends on who asks, or may.
+        """
+        sources = self.registry.sources().values()
+        parts = [source.list_hint() if isinstance(source, HintedSource) else STRICTEST for source in sources]
+        own = self._own_hint if self.has_own else None
+        whole = strictest(part for part in (*parts, own) if part is not None).in_seconds()
+        return CacheHint(whole.ttl_ms, "private") if self.defers else whole
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of a listed tool, for the SDK's header checks.

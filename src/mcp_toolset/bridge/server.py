@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import anyio
 
 from mcp_toolset.bridge.attachments import DRAIN, Attachments
+from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.capabilities import LocalTools
+from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
 from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.kinds import OfferingSource, Offers
 from mcp_toolset.bridge.local_offers import LocalOffers
@@ -75,6 +77,7 @@ class ToolsetServer:
         client_prefix: str = "",
         state: str | PathLike[str] | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
+        list_hint: CacheHint = STRICTEST,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -102,6 +105,8 @@ class ToolsetServer:
             state: A file that keeps names and membership from one run to the next (H11).
             scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
                 `EmbeddingScorer` of this server's own to search with a sentence model (H19).
+            list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
+                server's own; what is mounted has hints of its own, and the strictest of all counts.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, or the prefix is
@@ -129,11 +134,14 @@ class ToolsetServer:
         self._access = access
         self._client_prefix = client_prefix
         self._state = state
+        self._list_hint = list_hint
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
-        self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
+        self._offering = Offering(
+            LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers
+        )
         catalog = DeferredCatalog(
             self.grants, self._status_of, statuses=self.statuses, access=access, scorer=scorer
         )
@@ -144,6 +152,7 @@ class ToolsetServer:
             hooks=self._hooks,
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
+            own_hint=list_hint,
         )
         self.lowlevel = LowlevelServer(
             self, name=name, version=version, instructions=instructions, offering=self._offering
@@ -179,6 +188,7 @@ class ToolsetServer:
             access=self._access,
             client_prefix=self._client_prefix if client_prefix is None else client_prefix,
             state=state or self._state,
+            list_hint=self._list_hint,
         )
 
     async def __aenter__(self) -> Self:
@@ -378,6 +388,7 @@ class ToolsetServer:
         allowed_hosts: Sequence[str] = (),
         allowed_origins: Sequence[str] = (),
         json_response: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT,
     ) -> Starlette:
         """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `http.http_app`."""
         from mcp_toolset.bridge.http import http_app
@@ -387,13 +398,16 @@ class ToolsetServer:
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             json_response=json_response,
+            request_timeout=request_timeout,
         )
 
-    async def run_http(self, *, host: str = "127.0.0.1", port: int = 8000) -> None:
+    async def run_http(
+        self, *, host: str = "127.0.0.1", port: int = 8000, request_timeout: float = REQUEST_TIMEOUT
+    ) -> None:
         """Serve `/mcp` and `/sse` until cancelled; see `http.serve_http`."""
         from mcp_toolset.bridge.http import serve_http
 
-        await serve_http(self, host=host, port=port)
+        await serve_http(self, host=host, port=port, request_timeout=request_timeout)
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
@@ -402,6 +416,10 @@ class ToolsetServer:
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; see `ServedTools.listed`."""
         return self._served.listed(context)
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep what is listed; see `ServedTools.list_hint`."""
+        return self._served.list_hint()
 
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""

@@ -102,14 +102,15 @@ def _own_meta(meta: object) -> dict[str, Any]:
     return {key: value for key, value in cast("dict[str, Any]", meta).items() if key != SERVER_INFO_META_KEY}
 
 
-def list_for(tools: Iterable[dict[str, Any]], *, modern: bool, stamp: Mapping[str, Any]) -> dict[str, Any]:
-    """A `tools/list` answer in the envelope of the caller's era."""
+def list_for(
+    tools: Iterable[dict[str, Any]], *, modern: bool, stamp: Mapping[str, Any], hint: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A `tools/list` answer in the envelope of the caller's era; only the modern one has cache hints."""
     if modern:
         return {
             "resultType": "complete",
             "tools": list(tools),
-            "ttlMs": 0,
-            "cacheScope": "private",
+            **hint,
             "_meta": dict(stamp),
         }
     return {"tools": [lowered_tool(tool) for tool in tools]}

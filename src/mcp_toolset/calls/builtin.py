@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
-import unicodedata
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import anyio
 
+from mcp_toolset.calls.cutting import cut
 from mcp_toolset.calls.decision import Reject
 from mcp_toolset.calls.middleware import Next
 from mcp_toolset.calls.rejection import rejection
 from mcp_toolset.errors import CallError, DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.result import ToolResult
 
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
@@ -87,7 +87,7 @@ class OutputFormatter:
         result = await next()
         if not result.is_complete:
             return result
-        blocks, lost = _cut(result.content, self._limit)
+        blocks, lost = cut(result.content, self._limit)
         is_long = "structuredContent" in result.wire and _json_length(result.structured) > self._limit
         is_promised = next.definition.output_schema is not None and not result.is_error
         if not lost and (not is_long or is_promised):
@@ -108,74 +108,5 @@ def _note(lost: int, *, dropped: bool, kept: bool) -> str:
     return f"[{'; '.join(parts)}; ask for less]"
 
 
-def _cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:
-    """The blocks with at most `limit` characters of text, and how many characters were lost."""
-    blocks: list[Block] = []
-    lost = 0
-    for block in content:
-        text = _text_of(block)
-        end = _end_within(text, limit)
-        lost += len(text) - end
-        limit = limit - end if end == len(text) else 0
-        if end == len(text):
-            blocks.append(block)
-        elif end:
-            blocks.append(_with_text(block, text[:end]))
-    return blocks, lost
-
-
-def _text_of(block: Block) -> str:
-    """The text of a text block or of an embedded resource; empty for other content."""
-    resource: Any = block.get("resource")
-    holder = cast("Block", resource) if isinstance(resource, dict) else block
-    text = holder.get("text")
-    return text if isinstance(text, str) else ""
-
-
-def _with_text(block: Block, text: str) -> Block:
-    if isinstance(block.get("resource"), dict):
-        return {**block, "resource": {**block["resource"], "text": text}}
-    return {**block, "text": text}
-
-
 def _json_length(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-
-
-_JOINER: Final = "\u200d"
-
-
-def _end_within(text: str, limit: int) -> int:
-    """The last place at or before `limit` where no character, as a reader counts them, is cut."""
-    if len(text) <= limit:
-        return len(text)
-    return next((end for end in range(limit, 0, -1) if _is_boundary(text, end)), 0)
-
-
-def _is_boundary(text: str, end: int) -> bool:
-    before, after = text[end - 1], text[end]
-    if _continues(after) or before == _JOINER or (before, after) == ("\r", "\n"):
-        return False
-    return not (_is_flag_half(after) and _flag_halves_before(text, end) % 2)
-
-
-def _continues(character: str) -> bool:
-    """Whether it belongs to what stands before it: marks, joiners, skin tones, Hangul vowels and finals."""
-    return (
-        unicodedata.category(character).startswith("M")
-        or character == _JOINER
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-        or "\u1160" <= character <= "\u11ff"
-        or "\U000e0020" <= character <= "\U000e007f"
-    )
-
-
-def _is_flag_half(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flag_halves_before(text: str, end: int) -> int:
-    start = end
-    while start and _is_flag_half(text[start - 1]):
-        start -= 1
-    return end - start

@@ -10,10 +10,11 @@ from pydantic_core import PydanticSerializationError
 
 from mcp_toolset.calls.decision import Complete, Reject
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
-from mcp_toolset.errors import RoundError
+from mcp_toolset.errors import InvalidOutputError, RoundError
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.result_shape import checked_result
 from mcp_toolset.tools.typed_call import CompletedCall
 
 
@@ -69,9 +70,12 @@ def is_placeholder(done: GivenResult) -> bool:
 
 
 def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
-    """An output as a result; `RoundError` if it has no JSON form."""
+    """An output as a result; `RoundError` if it has no JSON form, or is a result that no client reads."""
     try:
-        return Complete(output).result()
+        result = Complete(output).result()
+        return checked_result(result, "the application") if isinstance(output, ToolResult) else result
+    except InvalidOutputError as fault:
+        raise RoundError(f"the output for {call.name} ({call.id}) is no result: {fault}") from None
     except (PydanticSerializationError, ValueError) as fault:
         raise RoundError(f"the output for {call.name} ({call.id}) has no JSON form: {fault}") from None
 

@@ -19,6 +19,7 @@ from mcp_toolset.calls.bound import BoundHook, BoundResultHook
 from mcp_toolset.calls.decision import Complete, Reject, RunNormally
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import Next, Run, ToolMiddleware
+from mcp_toolset.calls.promised import check_output, completed
 from mcp_toolset.calls.rejection import rejection
 from mcp_toolset.calls.suggestion import error_result
 from mcp_toolset.errors import (
@@ -35,7 +36,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.result_shape import checked_result
 from mcp_toolset.tools.view import Executor, ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
@@ -46,10 +47,17 @@ MAX_REDIRECTS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A binding with its chain composed."""
+    """A binding with its chain composed.
+
+    Attributes:
+        binding: The tool.
+        run: The chain.
+        seen: Whether code of the application's may change what comes of a call.
+    """
 
     binding: ToolBinding
     run: Run
+    seen: bool = False
 
     def check(self, call: ToolCall) -> None:
         """Raise `InvalidArgumentsError` unless the arguments fit."""
@@ -122,7 +130,7 @@ class ToolDispatch:
             result = cast("object", await route.run(call, context))
             if not isinstance(result, ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
-            return result
+            return checked_result(result, f"a middleware or a hook of {call.name}") if route.seen else result
         except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
             raise
         except ToolsetError as fault:
@@ -144,7 +152,7 @@ def _route(binding: ToolBinding, hooks: HookSet, middleware: Sequence[ToolMiddle
         run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
-    return Route(binding, run)
+    return Route(binding, run, bool(seeing or middleware))
 
 
 async def _around(
@@ -172,7 +180,7 @@ async def _asked(
         decision = await hook.decide(_copy(call), context)
         match decision:
             case Complete():
-                return call, _completed(route.binding, decision)
+                return call, completed(route.binding, decision)
             case Reject():
                 return call, rejection(decision)
             case RunNormally(input=edited):
@@ -228,33 +236,9 @@ async def _passed(
 
 def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
     try:
-        _check_output(binding, result)
+        check_output(binding, result)
     except InvalidOutputError as fault:
         raise InvalidOutputError(f"a result hook has changed a result: {fault}") from None
-
-
-def _completed(binding: ToolBinding, decision: Complete) -> ToolResult:
-    """A hook's answer in the form that the tool promised: clients refuse any other (F22)."""
-    try:
-        result = decision.result()
-        if binding.output is None:
-            return result
-        if not isinstance(decision.output, ToolResult):
-            result = _promised(binding.output, ToolResult.of_structured(decision.output), result.text)
-    except ValueError as fault:
-        raise InvalidOutputError(
-            f"a hook answered {binding.name} with what has no JSON form: {fault}"
-        ) from None
-    _check_output(binding, result)
-    return result
-
-
-def _promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
-    """The answer as it is, or as functions that return no object wrap theirs."""
-    wrapped = {"result": answer.structured}
-    if not output.is_valid(answer.structured) and output.is_valid(wrapped):
-        return ToolResult.of_structured(wrapped, text=text)
-    return answer
 
 
 def _executor(binding: ToolBinding) -> Executor:
@@ -286,23 +270,5 @@ async def _execute(
         told = innermost(fault)
         return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
     if binding.output is not None:
-        _check_output(binding, result)
+        check_output(binding, result)
     return result
-
-
-def _check_output(binding: ToolBinding, result: ToolResult) -> None:
-    assert binding.output is not None
-    wire = result.wire
-    if wire.get("isError") is True or not result.is_complete:
-        return
-    if result.halt is not None and "structuredContent" not in wire:
-        return
-    if "structuredContent" not in wire:
-        raise InvalidOutputError(f"{_owner(binding)} promised structured content and returned none")
-    if not binding.output.is_valid(wire["structuredContent"]):
-        faults = "; ".join(binding.output.problems(wire["structuredContent"]))
-        raise InvalidOutputError(f"{_owner(binding)} returned a result that breaks its own schema: {faults}")
-
-
-def _owner(binding: ToolBinding) -> str:
-    return f"{binding.source}: {binding.name}" if binding.source else binding.name

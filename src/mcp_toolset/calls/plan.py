@@ -23,6 +23,7 @@ from mcp_toolset.calls.call_result import (
     result_of,
 )
 from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.output_budget import within_budget
 from mcp_toolset.calls.providers.turn import AssistantCall
 from mcp_toolset.calls.round_commit import RoundCommit
 from mcp_toolset.calls.round_hooks import ask_hooks
@@ -167,7 +168,9 @@ class ToolRoundPlan(RoundStanding):
         self.progress.give(id, answer_result(ask, answer))
         return self._result(id)
 
-    def commit(self, results: Iterable[GivenResult] | None = None) -> RoundCommit:
+    def commit(
+        self, results: Iterable[GivenResult] | None = None, *, max_output: int | None = None
+    ) -> RoundCommit:
         """Close the round with one result for every call (L14).
 
         What hooks have answered or refused is added here, and a standard rejection for every issue
@@ -177,17 +180,23 @@ class ToolRoundPlan(RoundStanding):
         Args:
             results: One for each pending call, in any order; what was submitted or answered need not
                 be repeated. Without it, the round's own `results` are committed.
+            max_output: Characters of text that all results together may have in the commit, shared
+                fairly (H26); without it there is no limit. `results` keep the whole.
 
         Raises:
-            RoundError: a result is missing, extra, given twice or of another call, or the round has
-                moved on already; the message names each, and nothing has changed.
+            RoundError: a result is missing, extra, given twice or of another call, `max_output` is not
+                positive, or the round has moved on already; the message names each, and nothing has changed.
         """
         self.progress.require_rest(self)
+        if max_output is not None and max_output < 1:
+            raise RoundError(f"max_output is a positive number of characters, not {max_output}")
         accepted = self.ledger().accepted(self.results if results is None else results)
         found = self.own_results() | accepted
         answers = tuple(
             CallResult(call.id, call.name, call.arguments, found[call.id]) for call in self.turn.calls
         )
+        if max_output is not None:
+            answers = within_budget(answers, max_output)
         unanswered = {done.id for done in answers if is_placeholder(done)}
         questions = tuple(asked for asked in self.questions if asked.id in unanswered)
         commit = RoundCommit(self.turn, answers, questions, self.halt)

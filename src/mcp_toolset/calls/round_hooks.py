@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic_core import PydanticSerializationError
-
 from mcp_toolset.calls.call_result import HandledCall, RejectedCall
 from mcp_toolset.calls.decision import Complete, Reject
 from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.promised import completed
 from mcp_toolset.calls.rejection import rejection
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, InvalidOutputError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.plain import copied as copied_arguments
 from mcp_toolset.tools.result import ToolResult
@@ -34,7 +33,7 @@ async def ask_hooks(
     if isinstance(found, ToolCall):
         return found
     call, decision = found
-    decided = _completed(call, decision) if isinstance(decision, Complete) else decision
+    decided = _completed(binding, decision) if isinstance(decision, Complete) else decision
     if isinstance(decided, Reject):
         return RejectedCall(call, decided, await _seen(call, binding, rejection(decided), seeing, context))
     return HandledCall(call, await _seen(call, binding, decided, seeing, context))
@@ -79,11 +78,11 @@ def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) ->
     return None
 
 
-def _completed(call: ToolCall, decision: Complete) -> Reject | ToolResult:
+def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
     try:
-        return decision.result()
-    except PydanticSerializationError as fault:
-        return Reject(f"a hook answered {call.name} with a value that has no JSON form: {fault}")
+        return completed(binding, decision)
+    except InvalidOutputError as fault:
+        return Reject(str(fault))
 
 
 async def _seen(

@@ -16,6 +16,7 @@ from pydantic_core import to_json, to_jsonable_python
 from mcp_toolset.errors import DefinitionError, InvalidOutputError
 from mcp_toolset.tools.outcome import AskUser, Halt
 from mcp_toolset.tools.result import ToolResult, encodable
+from mcp_toolset.tools.result_shape import checked_result
 from mcp_toolset.tools.schema import UNUSABLE, PlainSchema, reason_of
 
 _CONTENT: Final = (
@@ -48,10 +49,10 @@ class Returned:
         """The function's value as a result.
 
         Raises:
-            InvalidOutputError: the value has no JSON form.
+            InvalidOutputError: the value has no JSON form, or is a result that no client could read.
         """
         if isinstance(value, ToolResult):
-            return value
+            return checked_result(value, tool)
         if isinstance(value, AskUser):
             return ToolResult({"content": [{"type": "text", "text": value.question}]}, ask=value)
         if isinstance(value, Halt):
