@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -12,13 +12,15 @@ from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.catalog.deferred import DeferredCatalog
 from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.deferred import DeferredCatalog
 
 
 class ServedTools:
@@ -35,16 +37,26 @@ class ServedTools:
     def __init__(
         self,
         registry: ToolRegistry,
-        catalog: DeferredCatalog,
+        catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
         *,
         hooks: HookSet,
         middleware: Sequence[ToolMiddleware],
         tool_middleware: Mapping[str, Sequence[ToolMiddleware]],
     ) -> None:
-        """Start with nothing; `bound` gives a tool what this server lets it have."""
+        """Start with nothing.
+
+        Args:
+            registry: What there is.
+            catalog: Makes what deferred tools are behind; asked when there is one.
+            bound: Gives a tool what this server lets it have.
+            hooks: As for `ToolDispatch`; description hooks are asked at each compilation.
+            middleware: As for `ToolDispatch`.
+            tool_middleware: As for `ToolDispatch`.
+        """
         self.registry = registry
-        self.catalog = catalog
+        self._make_catalog = catalog
+        self._catalog: DeferredCatalog | None = None
         self.defers = registry.defers
         self.has_own = False
         self.table: Mapping[str, ToolBinding] = {}
@@ -57,6 +69,13 @@ class ServedTools:
         self._dispatch = ToolDispatch(())
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
+
+    @property
+    def catalog(self) -> DeferredCatalog:
+        """What deferred tools are behind; a server that defers nothing never needs one."""
+        if self._catalog is None:
+            self._catalog = self._make_catalog()
+        return self._catalog
 
     async def compile(self) -> None:
         """Serve the members as they are now; one after the other, so that the last stays.
@@ -84,7 +103,7 @@ class ServedTools:
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call for the program that owns the server: it needs no grant, a member it must be."""
-        binding = self.catalog.ungated(call.name)
+        binding = self.catalog.ungated(call.name) if self.defers else None
         if binding is None:
             return await self.call(call, context)
         return await self._composed([self.registry.gated(binding)]).call(call, context)
@@ -105,6 +124,10 @@ class ServedTools:
         binding = self.table.get(name)
         return None if binding is None or binding.deferred else binding.definition.input_schema
 
+    def deferred_digests(self) -> dict[str, str]:
+        """The digest of each deferred tool's definition, by public name."""
+        return self.catalog.digests() if self.defers else {}
+
     def preview(self) -> str | None:
         """What can be found by search, for a model that has not searched yet (H22)."""
         return self.catalog.preview() if self.defers else None
@@ -115,13 +138,15 @@ class ServedTools:
 
     def _gated(self, bound: Sequence[ToolBinding]) -> list[ToolBinding]:
         """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
-        listing = {binding.source for binding in bound if not binding.deferred}
-        held = held_tools(self.statuses() if self.defers else {}, listing=listing)
-        self.catalog.update((binding for binding in bound if binding.deferred), held)
         table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
         if self.defers:
+            listing = {binding.source for binding in bound if not binding.deferred}
+            held = held_tools(self.statuses(), listing=listing)
+            self.catalog.update((binding for binding in bound if binding.deferred), held)
             table += map(self._bound, self.catalog.surface())
             table += map(self.registry.gated, self.catalog.gated())
+        elif self._catalog is not None:
+            self._catalog.update(())
         return table
 
     def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:

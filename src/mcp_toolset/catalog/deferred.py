@@ -17,7 +17,6 @@ import anyio.to_thread
 
 from mcp_toolset.catalog.access import Access, AccessPolicy, Withheld
 from mcp_toolset.catalog.deferred_tools import (
-    FIXED_TOOLS,
     MAX_RESOLVED,
     Found,
     Hit,
@@ -42,7 +41,7 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
 
-__all__ = ["FIXED_TOOLS", "MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
+__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
 
 StatusOf = Callable[[str], SourceStatus | None]
 """How a source is doing, by its name."""
