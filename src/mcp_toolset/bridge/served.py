@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.heap import BIG, staying
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
@@ -21,6 +25,8 @@ from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred import DeferredCatalog
+
+_T = TypeVar("_T")
 
 
 class ServedTools:
@@ -80,22 +86,52 @@ class ServedTools:
     async def compile(self) -> None:
         """Serve the members as they are now; one after the other, so that the last stays.
 
+        A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker
+        thread, and what search holds in slices.
+
         Raises:
             NameConflictError: two local tools have one name by now; what was served stays.
         """
         async with self._compiling:
-            self.registry.refresh()
+            await self._beside(self.registry.refresh)
             members = self.registry.bindings()
             self.defers = self.registry.defers
             described = await self._hooks.describe(members)
-            self._overrides.look(described, self.registry.sources().values())
-            bound = [self._bound(binding) for binding in described if binding.on]
+            bound = await self._beside(partial(self._bind, described))
+            await self._fill_catalog(bound)
+            compiled = await self._beside(partial(self._compiled, bound))
             self.has_own = any(not binding.source for binding in bound)
-            table = self._gated(bound)
-            self.table = {binding.name: binding for binding in table}
-            self._dispatch = self._composed(table)
-            self.wire = [binding.to_wire() for binding in table if not binding.deferred]
+            self.table, self._dispatch, self.wire = compiled
             self.moved.set()
+
+    async def _beside(self, work: Callable[[], _T]) -> _T:
+        """Do what takes long for a big catalog, and next to nothing for others."""
+        listed = sum(status.tools for status in self.statuses().values())
+        if max(listed, len(self.table)) <= BIG:
+            return work()
+        with staying():
+            return await anyio.to_thread.run_sync(work)
+
+    def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
+        self._overrides.look(described, self.registry.sources().values())
+        return [self._bound(binding) for binding in described if binding.on]
+
+    async def _fill_catalog(self, bound: Sequence[ToolBinding]) -> None:
+        if not self.defers:
+            if self._catalog is not None:
+                self._catalog.update(())
+            return
+        listing = {binding.source for binding in bound if not binding.deferred}
+        held = held_tools(self.statuses(), listing=listing)
+        for _ in self.catalog.updating((binding for binding in bound if binding.deferred), held):
+            await anyio.lowlevel.checkpoint()
+
+    def _compiled(
+        self, bound: Sequence[ToolBinding]
+    ) -> tuple[Mapping[str, ToolBinding], ToolDispatch, list[dict[str, Any]]]:
+        table = self._gated(bound)
+        wire = [binding.to_wire() for binding in table if not binding.deferred]
+        return {binding.name: binding for binding in table}, self._composed(table), wire
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call through the table as it stands now (F14: a change does not touch it)."""
@@ -140,13 +176,8 @@ class ServedTools:
         """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
         table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
         if self.defers:
-            listing = {binding.source for binding in bound if not binding.deferred}
-            held = held_tools(self.statuses(), listing=listing)
-            self.catalog.update((binding for binding in bound if binding.deferred), held)
             table += map(self._bound, self.catalog.surface())
             table += map(self.registry.gated, self.catalog.gated())
-        elif self._catalog is not None:
-            self._catalog.update(())
         return table
 
     def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
