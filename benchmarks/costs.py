@@ -8,6 +8,7 @@ CPU is that of the bridge's process, the least of the rounds: a busy neighbour o
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from typing import Any
 
 from measuring import cpu_of, markdown
 from reporting import say, surroundings
+
+import mcp_toolset
 
 HERE = Path(__file__).parent
 CLIENT = {"name": "costs", "version": "1"}
@@ -95,8 +98,9 @@ def raw(*command: str) -> Generator[Raw]:
             server.process.kill()
 
 
-def bridge(tools: int, upstreams: int = 1) -> list[str]:
-    return [str(HERE / "raw_bridge.py"), str(tools), str(upstreams)]
+def bridge(tools: int, upstreams: int = 1, *, prefixed: bool = False) -> list[str]:
+    """The arguments of a bridge; several upstreams have prefixes, one has if it is told."""
+    return [str(HERE / "raw_bridge.py"), str(tools), str(upstreams), *(["prefixed"] if prefixed else [])]
 
 
 def lists(tools: int, rounds: int) -> dict[str, float]:
@@ -127,6 +131,8 @@ def big(rounds: int) -> dict[str, float]:
 
 
 def start(rounds: int) -> dict[str, float]:
+    # As an installer does, so that none of them compiles its own source at each start.
+    compileall.compile_dir(str(Path(mcp_toolset.__file__).parent), quiet=1)
     commands = {"ours": ["-c", LOCAL], "sdk": [str(HERE / "echo_server.py")]}
     cpu: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(rounds):
@@ -151,22 +157,6 @@ def idle(upstreams: int = 20) -> dict[str, float]:
     return {"memory per idle stdio upstream, MB": (found[1 + upstreams] - found[1]) / upstreams}
 
 
-def mounted(rounds: int) -> dict[str, float]:
-    """CPU of one call, by how many tools are mounted."""
-    found: dict[str, float] = {}
-    for tools in (10, 1000, 10_000):
-        with raw(*bridge(tools)) as server:
-            server.wait_for(tools)
-            taken: list[float] = []
-            for _ in range(rounds * 4):
-                before = server.cpu
-                for _ in range(50):
-                    server.request("tools/call", name="echo", arguments={"text": "x" * 64})
-                taken.append((server.cpu - before) / 50)
-        found[f"a call with {tools} tools mounted, CPU ms"] = 1e3 * min(taken)
-    return found
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -180,7 +170,7 @@ def main() -> int:
     figures: dict[str, float] = {}
     parts = [lambda: lists(50 if options.quick else 5000, rounds), lambda: big(rounds), lambda: start(rounds)]
     if not options.quick:
-        parts += [idle, lambda: mounted(rounds)]
+        parts += [idle]
     for part in parts:
         figures.update(part())
         say("costs", ", ".join(list(figures)[-1:]))

@@ -409,7 +409,7 @@ async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
 ) -> None:
     monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
     async with speaking() as peer, anyio.create_task_group() as group:
-        group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 300_000})
+        group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 3_000_000})
         await until(lambda: not peer.pair.has_room)
         with anyio.fail_after(2), pytest.raises(RequestTimedOut):
             await peer.dispatcher.send_raw_request("m", {}, {"timeout": 0.05})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import anyio
@@ -21,6 +22,7 @@ from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
+from mcp_toolset.bridge.heap import BIG, staying
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
 from mcp_toolset.bridge.offers import UpstreamOffers
@@ -311,14 +313,20 @@ class UpstreamConnection:
 
     async def _admit(self, listing: Listing) -> None:
         """Take a list as the state of the server, without what is held back."""
-        self._listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
-        usable = usable_over_http(self._listed) if self.link.transport == "http" else self._listed
-        self.snapshot = await anyio.to_thread.run_sync(self.pins.admit, usable)
+        # A big list takes its time, in which others are to have theirs.
+        with staying() if len(listing.tools) > BIG else nullcontext():
+            self._listed, self.snapshot = await anyio.to_thread.run_sync(self._judged, listing)
         self._hint, self._listed_at = listing.hint, listing.began
         cut = f"its list of tools has no end; it was cut after {len(listing.tools)}"
         if not listing.complete:
             self._log.warning(cut)
         self._set("ready", "" if listing.complete else cut)
+
+    def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
+        """What is usable in a list, and what of that is to be served."""
+        listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
+        usable = usable_over_http(listed) if self.link.transport == "http" else listed
+        return listed, self.pins.admit(usable)
 
     async def _walked(self) -> Listing:
         listing = Listing()

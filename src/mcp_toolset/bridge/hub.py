@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
-from mcp_toolset.catalog.deferred import FIXED_TOOLS
+from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig

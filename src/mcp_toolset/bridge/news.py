@@ -65,9 +65,9 @@ class News:
     async def _announce(self, told: list[dict[str, Any]]) -> None:
         """Tell clients about a changed list, however many steps led to it, once (F13)."""
         self._served.moved.clear()
-        deferred = self._served.catalog.digests()
+        deferred = self._served.deferred_digests()
         while True:
-            before, deferred = deferred, self._served.catalog.digests()
+            before, deferred = deferred, self._served.deferred_digests()
             if self._served.wire != told:
                 told = self._served.wire
                 await self._lowlevel.announce_tools()

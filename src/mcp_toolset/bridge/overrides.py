@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from typing import Protocol, runtime_checkable
 
-from mcp_toolset.bridge.remote import RemoteToolset
-from mcp_toolset.catalog.canonical import canonical
-from mcp_toolset.catalog.differences import compared
 from mcp_toolset.tools.change import ToolChange
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.source import ToolSource
@@ -20,17 +18,27 @@ from mcp_toolset.tools.view import ToolBinding
 
 __all__ = ["OverrideReport", "overridden"]
 
+
+@runtime_checkable
+class ListingSource(Protocol):
+    """A source that knows what its server lists of a tool now, whatever is shown of it."""
+
+    def listed(self, tool: str) -> ToolDefinition | None:
+        """What the server itself says of a tool, by the server's own name for it."""
+        ...
+
+
 _log = logging.getLogger("mcp_toolset.pins")
 
 
 def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -> Iterator[tuple[str, str]]:
     """Public name and place, such as `description`, of each override over something that has changed."""
     changes = {
-        (source.source_name, change.name): (change, served.definition)
+        (source.source_name, change.name): (change, served)
         for source in sources
-        if isinstance(source, RemoteToolset)
+        if isinstance(source, ListingSource)
         for change in source.status.changes
-        if (served := source.connection.snapshot.tools.get(change.name)) is not None
+        if (served := source.listed(change.name)) is not None
     }
     for binding in bindings if changes else ():
         found = changes.get((binding.source, binding.definition.name))
@@ -40,6 +48,10 @@ def overridden(bindings: Iterable[ToolBinding], sources: Iterable[ToolSource]) -
 
 
 def _touched(change: ToolChange, served: ToolDefinition, shown: ToolDefinition) -> list[str]:
+    # It takes long to load and is seldom asked.
+    from mcp_toolset.catalog.canonical import canonical
+    from mcp_toolset.catalog.differences import compared
+
     moved = {_place(path) for path in change.differences}
     ours = {_place(difference.path) for difference in compared(canonical(served), canonical(shown))}
     return sorted(moved & ours)

@@ -29,6 +29,8 @@ HIGH_WATER: Final = 4 * 1024 * 1024
 _CHUNK: Final = 65536
 _BIG_CHUNK: Final = 1024 * 1024
 _PIPE_BUF: Final = 4096
+_TIME_TO_READ: Final = 0.001
+"""Seconds that are left to the reader of something big once a pipe is full."""
 
 Writing = Callable[[memoryview], int]
 """Writes what there is room for, and says how much; `BlockingIOError` if there is none."""
@@ -65,7 +67,7 @@ class PipePair:
         self._on_bytes: Callable[[bytes], None] = _ignored
         self._on_end: Callable[[], None] = _nothing
         self._context = copy_context()
-        self._reading = self._ended = self._broken = False
+        self._reading = self._ended = self._broken = self._wide = False
 
     def start(
         self, on_bytes: Callable[[bytes], None] = _ignored, on_end: Callable[[], None] = _nothing
@@ -151,6 +153,9 @@ class PipePair:
             if not left or self._broken:
                 return
             self._room, self._empty = anyio.Event(), anyio.Event()
+            if len(left) > _CHUNK and not self._wide:
+                self._wide = True
+                widened(self._writer)
             self._loop.add_writer(self._writer, self._writable)
         self._unsent.append(left)
         self._unsent_size += len(left)
@@ -176,6 +181,8 @@ class PipePair:
                 return
             if done < len(first):
                 self._unsent[0] = first[done:]
+                if done < _CHUNK < len(first) and self._wide:
+                    self._leave_time()
                 break
             self._unsent.popleft()
         if not self._unsent:
@@ -185,6 +192,15 @@ class PipePair:
             self._room.set()
             if self._unsent:
                 self._room = anyio.Event()
+
+    def _leave_time(self) -> None:
+        """Let the reader take more than the one page that a full pipe is writable for again."""
+        self._loop.remove_writer(self._writer)
+        self._loop.call_later(_TIME_TO_READ, self._write_again)
+
+    def _write_again(self) -> None:
+        if self._unsent:
+            self._loop.add_writer(self._writer, self._writable)
 
     def _readable(self) -> None:
         try:

@@ -20,6 +20,7 @@ from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.names import public_name
 from mcp_toolset.tools.source import Provenance, SourceStatus, ToolSource
@@ -155,6 +156,11 @@ class RemoteToolset(Toolset):
             provenance=partial(self._provenance, definition.name),
         )
 
+    def listed(self, tool: str) -> ToolDefinition | None:
+        """What the server listed last under one of its own names."""
+        found = self.connection.snapshot.tools.get(tool)
+        return None if found is None else found.definition
+
     def _provenance(self, tool: str) -> Provenance:
-        listed = self.connection.snapshot.tools.get(tool)
-        return Provenance(self.connection.identity, "" if listed is None else listed.definition.digest)
+        definition = self.listed(tool)
+        return Provenance(self.connection.identity, "" if definition is None else definition.digest)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.heap import BIG, staying
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.catalog.deferred import DeferredCatalog
 from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.deferred import DeferredCatalog
+
+_T = TypeVar("_T")
 
 
 class ServedTools:
@@ -36,7 +44,7 @@ class ServedTools:
     def __init__(
         self,
         registry: ToolRegistry,
-        catalog: DeferredCatalog,
+        catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
         *,
         hooks: HookSet,
@@ -47,16 +55,17 @@ class ServedTools:
         """Start with nothing.
 
         Args:
-            registry: What is served.
-            catalog: What stands in front of its deferred tools.
+            registry: What there is.
+            catalog: Makes what deferred tools are behind; asked when there is one.
             bound: Gives a tool what this server lets it have.
-            hooks: Around every call, and what describes.
-            middleware: Around every call.
-            tool_middleware: Around the calls of single tools.
+            hooks: As for `ToolDispatch`; description hooks are asked at each compilation.
+            middleware: As for `ToolDispatch`.
+            tool_middleware: As for `ToolDispatch`.
             own_hint: How long clients may keep the application's part of the list.
         """
         self.registry = registry
-        self.catalog = catalog
+        self._make_catalog = catalog
+        self._catalog: DeferredCatalog | None = None
         self.defers = registry.defers
         self.has_own = False
         self.table: Mapping[str, ToolBinding] = {}
@@ -71,25 +80,62 @@ class ServedTools:
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
 
+    @property
+    def catalog(self) -> DeferredCatalog:
+        """What deferred tools are behind; a server that defers nothing never needs one."""
+        if self._catalog is None:
+            self._catalog = self._make_catalog()
+        return self._catalog
+
     async def compile(self) -> None:
         """Serve the members as they are now; one after the other, so that the last stays.
+
+        A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker
+        thread, and what search holds in slices.
 
         Raises:
             NameConflictError: two local tools have one name by now; what was served stays.
         """
         async with self._compiling:
-            self.registry.refresh()
+            await self._beside(self.registry.refresh)
             members = self.registry.bindings()
             self.defers = self.registry.defers
             described = await self._hooks.describe(members)
-            self._overrides.look(described, self.registry.sources().values())
-            bound = [self._bound(binding) for binding in described if binding.on]
+            bound = await self._beside(partial(self._bind, described))
+            await self._fill_catalog(bound)
+            compiled = await self._beside(partial(self._compiled, bound))
             self.has_own = any(not binding.source for binding in bound)
-            table = self._gated(bound)
-            self.table = {binding.name: binding for binding in table}
-            self._dispatch = self._composed(table)
-            self.wire = [binding.to_wire() for binding in table if not binding.deferred]
+            self.table, self._dispatch, self.wire = compiled
             self.moved.set()
+
+    async def _beside(self, work: Callable[[], _T]) -> _T:
+        """Do what takes long for a big catalog, and next to nothing for others."""
+        listed = sum(status.tools for status in self.statuses().values())
+        if max(listed, len(self.table)) <= BIG:
+            return work()
+        with staying():
+            return await anyio.to_thread.run_sync(work)
+
+    def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
+        self._overrides.look(described, self.registry.sources().values())
+        return [self._bound(binding) for binding in described if binding.on]
+
+    async def _fill_catalog(self, bound: Sequence[ToolBinding]) -> None:
+        if not self.defers:
+            if self._catalog is not None:
+                self._catalog.update(())
+            return
+        listing = {binding.source for binding in bound if not binding.deferred}
+        held = held_tools(self.statuses(), listing=listing)
+        for _ in self.catalog.updating((binding for binding in bound if binding.deferred), held):
+            await anyio.lowlevel.checkpoint()
+
+    def _compiled(
+        self, bound: Sequence[ToolBinding]
+    ) -> tuple[Mapping[str, ToolBinding], ToolDispatch, list[dict[str, Any]]]:
+        table = self._gated(bound)
+        wire = [binding.to_wire() for binding in table if not binding.deferred]
+        return {binding.name: binding for binding in table}, self._composed(table), wire
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call through the table as it stands now (F14: a change does not touch it)."""
@@ -97,7 +143,7 @@ class ServedTools:
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call for the program that owns the server: it needs no grant, a member it must be."""
-        binding = self.catalog.ungated(call.name)
+        binding = self.catalog.ungated(call.name) if self.defers else None
         if binding is None:
             return await self.call(call, context)
         return await self._composed([self.registry.gated(binding)]).call(call, context)
@@ -129,6 +175,10 @@ class ServedTools:
         binding = self.table.get(name)
         return None if binding is None or binding.deferred else binding.definition.input_schema
 
+    def deferred_digests(self) -> dict[str, str]:
+        """The digest of each deferred tool's definition, by public name."""
+        return self.catalog.digests() if self.defers else {}
+
     def preview(self) -> str | None:
         """What can be found by search, for a model that has not searched yet (H22)."""
         return self.catalog.preview() if self.defers else None
@@ -139,9 +189,6 @@ class ServedTools:
 
     def _gated(self, bound: Sequence[ToolBinding]) -> list[ToolBinding]:
         """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
-        listing = {binding.source for binding in bound if not binding.deferred}
-        held = held_tools(self.statuses() if self.defers else {}, listing=listing)
-        self.catalog.update((binding for binding in bound if binding.deferred), held)
         table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
         if self.defers:
             table += map(self._bound, self.catalog.surface())

@@ -26,11 +26,10 @@ from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
-from mcp_toolset.catalog.access import Access
-from mcp_toolset.catalog.deferred import FIXED_TOOLS, DeferredCatalog
+from mcp_toolset.catalog.access import Access, AccessPolicy
+from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
-from mcp_toolset.catalog.search import Scorer, SearchHit
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
@@ -46,6 +45,9 @@ from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+
+    from mcp_toolset.catalog.deferred import DeferredCatalog
+    from mcp_toolset.catalog.search import Scorer, SearchHit
 
 
 class ToolsetServer:
@@ -109,8 +111,8 @@ class ToolsetServer:
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
 
         Raises:
-            DefinitionError: there is no such capability, the time is not positive, or the prefix is
-                too long.
+            DefinitionError: there is no such capability, the time is not positive, the prefix is too
+                long, or `access` is asynchronous.
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
@@ -131,7 +133,9 @@ class ToolsetServer:
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
         self.grants = grants or GrantLedger()
+        AccessPolicy(access)
         self._access = access
+        self._scorer: Scorer | Literal["built-in"] | None = scorer
         self._client_prefix = client_prefix
         self._state = state
         self._list_hint = list_hint
@@ -142,12 +146,9 @@ class ToolsetServer:
         self._offering = Offering(
             LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers
         )
-        catalog = DeferredCatalog(
-            self.grants, self._status_of, statuses=self.statuses, access=access, scorer=scorer
-        )
         self._served = ServedTools(
             self.registry,
-            catalog,
+            self._catalog,
             lambda binding: self._offering.bound(self._local.bound(binding)),
             hooks=self._hooks,
             middleware=self._middleware,
@@ -330,7 +331,7 @@ class ToolsetServer:
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """Search the deferred tools, as `search_tools` does for a model."""
-        return self._served.catalog.search(query, server=server, limit=limit)
+        return self._served.catalog.search(query, server=server, limit=limit) if self._served.defers else []
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
@@ -428,6 +429,14 @@ class ToolsetServer:
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """The input schema of a listed tool; see `ServedTools.input_schema`."""
         return self._served.input_schema(name)
+
+    def _catalog(self) -> DeferredCatalog:
+        # Search has tables to load, and perhaps numpy, for which nobody waits who defers nothing.
+        from mcp_toolset.catalog.deferred import DeferredCatalog
+
+        return DeferredCatalog(
+            self.grants, self._status_of, statuses=self.statuses, access=self._access, scorer=self._scorer
+        )
 
     async def _save_last(self) -> None:
         if self._keeper is not None:

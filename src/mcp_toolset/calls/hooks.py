@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 
@@ -29,8 +29,10 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.names import MAX_NAME_LENGTH, check_prefix, public_name, qualified
-from mcp_toolset.tools.typed_call import HookAnswer
 from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.typed_call import HookAnswer
 
 EVERY_TOOL: Final = "*"
 """The selector of a hook that is asked about every tool; at the end of others, what begins so."""

@@ -8,7 +8,7 @@ comes in, and again right before the tool runs, since hooks and middleware may h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
@@ -17,7 +17,6 @@ import anyio.to_thread
 
 from mcp_toolset.catalog.access import Access, AccessPolicy, Withheld
 from mcp_toolset.catalog.deferred_tools import (
-    FIXED_TOOLS,
     MAX_RESOLVED,
     Found,
     Hit,
@@ -42,12 +41,15 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
 
-__all__ = ["FIXED_TOOLS", "MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
+__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
 
 StatusOf = Callable[[str], SourceStatus | None]
 """How a source is doing, by its name."""
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
+_SLICE: Final = 16
+"""Tools that are put into the index in one go: some five milliseconds."""
+
 _T = TypeVar("_T")
 
 
@@ -97,14 +99,31 @@ class DeferredCatalog:
             bindings: What can be resolved and called.
             held: What is found with the state `changed` and the reason, and cannot be had (F24).
         """
-        self._tools = {binding.name: binding for binding in bindings}
-        self._held = {binding.name: (binding, reason) for binding, reason in held}
+        for _ in self.updating(bindings, held):
+            pass
+
+    def updating(
+        self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()
+    ) -> Iterator[None]:
+        """Do what `update` does in slices of some milliseconds; it can be searched between any two.
+
+        What is gone is gone at once; what is new is found from its own slice on.
+        """
+        tools = {binding.name: binding for binding in bindings}
+        kept = {binding.name: (binding, reason) for binding, reason in held}
+        gone = sorted(self._indexed - tools.keys() - kept.keys())
+        self._indexed -= frozenset(gone)
+        self._tools, self._held = tools, kept
+        for names in _slices(gone):
+            self._index.remove(names)
+            yield
         found = self._findable()
-        self._index.remove(self._indexed - found.keys())
-        self._index.add(
-            CatalogEntry(binding.definition, name, binding.source or None) for name, binding in found.items()
-        )
-        self._indexed = frozenset(found)
+        for names in _slices(list(found)):
+            self._index.add(
+                CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
+            )
+            self._indexed |= frozenset(names)
+            yield
 
     @property
     def index(self) -> SearchIndex:
@@ -346,6 +365,10 @@ class DeferredCatalog:
             )
         self._ledger.check(grant, self._tools.get(grant.name))
         return grant
+
+
+def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + _SLICE] for start in range(0, len(names), _SLICE))
 
 
 def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:

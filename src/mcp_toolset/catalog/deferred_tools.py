@@ -20,9 +20,6 @@ from mcp_toolset.tools.function import Tool, tool
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import Redirect, ToolBinding
 
-FIXED_TOOLS: Final = ("search_tools", "resolve_tools", "call_tool", "call_read_only_tool")
-"""The tools that stand in front of a deferred catalog, in the order they are listed."""
-
 MAX_RESOLVED: Final = 20
 """Tools that one `resolve_tools` call may ask for."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -43,7 +44,10 @@ class Places:
 
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The places of the tools that have one term, in no order, and its impact on each."""
+    """The places of the tools that have one term, in order, and its impact on each.
+
+    In order, because a word that all tools have is looked through for each tool that goes.
+    """
 
     term: str
     places: array[int] = field(default_factory=lambda: array("q"))
@@ -51,15 +55,14 @@ class Posting:
 
     def put(self, place: int, impact: float) -> None:
         """Add a tool that is not in it."""
-        self.places.append(place)
-        self.impacts.append(impact)
+        at = bisect_left(self.places, place)
+        self.places.insert(at, place)
+        self.impacts.insert(at, impact)
 
     def drop(self, place: int) -> None:
         """Remove a tool that is in it."""
-        at = self.places.index(place)
-        last, impact = self.places.pop(), self.impacts.pop()
-        if last != place:
-            self.places[at], self.impacts[at] = last, impact
+        at = bisect_left(self.places, place)
+        del self.places[at], self.impacts[at]
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ _Name = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH}}}$")
 
 
 class _EntryData(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
 
     source: str
     id: str = Field(min_length=1)
@@ -149,7 +149,7 @@ class _EntryData(BaseModel):
 
 
 class _StateData(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
 
     format: Literal["mcp-toolset/state"]
     generation: StrictInt = Field(ge=0)

@@ -16,7 +16,7 @@ from mcp_toolset.bridge.hub import toolset_from_config
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 from mcp_toolset.bridge.sdk import lowlevel_of
 from mcp_toolset.bridge.server import ToolsetServer
-from mcp_toolset.catalog.deferred import FIXED_TOOLS
+from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.lockfile import LockFile
 from mcp_toolset.cli.output import complain, working

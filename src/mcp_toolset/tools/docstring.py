@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from docstring_parser import Docstring, ParseError, google, numpydoc, rest
+if TYPE_CHECKING:
+    from docstring_parser import Docstring
 
-_MARKS: Final[tuple[tuple[re.Pattern[str], ModuleType], ...]] = (
-    (re.compile(r"^\s*:", re.MULTILINE), rest),
-    (re.compile(r"^\s*[A-Z]\w*:\s*$", re.MULTILINE), google),
-    (re.compile(r"^\s*-{2,}\s*$|^\s*\.\. ", re.MULTILINE), numpydoc),
+_MARKS: Final = (
+    (re.compile(r"^\s*:", re.MULTILINE), "rest"),
+    (re.compile(r"^\s*[A-Z]\w*:\s*$", re.MULTILINE), "google"),
+    (re.compile(r"^\s*-{2,}\s*$|^\s*\.\. ", re.MULTILINE), "numpydoc"),
 )
 
 
@@ -46,9 +47,12 @@ def described_by(docstring: str) -> Described:
     return Described("\n\n".join(filter(None, texts)) or None, parameters)
 
 
-def _parsed(docstring: str, form: ModuleType) -> Docstring | None:
+def _parsed(docstring: str, form: str) -> Docstring | None:
+    # Most docstrings have no form, and most programs then never need what reads them.
+    from docstring_parser import ParseError
+
     try:
-        return form.parse(docstring)
+        return import_module(f"docstring_parser.{form}").parse(docstring)
     except ParseError:
         return None
 

@@ -6,7 +6,15 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
+
+DECLARED: Final = "__mcp_toolset_tool__"
+"""Where a class that was declared a tool's input keeps the tool."""
+
+
+def declared_tool(model: object) -> Any:
+    """The tool of a class that `@tool_input` has declared; a class that inherits from it is another."""
+    return vars(model).get(DECLARED) if isinstance(model, type) else None
 
 
 def default_id(name: str, function: object) -> str:

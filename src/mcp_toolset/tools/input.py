@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, TypeVar, Unpack, cast, overload
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
 
 from mcp_toolset.errors import (
     DefinitionError,
@@ -22,6 +22,7 @@ from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.define import promised
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.handler import HandlerCall
+from mcp_toolset.tools.identity import DECLARED, declared_tool
 from mcp_toolset.tools.input_schema import InputReader, described, read_input
 from mcp_toolset.tools.names import check_name
 from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
@@ -33,8 +34,6 @@ from mcp_toolset.tools.view import ToolView
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741
 M = TypeVar("M", bound=type)
-
-_TOOL: Final = "__mcp_toolset_tool__"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -137,7 +136,7 @@ def tool_input(
         if not isinstance(model, type):
             raise DefinitionError(f"@tool_input takes a class, not {model!r}; use input_tool(…, name=…)")
         made: InputTool[Any, Any] = _made(model, name, output, options)
-        setattr(model, _TOOL, made)
+        setattr(model, DECLARED, made)
         return cast("Any", model)
 
     return declare if model is None else declare(model)
@@ -176,15 +175,10 @@ def input_tool(
         DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
     """
     checked("input_tool()", options)
-    declared = declared_tool(model)
+    declared: InputTool[Any, Any] | None = declared_tool(model)
     if declared is not None and output is None and name is None and not options:
         return declared
     return _made(model, name, output, options)
-
-
-def declared_tool(model: object) -> InputTool[Any, Any] | None:
-    """The tool of a class that `@tool_input` has declared; a class that inherits from it is another."""
-    return vars(model).get(_TOOL) if isinstance(model, type) else None
 
 
 def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> InputTool[Any, Any]:

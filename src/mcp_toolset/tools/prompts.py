@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
-import docstring_parser
 from mcp_types import (
     Completion,
     GetPromptResult,
@@ -153,6 +152,8 @@ class _FunctionPrompt:
     """One function as a prompt."""
 
     def __init__(self, function: Callable[..., Any], name: str, title: str | None) -> None:
+        import docstring_parser
+
         self._function = function
         self._context: str | None = None
         document = docstring_parser.parse(inspect.getdoc(function) or "")

@@ -7,7 +7,6 @@ the compiled table, under whatever name nesting and verbs have given it there: n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, ForwardRef, Protocol, TypeVar, Union, runtime_checkable
 
@@ -122,6 +121,9 @@ def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
     """The public names that somebody who wrote `name` may have meant: the same tool, prefixed, first."""
     own = [public for public, binding in table.items() if binding.definition.name == name]
     lowered = {public.lower(): public for public in table}
+    # Only a mistake needs it.
+    from difflib import get_close_matches
+
     close = [lowered[match] for match in get_close_matches(name.lower(), lowered, MAX_NEAR)]
     return list(dict.fromkeys([*own, *close]))[:MAX_NEAR]
 

@@ -19,7 +19,7 @@ from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.class_toolset import ClassMembers
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.input import declared_tool
+from mcp_toolset.tools.identity import declared_tool
 from mcp_toolset.tools.opening import open_sources, unwind
 from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
 from mcp_toolset.tools.result import ToolResult

@@ -1,0 +1,143 @@
+"""How costs grow: a call before 10 to 10,000 tools, before 1 to 100 servers, and servers that start together.
+
+    python benchmarks/growth.py [--rounds 5] [--json FILE]
+
+The bridge is a process of its own before `raw_upstream.py`, spoken to in raw bytes; the cost of a call is the
+CPU of that process, the least of short samples, taken in turns. Servers that take 0.3 s to start are started
+through the bridge in this process, and without any bridge, all at once, for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+from costs import HERE, Raw, bridge, raw
+from measuring import markdown
+from reporting import say, surroundings
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+
+SLOW = 0.3
+"""Seconds that each server takes to start."""
+
+CALLS = 50
+
+
+def least_cpu(server: Raw, name: str) -> float:
+    """CPU milliseconds of one call, in a sample of `CALLS`."""
+    before = server.cpu
+    for _ in range(CALLS):
+        server.request("tools/call", name=name, arguments={"text": "x" * 64})
+    return 1e3 * (server.cpu - before) / CALLS
+
+
+def curve(
+    sizes: Sequence[int], rounds: int, opened: Callable[[int], list[str]], name: str
+) -> dict[int, float]:
+    """The cost of a call at each size; all bridges are up together and are measured in turns."""
+    found: dict[int, list[float]] = {size: [] for size in sizes}
+    with ExitStack() as stack:
+        servers = {size: stack.enter_context(raw(*opened(size))) for size in sizes}
+        for size, server in servers.items():
+            server.wait_for(size)
+            least_cpu(server, name)
+        for _ in range(rounds * 4):
+            for size, server in servers.items():
+                found[size].append(least_cpu(server, name))
+    return {size: min(taken) for size, taken in found.items()}
+
+
+def slow_command() -> list[str]:
+    return [sys.executable, "-S", str(HERE / "raw_upstream.py"), "1", str(SLOW)]
+
+
+def started(count: int) -> float:
+    """Seconds until so many servers, mounted, have all listed their tools."""
+
+    async def run() -> float:
+        mounts = [RemoteToolset(slow_command(), name=f"up{n}").prefixed(f"u{n}") for n in range(count)]
+        began = time.perf_counter()
+        async with ToolsetServer(Toolset(*mounts)) as server:
+            await server.settled()
+            if len(server.tools()) != count:
+                raise RuntimeError(f"{len(server.tools())} of {count} are up: {server.statuses()}")
+            return time.perf_counter() - began
+
+    return anyio.run(run)
+
+
+def started_bare(count: int) -> float:
+    """The same without a bridge: seconds until so many processes, started at once, have all answered."""
+    began = time.perf_counter()
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(slow_command(), stdin=pipe, stdout=pipe) for _ in range(count)]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n')
+        process.stdin.flush()
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    took = time.perf_counter() - began
+    for process in processes:
+        process.communicate()
+    return took
+
+
+def starting(count: int, rounds: int) -> dict[str, float]:
+    alone, together, bare = [], [], []
+    for _ in range(rounds):
+        alone.append(started(1))
+        together.append(started(count))
+        bare.append(started_bare(count))
+    return {
+        "servers": count,
+        "one, s": min(alone),
+        "all, s": min(together),
+        "all without a bridge, s": min(bare),
+        "all beyond one, s": min(together) - min(alone),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="once each, and small: shows that it runs")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    logging.disable()
+    rounds = 1 if options.quick else options.rounds
+    about = surroundings("growth", {"rounds": rounds, "quick": options.quick})
+    sizes = (10, 30) if options.quick else (10, 100, 1000, 10_000)
+    servers = (1, 3) if options.quick else (1, 10, 30, 100)
+    report: dict[str, Any] = {"tools": curve(sizes, rounds, lambda size: bridge(size), "echo")}
+    say("growth", f"tools: {report['tools']}")
+    report["servers"] = curve(servers, rounds, lambda size: bridge(1, size, prefixed=True), "u0_echo")
+    say("growth", f"servers: {report['servers']}")
+    report["starting"] = starting(2 if options.quick else 20, rounds)
+    rows = [
+        (f"a call with {size} {what}, CPU ms", f"{cost:.3f}")
+        for what in ("tools", "servers")
+        for size, cost in report[what].items()
+    ]
+    rows += [(f"starting: {name}", f"{figure:.3f}") for name, figure in report["starting"].items()]
+    print(markdown(("what", "figure"), rows))
+    if options.json:
+        options.json.write_text(json.dumps({**about(), **report}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
