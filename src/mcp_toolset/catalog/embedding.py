@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from itertools import islice
-from math import sqrt
 from typing import Any, Protocol
 
 from mcp_toolset.catalog.entry import CatalogEntry
@@ -150,7 +149,7 @@ class EmbeddingScorer:
         if self._waiting or self._lanes is None or not query.strip():
             return self._meanwhile.best(query, count, among, also)
         with self._model:
-            vector = _unit(self._embedder.embed([query])[0])
+            vector = self._embedder.embed([query])[0]
         with self._state:
             found = opinion(self._lanes.cosines(vector), count, among, also)
         return {name: self._scale * cosine for name, cosine in found.items()}
@@ -173,7 +172,7 @@ class EmbeddingScorer:
                     vectors = self._embedder.embed([text for _, _, text in batch])
                 with self._state:
                     for (name, digest, _), vector in zip(batch, vectors, strict=True):
-                        self._take(name, digest, _unit(vector))
+                        self._take(name, digest, vector)
         finally:
             with self._state:
                 self._worker = None
@@ -193,8 +192,3 @@ class EmbeddingScorer:
         if self._lanes is None:
             self._lanes = Lanes(len(vector), numpy=self._numpy)
         self._lanes.put(name, vector)
-
-
-def _unit(vector: Sequence[float]) -> list[float]:
-    length = sqrt(sum(value * value for value in vector)) or 1.0
-    return [value / length for value in vector]

@@ -17,11 +17,14 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
 from math import sqrt
+from operator import mul
 from typing import Any
 
 _LANE_BYTES = 2
 _MIDDLE = 32
 _LARGEST = 31
+_LEAST, _MOST = _MIDDLE - _LARGEST, _MIDDLE + _LARGEST
+_MIDDLE_AND_HALF = _MIDDLE + 0.5
 # The values of a unit vector of n dimensions lie around 1/√n; beyond this many times that they are cut.
 _REACH = 3.5
 # What a query's numbers may sum to, so that no lane of sixteen bits runs over: 1,040 × 63 < 2¹⁶.
@@ -40,7 +43,7 @@ def numpy_if_present() -> Any:
 
 
 class Lanes:
-    """Unit vectors by name, to be compared with a query all at once."""
+    """Directions by name, to be compared with that of a query all at once."""
 
     def __init__(self, dimensions: int, *, numpy: Any = None) -> None:
         """Start empty. `numpy` is the module itself, or `None` to do without it."""
@@ -53,13 +56,14 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def put(self, name: str, vector: Iterable[float]) -> None:
-        """Hold a unit vector under a name."""
-        step = self._step
-        numbers = [round(value / step) for value in vector]
-        if max(numbers) > _LARGEST or min(numbers) < -_LARGEST:
-            numbers = [max(-_LARGEST, min(_LARGEST, number)) for number in numbers]
-        self._vectors[name] = bytes([_MIDDLE + number for number in numbers])
+    def put(self, name: str, vector: Sequence[float]) -> None:
+        """Hold a vector of any length under a name; one of length 0 is like nothing."""
+        scale = 1 / (_length(vector) * self._step)
+        # To round: `int` cuts off the fraction, and is much the quicker.
+        numbers = [int(value * scale + _MIDDLE_AND_HALF) for value in vector]
+        if max(numbers) > _MOST or min(numbers) < _LEAST:
+            numbers = [max(_LEAST, min(_MOST, number)) for number in numbers]
+        self._vectors[name] = bytes(numbers)
         self._packed = None
 
     def drop(self, name: str) -> None:
@@ -73,11 +77,11 @@ class Lanes:
             self._packed = self._pack()
 
     def cosines(self, vector: Sequence[float]) -> Cosines:
-        """The likeness of a unit vector to each that is held."""
+        """The likeness of a vector of any length to each that is held."""
         packed = self._packed = self._packed or self._pack()
         asked, scale = _whole_numbers(vector)
         products, base = packed.products(asked)
-        return Cosines(packed, products, base, self._step / scale)
+        return Cosines(packed, products, base, self._step / (scale * _length(vector)))
 
     def _pack(self) -> _Packed:
         if self._numpy is None or not self._vectors:
@@ -208,6 +212,10 @@ def _spread(numbers: bytes) -> int:
     lanes = bytearray(_LANE_BYTES * len(numbers))
     lanes[::_LANE_BYTES] = numbers
     return int.from_bytes(lanes, "little")
+
+
+def _length(vector: Sequence[float]) -> float:
+    return sqrt(sum(map(mul, vector, vector))) or 1.0
 
 
 def _whole_numbers(vector: Sequence[float]) -> tuple[list[int], float]:

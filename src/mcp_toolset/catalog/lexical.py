@@ -17,7 +17,7 @@ from typing import Any
 
 from mcp_toolset.catalog.aliases import ALIASES
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.postings import Clause, Places, Posting, WordQuery
+from mcp_toolset.catalog.postings import IMPACT, Clause, Places, Posting, WordQuery
 from mcp_toolset.catalog.text import STOP_WORDS, Tokenizer, runs, stem, words
 from mcp_toolset.catalog.vocabulary import Vocabulary
 
@@ -85,12 +85,10 @@ class LexicalScorer:
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
         for entry in entries:
-            impacts = self._impacts(entry)
-            postings = [self._postings.get(term) or self._new_posting(term) for term in impacts]
             place = self._places.take(entry.public_name)
-            for posting, impact in zip(postings, impacts.values(), strict=True):
-                posting.put(place, impact)
-            self._held[entry.public_name] = tuple(postings)
+            self._held[entry.public_name] = tuple(
+                [self._put(place, *impact) for impact in self._impacts(entry).items()]
+            )
         self._tokenizer.forget()
         self._vocabulary.forget_order()
 
@@ -108,27 +106,32 @@ class LexicalScorer:
     def read(self, query: str) -> WordQuery:
         """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
         clauses, unknown = self._clauses(self._wanted(query))
-        most = self._weights.saturation + 1
+        most = (self._weights.saturation + 1) * IMPACT
         return WordQuery(clauses, unknown, most, self._places, self._held, self._numpy)
 
-    def _new_posting(self, term: str) -> Posting:
-        posting = self._postings[term] = Posting(term)
+    def _put(self, place: int, term: str, impact: int) -> Posting:
+        posting = self._postings.get(term)
+        if posting is None:
+            posting = self._postings[term] = Posting(term)
+        posting.numbers.append(place)
+        posting.numbers.append(impact)
         return posting
 
     def _leave(self, place: int, postings: Iterable[Posting]) -> None:
         for posting in postings:
             posting.drop(place)
-            if not posting.places:
+            if not posting.numbers:
                 del self._postings[posting.term]
 
-    def _impacts(self, entry: CatalogEntry) -> dict[str, float]:
+    def _impacts(self, entry: CatalogEntry) -> dict[str, int]:
         weighted: dict[str, float] = {}
         for measure, terms in self._fields(entry):
             once = measure.once_in(len(terms))
             for term in terms:
                 weighted[term] = weighted.get(term, 0.0) + once
         k = self._weights.saturation
-        return {term: weight * (k + 1) / (k + weight) for term, weight in weighted.items()}
+        most = (k + 1) * IMPACT
+        return {term: int(weight * most / (k + weight)) for term, weight in weighted.items()}
 
     def _fields(self, entry: CatalogEntry) -> Iterator[tuple[Field, list[str]]]:
         weights, definition, read = self._weights, entry.definition, self._read
@@ -182,12 +185,12 @@ class LexicalScorer:
         clauses: list[Clause] = []
         for term, weight in wanted.items():
             posting = self._postings.get(term)
-            having = len(posting.places) if posting else 0
+            having = 0 if posting is None else len(posting)
             weight *= log(1 + (total - having + 0.5) / (having + 0.5))
-            if posting:
-                clauses.append(Clause(weight, posting))
-            else:
+            if posting is None:
                 unknown += weight
+            else:
+                clauses.append(Clause(weight, posting))
         clauses.sort(key=lambda clause: (-clause.weight, clause.posting.term))
         return clauses, unknown
 

@@ -75,6 +75,8 @@ class MeaningScorer:
             vector = self._table().encode(said_of(entry))
             if vector is not None:
                 self._held().put(entry.public_name, vector)
+        if self._vectors is not None:
+            self._vectors.forget()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not held are passed over."""

@@ -1,7 +1,8 @@
 """Which tools have a term and how much it counts there, summed over the terms of a query (H19).
 
-Tools have places, small whole numbers, so that a posting is two flat arrays. With numpy the arrays are
-summed as they lie; without it one by one, in the same order, so that both give the same numbers to the bit.
+Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat array
+of eight bytes a tool. With numpy the arrays are summed as they lie; without it one by one, in the same order, so
+that both give the same numbers to the bit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 
 class Places:
@@ -41,25 +42,27 @@ class Places:
         return place
 
 
+IMPACT: Final = 1 << 24
+"""The whole number that stands for an impact of 1."""
+
+
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The places of the tools that have one term, in no order, and its impact on each."""
+    """The tools that have one term, in no order: their places, and after each the impact of the term there."""
 
     term: str
-    places: array[int] = field(default_factory=lambda: array("q"))
-    impacts: array[float] = field(default_factory=lambda: array("d"))
+    numbers: array[int] = field(default_factory=lambda: array("i"))
 
-    def put(self, place: int, impact: float) -> None:
-        """Add a tool that is not in it."""
-        self.places.append(place)
-        self.impacts.append(impact)
+    def __len__(self) -> int:
+        return len(self.numbers) // 2
 
     def drop(self, place: int) -> None:
         """Remove a tool that is in it."""
-        at = self.places.index(place)
-        last, impact = self.places.pop(), self.impacts.pop()
+        numbers = self.numbers
+        at = 2 * numbers[::2].index(place)
+        impact, last = numbers.pop(), numbers.pop()
         if last != place:
-            self.places[at], self.impacts[at] = last, impact
+            numbers[at], numbers[at + 1] = last, impact
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class WordQuery:
         Args:
             clauses: Its known terms.
             unknown: The weight of the unknown ones together.
-            most: The highest impact that a term can have.
+            most: The highest impact that a term can have, as a whole number.
             places: The names of the tools.
             held: The postings in which each tool is.
             numpy: The module, or `None` to do without it.
@@ -124,10 +127,9 @@ class WordQuery:
     def _dense(self) -> Any:
         """The score at every place, as a numpy array."""
         numpy, clauses = self._numpy, self._clauses
-        places = numpy.frombuffer(b"".join([clause.posting.places for clause in clauses]), dtype=numpy.int64)
-        impacts = numpy.frombuffer(b"".join([clause.posting.impacts for clause in clauses]))
-        counts = [len(clause.posting.places) for clause in clauses]
-        weights = numpy.repeat([clause.weight for clause in clauses], counts)
+        numbers = numpy.frombuffer(b"".join([clause.posting.numbers for clause in clauses]), dtype="i")
+        places, impacts = numbers[::2], numbers[1::2]
+        weights = numpy.repeat([c.weight for c in clauses], [len(c.posting) for c in clauses])
         return numpy.bincount(places, weights * impacts, minlength=len(self._places.names))
 
     @cached_property
@@ -135,12 +137,12 @@ class WordQuery:
         """The score at every place that has one."""
         scores: dict[int, float] = {}
         for clause in self._clauses:
-            weight, posting = clause.weight, clause.posting
+            weight, numbers = clause.weight, clause.posting.numbers
             if scores:
-                for place, impact in zip(posting.places, posting.impacts, strict=True):
+                for place, impact in zip(numbers[::2], numbers[1::2], strict=True):
                     scores[place] = scores.get(place, 0.0) + weight * impact
             else:
-                scores = dict(zip(posting.places, map(weight.__mul__, posting.impacts), strict=True))
+                scores = dict(zip(numbers[::2], map(weight.__mul__, numbers[1::2]), strict=True))
         return scores
 
     def _of(self, names: Iterable[str]) -> dict[str, float]:

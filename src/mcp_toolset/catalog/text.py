@@ -102,6 +102,7 @@ class Tokenizer:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
+        self._in_names: dict[str, tuple[str, ...]] = {}
         self._stems: dict[str, str] = {}
 
     def terms(self, text: str) -> list[str]:
@@ -117,17 +118,30 @@ class Tokenizer:
 
     def name_terms(self, name: str) -> list[str]:
         """The terms of a name, stop words included: in `get_help` they are what it is about."""
-        return [self._stem(word) for run in runs(name) for word in words(run)]
+        found: list[str] = []
+        for run in runs(name):
+            terms = self._in_names.get(run)
+            if terms is None:
+                terms = self._remember_name(run)
+            found += terms
+        return found
 
     def forget(self) -> None:
         """Free what is remembered, at the end of a batch of documents."""
         self._known.clear()
+        self._in_names.clear()
         self._stems.clear()
 
     def _remember(self, run: str) -> tuple[str, ...]:
         if len(self._known) >= _CACHED_WORDS:
             self.forget()
         terms = self._known[run] = tuple(self._stem(word) for word in words(run) if word not in STOP_WORDS)
+        return terms
+
+    def _remember_name(self, run: str) -> tuple[str, ...]:
+        if len(self._in_names) >= _CACHED_WORDS:
+            self.forget()
+        terms = self._in_names[run] = tuple(map(self._stem, words(run)))
         return terms
 
     def _stem(self, word: str) -> str:
