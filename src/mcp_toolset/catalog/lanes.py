@@ -76,12 +76,12 @@ class Lanes:
         if self._packed is None:
             self._packed = self._pack()
 
-    def cosines(self, vector: Sequence[float]) -> Cosines:
-        """The likeness of a vector of any length to each that is held."""
+    def cosines(self, vector: Sequence[float], scale: float = 1.0) -> Cosines:
+        """The likeness of a vector of any length to each that is held, times `scale`."""
         packed = self._packed = self._packed or self._pack()
-        asked, scale = _whole_numbers(vector)
+        asked, finer = _whole_numbers(vector)
         products, base = packed.products(asked)
-        return Cosines(packed, products, base, self._step / (scale * _length(vector)))
+        return Cosines(packed, products, base, scale * self._step / (finer * _length(vector)))
 
     def _pack(self) -> _Packed:
         if self._numpy is None or not self._vectors:
@@ -90,24 +90,37 @@ class Lanes:
 
 
 class Cosines:
-    """The outcome of one comparison, read only where somebody looks."""
+    """The outcome of one comparison, read only where somebody looks.
+
+    Attributes:
+        products: Whole numbers, a numpy array if that was reckoned with.
+    """
 
     def __init__(self, packed: _Packed, products: Sequence[int], base: int, unit: float) -> None:
         self._packed = packed
-        self._products = products
         self._base = base
         self._unit = unit
+        self.products = products
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names in the order of the products; one object until vectors change."""
+        return self._packed.names
+
+    def of_products(self, products: Any) -> Any:
+        """The cosines that some of the products stand for, as numpy arrays."""
+        return (products - self._base) * self._unit
 
     def of(self, names: Iterable[str]) -> dict[str, float]:
         """The cosines of those names that are held."""
         packed = self._packed
         held = [(name, packed.places[name]) for name in names if name in packed.places]
-        products = packed.at(self._products, [place for _, place in held])
+        products = packed.at(self.products, [place for _, place in held])
         return {name: self._cosine(product) for (name, _), product in zip(held, products, strict=True)}
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """At most `count` names with cosines above 0, best first and like ones by name."""
-        packed, products = self._packed, self._products
+        packed, products = self._packed, self.products
         if among is None:
             places = packed.highest(products, count, self._base + int(1 / self._unit))
         else:

@@ -66,7 +66,11 @@ class Weights:
 
 
 class LexicalScorer:
-    """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
+    """BM25F over the fields of catalog entries, with aliases and correction of unknown words.
+
+    Attributes:
+        places: Where each tool stands.
+    """
 
     def __init__(self, weights: Weights | None = None, *, numpy: Any = None) -> None:
         """Start empty. `numpy` is the module itself, or `None` to do without it; no ranking depends on it."""
@@ -76,7 +80,7 @@ class LexicalScorer:
         self._postings: dict[str, Posting] = {}
         self._vocabulary = Vocabulary(self._postings.keys())
         self._held: dict[str, tuple[Posting, ...]] = {}
-        self._places = Places()
+        self.places = Places()
 
     def __contains__(self, word: str) -> bool:
         """Whether any tool has this word, in whatever inflection."""
@@ -85,7 +89,7 @@ class LexicalScorer:
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
         for entry in entries:
-            place = self._places.take(entry.public_name)
+            place = self.places.take(entry.public_name)
             self._held[entry.public_name] = tuple(
                 [self._put(place, *impact) for impact in self._impacts(entry).items()]
             )
@@ -96,7 +100,7 @@ class LexicalScorer:
         """Forget entries; names that are not indexed are passed over."""
         for name in public_names:
             if name in self._held:
-                self._leave(self._places.free(name), self._held.pop(name))
+                self._leave(self.places.free(name), self._held.pop(name))
         self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
@@ -107,7 +111,7 @@ class LexicalScorer:
         """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
         clauses, unknown = self._clauses(self._wanted(query))
         most = (self._weights.saturation + 1) * IMPACT
-        return WordQuery(clauses, unknown, most, self._places, self._held, self._numpy)
+        return WordQuery(clauses, unknown, most, self.places, self._held, self._numpy)
 
     def _put(self, place: int, term: str, impact: int) -> Posting:
         posting = self._postings.get(term)
@@ -160,14 +164,15 @@ class LexicalScorer:
     def _wanted(self, query: str) -> dict[str, float]:
         """The terms of a query, known here or not, and what each counts before its rarity."""
         spoken = _words_of(query)
-        wanted = dict.fromkeys(map(stem, spoken), 1.0)
+        stems = [stem(word) for word in spoken]
+        wanted = dict.fromkeys(stems, 1.0)
         for term in [term for term in wanted if term not in self._postings][:_CORRECTIONS]:
             nearest = self._vocabulary.nearest(term)
             if nearest:
                 del wanted[term]
             self._offer(wanted, nearest, self._weights.correction)
         self._offer(wanted, (stem(one + other) for one, other in pairwise(spoken)), self._weights.compound)
-        for term in map(stem, spoken):
+        for term in stems:
             others = [other for other in ALIASES.get(term, ()) if other in self._postings]
             if others and term not in self._postings:
                 wanted.pop(term, None)
@@ -197,6 +202,8 @@ class LexicalScorer:
 
 def _words_of(query: str) -> list[str]:
     """The different words of a query in order; its stop words only if there are no others."""
-    spoken = [word for run in runs(query[:_QUERY_CHARACTERS]) for word in words(run)]
+    spoken: list[str] = []
+    for run in runs(query[:_QUERY_CHARACTERS]):
+        spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)
     telling = [word for word in spoken if word not in STOP_WORDS] or spoken
     return list(dict.fromkeys(telling))[:_QUERY_WORDS]

@@ -74,7 +74,11 @@ class Clause:
 
 
 class WordQuery:
-    """A query as its terms, heaviest first; it holds for as long as the index does not change."""
+    """A query as its terms, heaviest first; it holds for as long as the index does not change.
+
+    Attributes:
+        ceiling: The score of a tool that answers all of it as well as can be.
+    """
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class WordQuery:
         self._places = places
         self._held = held
         self._numpy = numpy
-        self._ceiling = most * (sum(clause.weight for clause in clauses) + unknown)
+        self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """The best public names, best first, with the share of the query that each answers (0 to 1).
@@ -111,22 +115,24 @@ class WordQuery:
         """
         scores = self._highest(count) if among is None else self._of(among)
         first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-        return {name: score / self._ceiling for name, score in first}
+        return {name: score / self.ceiling for name, score in first}
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
         """The share of the query that each of these names answers, if it answers any of it."""
-        return {name: score / self._ceiling for name, score in self._of(names).items()}
+        return {name: score / self.ceiling for name, score in self._of(names).items()}
 
     def coverage(self, name: str) -> float:
         """How much of the query a name has at all, wherever it stands: 0 to 1, by the rarity of the terms."""
         held = frozenset(self._held.get(name, ()))
         had = sum(clause.weight for clause in self._clauses if clause.posting in held)
-        return had * self._most / self._ceiling if had else 0.0
+        return had * self._most / self.ceiling if had else 0.0
 
     @cached_property
-    def _dense(self) -> Any:
+    def dense(self) -> Any:
         """The score at every place, as a numpy array."""
         numpy, clauses = self._numpy, self._clauses
+        if not clauses:
+            return numpy.zeros(len(self._places.names))
         numbers = numpy.frombuffer(b"".join([clause.posting.numbers for clause in clauses]), dtype="i")
         places, impacts = numbers[::2], numbers[1::2]
         weights = numpy.repeat([c.weight for c in clauses], [len(c.posting) for c in clauses])
@@ -152,27 +158,46 @@ class WordQuery:
         places = [(name, of[name]) for name in names if name in of]
         if self._numpy is not None:
             at = [place for _, place in places]
-            numbers: list[float] = self._dense[at].tolist() if at else []
+            numbers: list[float] = self.dense[at].tolist() if at else []
             return {name: score for (name, _), score in zip(places, numbers, strict=True) if score}
         scores = self._sparse
         return {name: scores[place] for name, place in places if place in scores}
 
     def _highest(self, count: int) -> dict[str, float]:
-        """The `count` highest scores, with all that equal the last."""
+        """The `count` highest scores, perhaps with all that equal the last."""
         if not self._clauses:
             return {}
         names = self._places.names
         if self._numpy is not None:
-            places = self._numpy.flatnonzero(self._dense)
-            scores = self._dense[places]
-            if len(places) > count:
-                high = scores >= self._numpy.partition(scores, -count)[-count]
-                places, scores = places[high], scores[high]
-            return {
-                names[place]: score for place, score in zip(places.tolist(), scores.tolist(), strict=True)
-            }
+            places = highest(self._numpy, self.dense, count, names)
+            scores = self.dense[places].tolist()
+            return {names[place]: score for place, score in zip(places.tolist(), scores, strict=True)}
         found = self._sparse
         if len(found) > count:
             last = heapq.nlargest(count, found.values())[-1]
             found = {place: score for place, score in found.items() if score >= last}
         return {names[place]: score for place, score in found.items()}
+
+
+def highest(numpy: Any, values: Any, count: int, names: Sequence[str], places: Any = None) -> Any:
+    """Where the `count` highest values above 0 are, like ones by name.
+
+    Args:
+        numpy: The module.
+        values: An array.
+        count: How many are wanted at most.
+        names: The names by place.
+        places: The place of each value; in the order of places if `None`.
+    """
+    found = numpy.flatnonzero(values > 0)
+    if len(found) <= count:
+        return found
+    some = values[found]
+    least = numpy.partition(some, -count)[-count]
+    found = found[some >= least]
+    if len(found) == count:
+        return found
+    above, level = found[values[found] > least], found[values[found] == least]
+    name = [names[place] for place in (level if places is None else places[level]).tolist()]
+    by_name = sorted(range(len(level)), key=name.__getitem__)
+    return numpy.concatenate((above, level[by_name[: count - len(above)]]))

@@ -47,19 +47,24 @@ class WordVectors:
         self._rows = rows
         self._words: dict[str, int] = {}
 
-    def encode(self, text: str) -> list[int] | None:
-        """A vector for a text, of no particular length; `None` if no word of it is known."""
-        total = sum(map(self._word, words_of(text[:_LONGEST_TEXT])))
+    def encode(self, text: str, *, wordlike: bool = False) -> list[int] | None:
+        """A vector for a text, of no particular length; `None` if no word of it is known.
+
+        Args:
+            text: The text, of which so much is read as a vector has room for.
+            wordlike: Whether it is `None`, too, if no word is more than a string of short pieces, as codes
+                and slips of the pen are.
+        """
+        words = words_of(text[:_LONGEST_TEXT])
+        if wordlike and not any(map(self._is_word, words)):
+            return None
+        total = sum(map(self._word, words))
         lanes = array("I", total.to_bytes(_LANE_BYTES * (self.dimensions + 1), "little"))
         if sys.byteorder == "big":
             lanes.byteswap()
         nothing = _MIDDLE * lanes.pop()
         numbers = [number - nothing for number in lanes]
         return numbers if any(numbers) else None
-
-    def understands(self, text: str) -> bool:
-        """Whether any word is more than a string of short pieces, as codes and slips of the pen are."""
-        return any(map(self._is_word, words_of(text[:_LONGEST_TEXT])))
 
     def forget(self) -> None:
         """Free what is remembered of words, at the end of a batch of texts."""
