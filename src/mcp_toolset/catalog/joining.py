@@ -1,8 +1,8 @@
 """Two rankings made one: how much a tool answers by its words and by its meaning together (H19).
 
-Each ranking counts by its own best, and the tail of what they make together is left out. `joined` reckons with
-names; `ArrayJoin` does the same sums in the same order on numpy arrays, so that both give the same numbers to
-the bit.
+Each ranking counts by its own best, and the tail of what they make together is left out. `joined` reckons
+with names; `ArrayJoin` does the same sums in the same order on numpy arrays, so that both give the same
+numbers to the bit.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ArrayJoin:
         names, there = self._across
         if names is not cosines.names:
             of = self._places.of
-            there = numpy.array([of.get(name, -1) for name in cosines.names])
+            there = numpy.array([of.get(name, -1) for name in cosines.names], dtype=numpy.intp)
             self._across = cosines.names, there
         # One place more, the last, for names that have none.
         products = numpy.zeros(len(self._places.names) + 1, dtype=numpy.int16)

@@ -161,12 +161,11 @@ class _Matrix(_Packed):
     def __init__(self, vectors: Mapping[str, bytes], dimensions: int, numpy: Any) -> None:
         super().__init__(vectors)
         self._numpy = numpy
-        numbers = numpy.frombuffer(b"".join(vectors.values()), dtype=numpy.uint8)
-        # Sixteen bits hold every product, 1,040 × 31 being the largest, and halve what has to be read.
-        middle = numpy.int16(_MIDDLE)
-        self._rows = numpy.ascontiguousarray(numbers.reshape(-1, dimensions).T).astype(numpy.int16) - middle
+        numbers = numpy.frombuffer(b"".join(vectors.values()), dtype=numpy.int8)
+        self._rows = numpy.ascontiguousarray(numbers.reshape(-1, dimensions).T) - numpy.int8(_MIDDLE)
 
     def products(self, asked: Sequence[int]) -> tuple[Sequence[int], int]:
+        # Sixteen bits hold every product, 1,040 × 31 being the largest; rows are widened as they are read.
         query = self._numpy.array(asked, dtype=self._numpy.int16)
         # `query @ rows` may wake the threads of a BLAS, and on a busy machine wait for them a hundredfold.
         return self._numpy.einsum("ji,j->i", self._rows, query), 0

@@ -98,9 +98,14 @@ class LexicalScorer:
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not indexed are passed over."""
+        left: dict[Posting, set[int]] = {}
         for name in public_names:
             if name in self._held:
-                self._leave(self.places.free(name), self._held.pop(name))
+                place = self.places.free(name)
+                for posting in self._held.pop(name):
+                    left.setdefault(posting, set()).add(place)
+        for posting, places in left.items():
+            self._leave(posting, places)
         self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
@@ -121,11 +126,10 @@ class LexicalScorer:
         posting.numbers.append(impact)
         return posting
 
-    def _leave(self, place: int, postings: Iterable[Posting]) -> None:
-        for posting in postings:
-            posting.drop(place)
-            if not posting.numbers:
-                del self._postings[posting.term]
+    def _leave(self, posting: Posting, places: AbstractSet[int]) -> None:
+        posting.drop(places)
+        if not posting.numbers:
+            del self._postings[posting.term]
 
     def _impacts(self, entry: CatalogEntry) -> dict[str, int]:
         weighted: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """Which tools have a term and how much it counts there, summed over the terms of a query (H19).
 
-Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat array
-of eight bytes a tool. With numpy the arrays are summed as they lie; without it one by one, in the same order, so
-that both give the same numbers to the bit.
+Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat
+array of eight bytes a tool. With numpy the arrays are summed as they lie; without it one by one, in the same
+order, so that both give the same numbers to the bit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+
+# Of numbers of so many bytes the highest are found at once; of longer ones it is quicker to drop the zeros.
+_SHORT = 2
+# So many tools are looked for one by one; for more it is quicker to write a posting anew.
+_FEW = 8
 
 
 class Places:
@@ -48,7 +53,7 @@ IMPACT: Final = 1 << 24
 
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The tools that have one term, in no order: their places, and after each the impact of the term there."""
+    """The tools that have one term, in no order: their places, after each the impact of the term there."""
 
     term: str
     numbers: array[int] = field(default_factory=lambda: array("i"))
@@ -56,8 +61,17 @@ class Posting:
     def __len__(self) -> int:
         return len(self.numbers) // 2
 
-    def drop(self, place: int) -> None:
-        """Remove a tool that is in it."""
+    def drop(self, places: AbstractSet[int]) -> None:
+        """Remove tools that are in it."""
+        if len(places) <= _FEW:
+            for place in places:
+                self._drop_one(place)
+        else:
+            both = zip(self.numbers[::2], self.numbers[1::2], strict=True)
+            kept = [number for pair in both if pair[0] not in places for number in pair]
+            self.numbers = array("i", kept)
+
+    def _drop_one(self, place: int) -> None:
         numbers = self.numbers
         at = 2 * numbers[::2].index(place)
         impact, last = numbers.pop(), numbers.pop()
@@ -189,7 +203,11 @@ def highest(numpy: Any, values: Any, count: int, names: Sequence[str], places: A
         names: The names by place.
         places: The place of each value; in the order of places if `None`.
     """
-    found = numpy.flatnonzero(values > 0)
+    if len(values) > count and values.itemsize <= _SHORT:
+        least = numpy.partition(values, -count)[-count]
+        found = numpy.flatnonzero(values >= max(least, 1))
+    else:
+        found = numpy.flatnonzero(values > 0)
     if len(found) <= count:
         return found
     some = values[found]
@@ -198,6 +216,6 @@ def highest(numpy: Any, values: Any, count: int, names: Sequence[str], places: A
     if len(found) == count:
         return found
     above, level = found[values[found] > least], found[values[found] == least]
-    name = [names[place] for place in (level if places is None else places[level]).tolist()]
-    by_name = sorted(range(len(level)), key=name.__getitem__)
+    at: list[int] = (level if places is None else places[level]).tolist()
+    by_name = sorted(range(len(at)), key=lambda number: names[at[number]])
     return numpy.concatenate((above, level[by_name[: count - len(above)]]))
