@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from itertools import islice
-from math import sqrt
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.lanes import Lanes, numpy_if_present
+from mcp_toolset.catalog.lanes import Cosines, Lanes, numpy_if_present
 from mcp_toolset.catalog.meaning import MeaningScorer, opinion, said_of
 from mcp_toolset.errors import ToolsetError
 
@@ -75,6 +74,7 @@ class VectorCache(Protocol):
         ...
 
 
+@final
 class EmbeddingScorer:
     """Cosines by an embedder; give it to `SearchIndex(scorer=…)`.
 
@@ -109,6 +109,11 @@ class EmbeddingScorer:
         self._waiting: dict[str, tuple[str, str]] = {}
         self._worker: threading.Thread | None = None
         self._state, self._model = threading.RLock(), threading.Lock()
+
+    @property
+    def numpy(self) -> Any:
+        """The module it compares with, or `None`."""
+        return self._numpy
 
     @property
     def share(self) -> float:
@@ -146,14 +151,18 @@ class EmbeddingScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """By the embedder if all is embedded, else by the built-in table."""
+        cosines = self.compare(query)
+        return {} if cosines is None else opinion(cosines, count, among, also)
+
+    def compare(self, query: str) -> Cosines | None:
+        """The likeness of every tool to the query, on the scale of `enough`; `None` if nobody can tell."""
         query = query[:_QUERY_CHARACTERS]
-        if self._waiting or self._lanes is None or not query.strip():
-            return self._meanwhile.best(query, count, among, also)
+        if self._waiting or not self._lanes or not query.strip():
+            return self._meanwhile.compare(query)
         with self._model:
-            vector = _unit(self._embedder.embed([query])[0])
+            vector = self._embedder.embed([query])[0]
         with self._state:
-            found = opinion(self._lanes.cosines(vector), count, among, also)
-        return {name: self._scale * cosine for name, cosine in found.items()}
+            return self._lanes.cosines(vector, self._scale)
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until all is embedded, for so many seconds at most; whether it is."""
@@ -173,7 +182,7 @@ class EmbeddingScorer:
                     vectors = self._embedder.embed([text for _, _, text in batch])
                 with self._state:
                     for (name, digest, _), vector in zip(batch, vectors, strict=True):
-                        self._take(name, digest, _unit(vector))
+                        self._take(name, digest, vector)
         finally:
             with self._state:
                 self._worker = None
@@ -193,8 +202,3 @@ class EmbeddingScorer:
         if self._lanes is None:
             self._lanes = Lanes(len(vector), numpy=self._numpy)
         self._lanes.put(name, vector)
-
-
-def _unit(vector: Sequence[float]) -> list[float]:
-    length = sqrt(sum(value * value for value in vector)) or 1.0
-    return [value / length for value in vector]

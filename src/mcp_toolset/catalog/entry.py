@@ -165,7 +165,8 @@ def _properties(schema: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping)
+    # Nearly all are dictionaries, and asking for those is ten times as quick.
+    return isinstance(value, dict) or isinstance(value, Mapping)
 
 
 def _texts(value: object) -> frozenset[str]:

@@ -17,11 +17,14 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib import import_module
 from math import sqrt
+from operator import mul
 from typing import Any
 
 _LANE_BYTES = 2
 _MIDDLE = 32
 _LARGEST = 31
+_LEAST, _MOST = _MIDDLE - _LARGEST, _MIDDLE + _LARGEST
+_MIDDLE_AND_HALF = _MIDDLE + 0.5
 # The values of a unit vector of n dimensions lie around 1/√n; beyond this many times that they are cut.
 _REACH = 3.5
 # What a query's numbers may sum to, so that no lane of sixteen bits runs over: 1,040 × 63 < 2¹⁶.
@@ -40,7 +43,7 @@ def numpy_if_present() -> Any:
 
 
 class Lanes:
-    """Unit vectors by name, to be compared with a query all at once."""
+    """Directions by name, to be compared with that of a query all at once."""
 
     def __init__(self, dimensions: int, *, numpy: Any = None) -> None:
         """Start empty. `numpy` is the module itself, or `None` to do without it."""
@@ -53,13 +56,14 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def put(self, name: str, vector: Iterable[float]) -> None:
-        """Hold a unit vector under a name."""
-        step = self._step
-        numbers = [round(value / step) for value in vector]
-        if max(numbers) > _LARGEST or min(numbers) < -_LARGEST:
-            numbers = [max(-_LARGEST, min(_LARGEST, number)) for number in numbers]
-        self._vectors[name] = bytes([_MIDDLE + number for number in numbers])
+    def put(self, name: str, vector: Sequence[float]) -> None:
+        """Hold a vector of any length under a name; one of length 0 is like nothing."""
+        scale = 1 / (_length(vector) * self._step)
+        # To round: `int` cuts off the fraction, and is much the quicker.
+        numbers = [int(value * scale + _MIDDLE_AND_HALF) for value in vector]
+        if max(numbers) > _MOST or min(numbers) < _LEAST:
+            numbers = [max(_LEAST, min(_MOST, number)) for number in numbers]
+        self._vectors[name] = bytes(numbers)
         self._packed = None
 
     def drop(self, name: str) -> None:
@@ -72,12 +76,12 @@ class Lanes:
         if self._packed is None:
             self._packed = self._pack()
 
-    def cosines(self, vector: Sequence[float]) -> Cosines:
-        """The likeness of a unit vector to each that is held."""
+    def cosines(self, vector: Sequence[float], scale: float = 1.0) -> Cosines:
+        """The likeness of a vector of any length to each that is held, times `scale`."""
         packed = self._packed = self._packed or self._pack()
-        asked, scale = _whole_numbers(vector)
+        asked, finer = _whole_numbers(vector)
         products, base = packed.products(asked)
-        return Cosines(packed, products, base, self._step / scale)
+        return Cosines(packed, products, base, scale * self._step / (finer * _length(vector)))
 
     def _pack(self) -> _Packed:
         if self._numpy is None or not self._vectors:
@@ -86,24 +90,37 @@ class Lanes:
 
 
 class Cosines:
-    """The outcome of one comparison, read only where somebody looks."""
+    """The outcome of one comparison, read only where somebody looks.
+
+    Attributes:
+        products: Whole numbers, a numpy array if that was reckoned with.
+    """
 
     def __init__(self, packed: _Packed, products: Sequence[int], base: int, unit: float) -> None:
         self._packed = packed
-        self._products = products
         self._base = base
         self._unit = unit
+        self.products = products
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names in the order of the products; one object until vectors change."""
+        return self._packed.names
+
+    def of_products(self, products: Any) -> Any:
+        """The cosines that some of the products stand for, as numpy arrays."""
+        return (products - self._base) * self._unit
 
     def of(self, names: Iterable[str]) -> dict[str, float]:
         """The cosines of those names that are held."""
         packed = self._packed
         held = [(name, packed.places[name]) for name in names if name in packed.places]
-        products = packed.at(self._products, [place for _, place in held])
+        products = packed.at(self.products, [place for _, place in held])
         return {name: self._cosine(product) for (name, _), product in zip(held, products, strict=True)}
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """At most `count` names with cosines above 0, best first and like ones by name."""
-        packed, products = self._packed, self._products
+        packed, products = self._packed, self.products
         if among is None:
             places = packed.highest(products, count, self._base + int(1 / self._unit))
         else:
@@ -144,12 +161,11 @@ class _Matrix(_Packed):
     def __init__(self, vectors: Mapping[str, bytes], dimensions: int, numpy: Any) -> None:
         super().__init__(vectors)
         self._numpy = numpy
-        numbers = numpy.frombuffer(b"".join(vectors.values()), dtype=numpy.uint8)
-        # Sixteen bits hold every product, 1,040 × 31 being the largest, and halve what has to be read.
-        middle = numpy.int16(_MIDDLE)
-        self._rows = numpy.ascontiguousarray(numbers.reshape(-1, dimensions).T).astype(numpy.int16) - middle
+        numbers = numpy.frombuffer(b"".join(vectors.values()), dtype=numpy.int8)
+        self._rows = numpy.ascontiguousarray(numbers.reshape(-1, dimensions).T) - numpy.int8(_MIDDLE)
 
     def products(self, asked: Sequence[int]) -> tuple[Sequence[int], int]:
+        # Sixteen bits hold every product, 1,040 × 31 being the largest; rows are widened as they are read.
         query = self._numpy.array(asked, dtype=self._numpy.int16)
         # `query @ rows` may wake the threads of a BLAS, and on a busy machine wait for them a hundredfold.
         return self._numpy.einsum("ji,j->i", self._rows, query), 0
@@ -208,6 +224,10 @@ def _spread(numbers: bytes) -> int:
     lanes = bytearray(_LANE_BYTES * len(numbers))
     lanes[::_LANE_BYTES] = numbers
     return int.from_bytes(lanes, "little")
+
+
+def _length(vector: Sequence[float]) -> float:
+    return sqrt(sum(map(mul, vector, vector))) or 1.0
 
 
 def _whole_numbers(vector: Sequence[float]) -> tuple[list[int], float]:

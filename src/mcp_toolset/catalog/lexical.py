@@ -17,7 +17,7 @@ from typing import Any
 
 from mcp_toolset.catalog.aliases import ALIASES
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.postings import Clause, Places, Posting, WordQuery
+from mcp_toolset.catalog.postings import IMPACT, Clause, Places, Posting, WordQuery
 from mcp_toolset.catalog.text import STOP_WORDS, Tokenizer, runs, stem, words
 from mcp_toolset.catalog.vocabulary import Vocabulary
 
@@ -66,7 +66,11 @@ class Weights:
 
 
 class LexicalScorer:
-    """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
+    """BM25F over the fields of catalog entries, with aliases and correction of unknown words.
+
+    Attributes:
+        places: Where each tool stands.
+    """
 
     def __init__(self, weights: Weights | None = None, *, numpy: Any = None) -> None:
         """Start empty. `numpy` is the module itself, or `None` to do without it; no ranking depends on it."""
@@ -76,7 +80,7 @@ class LexicalScorer:
         self._postings: dict[str, Posting] = {}
         self._vocabulary = Vocabulary(self._postings.keys())
         self._held: dict[str, tuple[Posting, ...]] = {}
-        self._places = Places()
+        self.places = Places()
 
     def __contains__(self, word: str) -> bool:
         """Whether any tool has this word, in whatever inflection."""
@@ -85,20 +89,23 @@ class LexicalScorer:
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
         for entry in entries:
-            impacts = self._impacts(entry)
-            postings = [self._postings.get(term) or self._new_posting(term) for term in impacts]
-            place = self._places.take(entry.public_name)
-            for posting, impact in zip(postings, impacts.values(), strict=True):
-                posting.put(place, impact)
-            self._held[entry.public_name] = tuple(postings)
+            place = self.places.take(entry.public_name)
+            self._held[entry.public_name] = tuple(
+                [self._put(place, *impact) for impact in self._impacts(entry).items()]
+            )
         self._tokenizer.forget()
         self._vocabulary.forget_order()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not indexed are passed over."""
+        left: dict[Posting, set[int]] = {}
         for name in public_names:
             if name in self._held:
-                self._leave(self._places.free(name), self._held.pop(name))
+                place = self.places.free(name)
+                for posting in self._held.pop(name):
+                    left.setdefault(posting, set()).add(place)
+        for posting, places in left.items():
+            self._leave(posting, places)
         self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
@@ -108,27 +115,31 @@ class LexicalScorer:
     def read(self, query: str) -> WordQuery:
         """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
         clauses, unknown = self._clauses(self._wanted(query))
-        most = self._weights.saturation + 1
-        return WordQuery(clauses, unknown, most, self._places, self._held, self._numpy)
+        most = (self._weights.saturation + 1) * IMPACT
+        return WordQuery(clauses, unknown, most, self.places, self._held, self._numpy)
 
-    def _new_posting(self, term: str) -> Posting:
-        posting = self._postings[term] = Posting(term)
+    def _put(self, place: int, term: str, impact: int) -> Posting:
+        posting = self._postings.get(term)
+        if posting is None:
+            posting = self._postings[term] = Posting(term)
+        posting.numbers.append(place)
+        posting.numbers.append(impact)
         return posting
 
-    def _leave(self, place: int, postings: Iterable[Posting]) -> None:
-        for posting in postings:
-            posting.drop(place)
-            if not posting.places:
-                del self._postings[posting.term]
+    def _leave(self, posting: Posting, places: AbstractSet[int]) -> None:
+        posting.drop(places)
+        if not posting.numbers:
+            del self._postings[posting.term]
 
-    def _impacts(self, entry: CatalogEntry) -> dict[str, float]:
+    def _impacts(self, entry: CatalogEntry) -> dict[str, int]:
         weighted: dict[str, float] = {}
         for measure, terms in self._fields(entry):
             once = measure.once_in(len(terms))
             for term in terms:
                 weighted[term] = weighted.get(term, 0.0) + once
         k = self._weights.saturation
-        return {term: weight * (k + 1) / (k + weight) for term, weight in weighted.items()}
+        most = (k + 1) * IMPACT
+        return {term: int(weight * most / (k + weight)) for term, weight in weighted.items()}
 
     def _fields(self, entry: CatalogEntry) -> Iterator[tuple[Field, list[str]]]:
         weights, definition, read = self._weights, entry.definition, self._read
@@ -157,14 +168,15 @@ class LexicalScorer:
     def _wanted(self, query: str) -> dict[str, float]:
         """The terms of a query, known here or not, and what each counts before its rarity."""
         spoken = _words_of(query)
-        wanted = dict.fromkeys(map(stem, spoken), 1.0)
+        stems = [stem(word) for word in spoken]
+        wanted = dict.fromkeys(stems, 1.0)
         for term in [term for term in wanted if term not in self._postings][:_CORRECTIONS]:
             nearest = self._vocabulary.nearest(term)
             if nearest:
                 del wanted[term]
             self._offer(wanted, nearest, self._weights.correction)
         self._offer(wanted, (stem(one + other) for one, other in pairwise(spoken)), self._weights.compound)
-        for term in map(stem, spoken):
+        for term in stems:
             others = [other for other in ALIASES.get(term, ()) if other in self._postings]
             if others and term not in self._postings:
                 wanted.pop(term, None)
@@ -182,18 +194,20 @@ class LexicalScorer:
         clauses: list[Clause] = []
         for term, weight in wanted.items():
             posting = self._postings.get(term)
-            having = len(posting.places) if posting else 0
+            having = 0 if posting is None else len(posting)
             weight *= log(1 + (total - having + 0.5) / (having + 0.5))
-            if posting:
-                clauses.append(Clause(weight, posting))
-            else:
+            if posting is None:
                 unknown += weight
+            else:
+                clauses.append(Clause(weight, posting))
         clauses.sort(key=lambda clause: (-clause.weight, clause.posting.term))
         return clauses, unknown
 
 
 def _words_of(query: str) -> list[str]:
     """The different words of a query in order; its stop words only if there are no others."""
-    spoken = [word for run in runs(query[:_QUERY_CHARACTERS]) for word in words(run)]
+    spoken: list[str] = []
+    for run in runs(query[:_QUERY_CHARACTERS]):
+        spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)
     telling = [word for word in spoken if word not in STOP_WORDS] or spoken
     return list(dict.fromkeys(telling))[:_QUERY_WORDS]

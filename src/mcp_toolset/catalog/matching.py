@@ -23,19 +23,19 @@ class NameTable:
 
     def __init__(self) -> None:
         self._entries: dict[str, CatalogEntry] = {}
-        self._own: dict[str, set[str]] = {}
-        self._spellings: dict[str, set[str]] = {}
+        self._own: dict[str, list[str]] = {}
+        self._spellings: dict[str, list[str]] = {}
         self._in_order: list[str] = []
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not in the table yet."""
         for entry in entries:
             self._entries[entry.public_name] = entry
-            self._own.setdefault(entry.definition.name, set()).add(entry.public_name)
+            self._own.setdefault(entry.definition.name, []).append(entry.public_name)
             for spelling in _spellings(entry):
                 if spelling not in self._spellings:
                     self._in_order.append(spelling)
-                self._spellings.setdefault(spelling, set()).add(entry.public_name)
+                self._spellings.setdefault(spelling, []).append(entry.public_name)
         self._in_order.sort()
 
     def remove(self, public_names: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ def _spellings(entry: CatalogEntry) -> set[str]:
     return {folded(name) for name in names} - {""}
 
 
-def _discard(table: dict[str, set[str]], key: str, name: str) -> None:
-    table[key].discard(name)
+def _discard(table: dict[str, list[str]], key: str, name: str) -> None:
+    table[key].remove(name)
     if not table[key]:
         del table[key]

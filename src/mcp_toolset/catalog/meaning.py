@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Any
+from typing import Any, final
 
 from mcp_toolset.catalog.entry import CatalogEntry
 from mcp_toolset.catalog.lanes import Cosines, Lanes, numpy_if_present
@@ -47,6 +47,7 @@ def opinion(
     return {name: cosine for name, cosine in asked.items() if cosine > 0} | cosines.best(count, among)
 
 
+@final
 class MeaningScorer:
     """Cosines by a table of word pieces.
 
@@ -69,12 +70,19 @@ class MeaningScorer:
         self._numpy = numpy_if_present() if numpy is None else numpy or None
         self._lanes: Lanes | None = None
 
+    @property
+    def numpy(self) -> Any:
+        """The module it compares with, or `None`."""
+        return self._numpy
+
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet."""
         for entry in entries:
             vector = self._table().encode(said_of(entry))
             if vector is not None:
                 self._held().put(entry.public_name, vector)
+        if self._vectors is not None:
+            self._vectors.forget()
 
     def remove(self, public_names: Iterable[str]) -> None:
         """Forget entries; names that are not held are passed over."""
@@ -86,11 +94,15 @@ class MeaningScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """The names that mean most nearly what the query does, and the cosines of those in `also`."""
-        query = query[:_QUERY_CHARACTERS]
-        if self._lanes is None or not self._table().understands(query):
-            return {}
-        vector = self._table().encode(query)
-        return {} if vector is None else opinion(self._lanes.cosines(vector), count, among, also)
+        cosines = self.compare(query)
+        return {} if cosines is None else opinion(cosines, count, among, also)
+
+    def compare(self, query: str) -> Cosines | None:
+        """The likeness of every tool to the query; `None` if the table cannot tell."""
+        if not self._lanes:
+            return None
+        vector = self._table().encode(query[:_QUERY_CHARACTERS], wordlike=True)
+        return None if vector is None else self._lanes.cosines(vector)
 
     def _table(self) -> WordVectors:
         if self._vectors is None:

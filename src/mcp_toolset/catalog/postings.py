@@ -1,19 +1,24 @@
 """Which tools have a term and how much it counts there, summed over the terms of a query (H19).
 
-Tools have places, small whole numbers, so that a posting is two flat arrays. With numpy the arrays are
-summed as they lie; without it one by one, in the same order, so that both give the same numbers to the bit.
+Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat
+array of eight bytes a tool. With numpy the arrays are summed as they lie; without it one by one, in the same
+order, so that both give the same numbers to the bit.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
+
+# Of numbers of so many bytes the highest are found at once; of longer ones it is quicker to drop the zeros.
+_SHORT = 2
+# So many tools are looked for one by one; for more it is quicker to write a posting anew.
+_FEW = 8
 
 
 class Places:
@@ -42,27 +47,36 @@ class Places:
         return place
 
 
+IMPACT: Final = 1 << 24
+"""The whole number that stands for an impact of 1."""
+
+
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The places of the tools that have one term, in order, and its impact on each.
-
-    In order, because a word that all tools have is looked through for each tool that goes.
-    """
+    """The tools that have one term, in no order: their places, after each the impact of the term there."""
 
     term: str
-    places: array[int] = field(default_factory=lambda: array("q"))
-    impacts: array[float] = field(default_factory=lambda: array("d"))
+    numbers: array[int] = field(default_factory=lambda: array("i"))
 
-    def put(self, place: int, impact: float) -> None:
-        """Add a tool that is not in it."""
-        at = bisect_left(self.places, place)
-        self.places.insert(at, place)
-        self.impacts.insert(at, impact)
+    def __len__(self) -> int:
+        return len(self.numbers) // 2
 
-    def drop(self, place: int) -> None:
-        """Remove a tool that is in it."""
-        at = bisect_left(self.places, place)
-        del self.places[at], self.impacts[at]
+    def drop(self, places: AbstractSet[int]) -> None:
+        """Remove tools that are in it."""
+        if len(places) <= _FEW:
+            for place in places:
+                self._drop_one(place)
+        else:
+            both = zip(self.numbers[::2], self.numbers[1::2], strict=True)
+            kept = [number for pair in both if pair[0] not in places for number in pair]
+            self.numbers = array("i", kept)
+
+    def _drop_one(self, place: int) -> None:
+        numbers = self.numbers
+        at = 2 * numbers[::2].index(place)
+        impact, last = numbers.pop(), numbers.pop()
+        if last != place:
+            numbers[at], numbers[at + 1] = last, impact
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,11 @@ class Clause:
 
 
 class WordQuery:
-    """A query as its terms, heaviest first; it holds for as long as the index does not change."""
+    """A query as its terms, heaviest first; it holds for as long as the index does not change.
+
+    Attributes:
+        ceiling: The score of a tool that answers all of it as well as can be.
+    """
 
     def __init__(
         self,
@@ -90,7 +108,7 @@ class WordQuery:
         Args:
             clauses: Its known terms.
             unknown: The weight of the unknown ones together.
-            most: The highest impact that a term can have.
+            most: The highest impact that a term can have, as a whole number.
             places: The names of the tools.
             held: The postings in which each tool is.
             numpy: The module, or `None` to do without it.
@@ -100,7 +118,7 @@ class WordQuery:
         self._places = places
         self._held = held
         self._numpy = numpy
-        self._ceiling = most * (sum(clause.weight for clause in clauses) + unknown)
+        self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
         """The best public names, best first, with the share of the query that each answers (0 to 1).
@@ -111,26 +129,27 @@ class WordQuery:
         """
         scores = self._highest(count) if among is None else self._of(among)
         first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-        return {name: score / self._ceiling for name, score in first}
+        return {name: score / self.ceiling for name, score in first}
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
         """The share of the query that each of these names answers, if it answers any of it."""
-        return {name: score / self._ceiling for name, score in self._of(names).items()}
+        return {name: score / self.ceiling for name, score in self._of(names).items()}
 
     def coverage(self, name: str) -> float:
         """How much of the query a name has at all, wherever it stands: 0 to 1, by the rarity of the terms."""
         held = frozenset(self._held.get(name, ()))
         had = sum(clause.weight for clause in self._clauses if clause.posting in held)
-        return had * self._most / self._ceiling if had else 0.0
+        return had * self._most / self.ceiling if had else 0.0
 
     @cached_property
-    def _dense(self) -> Any:
+    def dense(self) -> Any:
         """The score at every place, as a numpy array."""
         numpy, clauses = self._numpy, self._clauses
-        places = numpy.frombuffer(b"".join([clause.posting.places for clause in clauses]), dtype=numpy.int64)
-        impacts = numpy.frombuffer(b"".join([clause.posting.impacts for clause in clauses]))
-        counts = [len(clause.posting.places) for clause in clauses]
-        weights = numpy.repeat([clause.weight for clause in clauses], counts)
+        if not clauses:
+            return numpy.zeros(len(self._places.names))
+        numbers = numpy.frombuffer(b"".join([clause.posting.numbers for clause in clauses]), dtype="i")
+        places, impacts = numbers[::2], numbers[1::2]
+        weights = numpy.repeat([c.weight for c in clauses], [len(c.posting) for c in clauses])
         return numpy.bincount(places, weights * impacts, minlength=len(self._places.names))
 
     @cached_property
@@ -138,12 +157,12 @@ class WordQuery:
         """The score at every place that has one."""
         scores: dict[int, float] = {}
         for clause in self._clauses:
-            weight, posting = clause.weight, clause.posting
+            weight, numbers = clause.weight, clause.posting.numbers
             if scores:
-                for place, impact in zip(posting.places, posting.impacts, strict=True):
+                for place, impact in zip(numbers[::2], numbers[1::2], strict=True):
                     scores[place] = scores.get(place, 0.0) + weight * impact
             else:
-                scores = dict(zip(posting.places, map(weight.__mul__, posting.impacts), strict=True))
+                scores = dict(zip(numbers[::2], map(weight.__mul__, numbers[1::2]), strict=True))
         return scores
 
     def _of(self, names: Iterable[str]) -> dict[str, float]:
@@ -153,27 +172,50 @@ class WordQuery:
         places = [(name, of[name]) for name in names if name in of]
         if self._numpy is not None:
             at = [place for _, place in places]
-            numbers: list[float] = self._dense[at].tolist() if at else []
+            numbers: list[float] = self.dense[at].tolist() if at else []
             return {name: score for (name, _), score in zip(places, numbers, strict=True) if score}
         scores = self._sparse
         return {name: scores[place] for name, place in places if place in scores}
 
     def _highest(self, count: int) -> dict[str, float]:
-        """The `count` highest scores, with all that equal the last."""
+        """The `count` highest scores, perhaps with all that equal the last."""
         if not self._clauses:
             return {}
         names = self._places.names
         if self._numpy is not None:
-            places = self._numpy.flatnonzero(self._dense)
-            scores = self._dense[places]
-            if len(places) > count:
-                high = scores >= self._numpy.partition(scores, -count)[-count]
-                places, scores = places[high], scores[high]
-            return {
-                names[place]: score for place, score in zip(places.tolist(), scores.tolist(), strict=True)
-            }
+            places = highest(self._numpy, self.dense, count, names)
+            scores = self.dense[places].tolist()
+            return {names[place]: score for place, score in zip(places.tolist(), scores, strict=True)}
         found = self._sparse
         if len(found) > count:
             last = heapq.nlargest(count, found.values())[-1]
             found = {place: score for place, score in found.items() if score >= last}
         return {names[place]: score for place, score in found.items()}
+
+
+def highest(numpy: Any, values: Any, count: int, names: Sequence[str], places: Any = None) -> Any:
+    """Where the `count` highest values above 0 are, like ones by name.
+
+    Args:
+        numpy: The module.
+        values: An array.
+        count: How many are wanted at most.
+        names: The names by place.
+        places: The place of each value; in the order of places if `None`.
+    """
+    if len(values) > count and values.itemsize <= _SHORT:
+        least = numpy.partition(values, -count)[-count]
+        found = numpy.flatnonzero(values >= max(least, 1))
+    else:
+        found = numpy.flatnonzero(values > 0)
+    if len(found) <= count:
+        return found
+    some = values[found]
+    least = numpy.partition(some, -count)[-count]
+    found = found[some >= least]
+    if len(found) == count:
+        return found
+    above, level = found[values[found] > least], found[values[found] == least]
+    at: list[int] = (level if places is None else places[level]).tolist()
+    by_name = sorted(range(len(at)), key=lambda number: names[at[number]])
+    return numpy.concatenate((above, level[by_name[: count - len(above)]]))

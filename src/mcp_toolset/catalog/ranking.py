@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from heapq import nsmallest
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from mcp_toolset.catalog.entry import CatalogEntry
+from mcp_toolset.catalog.joining import ArrayJoin, Weight, joined
+from mcp_toolset.catalog.lanes import Cosines
 from mcp_toolset.catalog.lexical import LexicalScorer
 from mcp_toolset.catalog.postings import WordQuery
 
 _POOL = 100
 # How much of a query, by the rarity of its words, a tool must have to be worth showing for its words alone.
 _COVERAGE_ENOUGH = 0.6
-# What scores less than this part of the best is not shown.
-_TAIL = 0.4
 _WITNESSES = 5
-# What shares no word with the query is shown from this part of what would be enough by itself.
-_WORDLESS = 0.7
 
 
 class Scorer(Protocol):
@@ -57,6 +55,20 @@ class Scorer(Protocol):
         ...
 
 
+@runtime_checkable
+class ComparingScorer(Scorer, Protocol):
+    """A scorer whose cosines can be joined as they lie, where both it and the index use numpy."""
+
+    @property
+    def numpy(self) -> Any:
+        """The module it compares with, or `None`."""
+        ...
+
+    def compare(self, query: str) -> Cosines | None:
+        """The likeness of every tool to a query; `None` if it cannot read it."""
+        ...
+
+
 class Ranking:
     """The ranking by words, joined with a second one if there is one."""
 
@@ -64,6 +76,9 @@ class Ranking:
         """Start empty. `numpy` is the module itself, or `None` to do without it."""
         self._words = LexicalScorer(numpy=numpy)
         self._scorer = scorer
+        self._comparing, self._arrays = None, None
+        if numpy is not None and isinstance(scorer, ComparingScorer) and scorer.numpy is not None:
+            self._comparing, self._arrays = scorer, ArrayJoin(self._words.places, numpy)
 
     def knows(self, word: str) -> bool:
         """Whether any tool has this word, in whatever inflection."""
@@ -88,38 +103,29 @@ class Ranking:
         asked = self._words.read(query)
         if self._scorer is None:
             return asked.best(count, among)
+        found, meaning = self._together(self._scorer, asked, query, count, among)
+        return found if _is_enough(found, asked, meaning, self._scorer.enough) else {}
+
+    def _together(
+        self, scorer: Scorer, asked: WordQuery, query: str, count: int, among: AbstractSet[str] | None
+    ) -> tuple[dict[str, float], Mapping[str, float]]:
+        """The joined scores of the best, and what the scorer says of them."""
         pool = max(count, _POOL)
+        if self._arrays is not None and self._comparing is not None:
+            cosines, weight = self._comparing.compare(query), Weight(scorer.enough, scorer.share)
+            return self._arrays.best(asked, cosines, weight, pool, max(count, _WITNESSES), among)
         words = asked.best(pool, among)
-        meaning = self._scorer.best(query, pool, among, words.keys())
+        meaning = scorer.best(query, pool, among, words.keys())
         words |= asked.shares(meaning.keys() - words.keys())
-        joined = _joined(words, meaning, self._scorer.enough, self._scorer.share)
-        return joined if self._is_enough(joined, asked, meaning) else {}
-
-    def _is_enough(self, joined: Mapping[str, float], asked: WordQuery, meaning: Mapping[str, float]) -> bool:
-        """Whether one of the best says enough of the query, by its words, its meaning or both together."""
-        assert self._scorer is not None
-        enough = self._scorer.enough
-        best = nsmallest(_WITNESSES, joined, key=lambda name: (-joined[name], name))
-        return any(
-            asked.coverage(name) / _COVERAGE_ENOUGH + meaning.get(name, 0.0) / enough >= 1 for name in best
-        )
+        return joined(words, meaning, Weight(scorer.enough, scorer.share)), meaning
 
 
-def _joined(
-    words: Mapping[str, float], meaning: Mapping[str, float], enough: float, share: float
-) -> Mapping[str, float]:
-    """Both rankings, each by its own best, without the tail.
-
-    A meaning that is weak even at its best is not taken for a strong one.
-    """
-    if not words and not meaning:
-        return {}
-    said = (1 - share) / max(words.values(), default=1.0)
-    meant = share / max([*meaning.values(), enough])
-    least = _WORDLESS * enough
-    scores = {name: said * score for name, score in words.items()}
-    for name, score in meaning.items():
-        if name in words or score >= least:
-            scores[name] = scores.get(name, 0.0) + meant * score
-    bar = _TAIL * max(scores.values(), default=0.0)
-    return {name: score for name, score in scores.items() if score >= bar}
+def _is_enough(
+    found: Mapping[str, float], asked: WordQuery, meaning: Mapping[str, float], enough: float
+) -> bool:
+    """Whether one of the best says enough of the query, by its words, its meaning or both together."""
+    best = nsmallest(_WITNESSES, found, key=lambda name: (-found[name], name))
+    meant = {name: meaning.get(name, 0.0) / enough for name in best}
+    if any(share >= 1 for share in meant.values()):
+        return True
+    return any(asked.coverage(name) / _COVERAGE_ENOUGH + meant[name] >= 1 for name in best)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from typing import Final
 
 _MAX_WORD = 40
 _CACHED_WORDS = 65_536
@@ -16,6 +17,7 @@ _CACHED_WORDS = 65_536
 _PIECE = 128
 
 _DIACRITICS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
+_BESIDE_LETTERS = re.compile("[^A-Za-z0-9]+")
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*")
 # The vowel signs of South and South-East Asian scripts are not `\w`, yet they belong to the word.
 _SIGNS = "\u0900-\u0963\u0966-\u109f\u1780-\u17d3"
@@ -58,6 +60,8 @@ def _plain_piece(text: str) -> str:
 
 def folded(name: str) -> str:
     """What two spellings of one name have in common: letters and digits alone, without case."""
+    if name.isascii():
+        return _BESIDE_LETTERS.sub("", name).lower()
     return "".join(_JOINT.sub("", run) for run in runs(name)).casefold()
 
 
@@ -94,7 +98,11 @@ def stem(word: str) -> str:
     """
     if len(word) < 4 or not word.isalpha() or not word.isascii():
         return word[:_MAX_WORD]
-    return _without_e(_without_ending(_without_inflection(_singular(word[:_MAX_WORD]))))
+    word = word[:_MAX_WORD]
+    for last, shortened in _BY_LAST_LETTER:
+        if word[-1] in last:
+            word = shortened(word)
+    return word
 
 
 class Tokenizer:
@@ -102,6 +110,7 @@ class Tokenizer:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
+        self._in_names: dict[str, tuple[str, ...]] = {}
         self._stems: dict[str, str] = {}
 
     def terms(self, text: str) -> list[str]:
@@ -117,17 +126,30 @@ class Tokenizer:
 
     def name_terms(self, name: str) -> list[str]:
         """The terms of a name, stop words included: in `get_help` they are what it is about."""
-        return [self._stem(word) for run in runs(name) for word in words(run)]
+        found: list[str] = []
+        for run in runs(name):
+            terms = self._in_names.get(run)
+            if terms is None:
+                terms = self._remember_name(run)
+            found += terms
+        return found
 
     def forget(self) -> None:
         """Free what is remembered, at the end of a batch of documents."""
         self._known.clear()
+        self._in_names.clear()
         self._stems.clear()
 
     def _remember(self, run: str) -> tuple[str, ...]:
         if len(self._known) >= _CACHED_WORDS:
             self.forget()
         terms = self._known[run] = tuple(self._stem(word) for word in words(run) if word not in STOP_WORDS)
+        return terms
+
+    def _remember_name(self, run: str) -> tuple[str, ...]:
+        if len(self._in_names) >= _CACHED_WORDS:
+            self.forget()
+        terms = self._in_names[run] = tuple(map(self._stem, words(run)))
         return terms
 
     def _stem(self, word: str) -> str:
@@ -197,3 +219,12 @@ def _without_e(word: str) -> str:
     if word.endswith("e") and len(word) > 4:
         return word[:-1]
     return word[:-1] + "i" if word.endswith("y") and len(word) > 3 and word[-2] not in "aeiou" else word
+
+
+# Most words end in none of these, and looking at one letter is quicker than at every ending.
+_BY_LAST_LETTER: Final = (
+    ("s", _singular),
+    ("gd", _without_inflection),
+    ("ytnr", _without_ending),
+    ("ey", _without_e),
+)

@@ -12,8 +12,6 @@ from array import array
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from math import sqrt
-from operator import mul
 
 from mcp_toolset.catalog.wordpieces import pieces_of, words_of
 
@@ -26,13 +24,13 @@ _LOW = bytes(_MIDDLE + LEVELS[value & 15] for value in range(256))
 _HIGH = bytes(_MIDDLE + LEVELS[value >> 4] for value in range(256))
 # A piece is a character or more, and a lane has room for so many: 255 × 4,095 × 4,000 < 2³².
 _LONGEST_TEXT = 4_000
-_CACHED_WORDS = 2_048
+_CACHED_WORDS = 16_384
 # Letters a piece, on the average, from which a word of several pieces is taken for a word.
 _WORDLIKE = 3
 
 
 class WordVectors:
-    """One vector for each word piece; texts become unit vectors."""
+    """One vector for each word piece; a text is the sum of its pieces."""
 
     def __init__(self, pieces: Sequence[str], scales: Sequence[int], rows: bytes) -> None:
         """Hold a table.
@@ -49,20 +47,28 @@ class WordVectors:
         self._rows = rows
         self._words: dict[str, int] = {}
 
-    def encode(self, text: str) -> list[float] | None:
-        """A unit vector for a text; `None` if no word of it is known."""
-        total = sum(map(self._word, words_of(text[:_LONGEST_TEXT])))
+    def encode(self, text: str, *, wordlike: bool = False) -> list[int] | None:
+        """A vector for a text, of no particular length; `None` if no word of it is known.
+
+        Args:
+            text: The text, of which so much is read as a vector has room for.
+            wordlike: Whether it is `None`, too, if no word is more than a string of short pieces, as codes
+                and slips of the pen are.
+        """
+        words = words_of(text[:_LONGEST_TEXT])
+        if wordlike and not any(map(self._is_word, words)):
+            return None
+        total = sum(map(self._word, words))
         lanes = array("I", total.to_bytes(_LANE_BYTES * (self.dimensions + 1), "little"))
         if sys.byteorder == "big":
             lanes.byteswap()
         nothing = _MIDDLE * lanes.pop()
         numbers = [number - nothing for number in lanes]
-        length = sqrt(sum(map(mul, numbers, numbers)))
-        return [number / length for number in numbers] if length else None
+        return numbers if any(numbers) else None
 
-    def understands(self, text: str) -> bool:
-        """Whether any word is more than a string of short pieces, as codes and slips of the pen are."""
-        return any(map(self._is_word, words_of(text[:_LONGEST_TEXT])))
+    def forget(self) -> None:
+        """Free what is remembered of words, at the end of a batch of texts."""
+        self._words.clear()
 
     def _is_word(self, word: str) -> bool:
         pieces = len(pieces_of(word, self._vocabulary))
