@@ -53,7 +53,7 @@ class Exchange:
         self.parked = ParkedCalls()
         self._link = link
         self._pool = pool
-        self._timeout = timeout
+        self.timeout = timeout
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
 
     async def perform(
@@ -114,9 +114,7 @@ class Exchange:
         params: dict[str, Any],
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        return await session.perform(
-            call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
-        )
+        return await session.perform(call, method, params, seconds=self.timeout, slots=self._slots, tool=tool)
 
     async def _on_lease(
         self,
@@ -128,7 +126,7 @@ class Exchange:
         call: CallInFlight,
     ) -> dict[str, Any]:
         """Perform it over a session of its plan, which may have to be opened first."""
-        async with self._pool.lease(plan, caller, within=self._timeout) as pooled:
+        async with self._pool.lease(plan, caller, within=self.timeout) as pooled:
             # Counted from before it is open: what a server asks at the handshake is for this caller.
             with pooled.session.calls.of(call):
                 session = await pooled.opened()
