@@ -33,7 +33,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> L
         return Mount(server.name, *lists[server.name])
 
     if "real" not in request.node.name:
-        monkeypatch.setattr(hub, "_remote", remote)
+        monkeypatch.setattr(hub, "mounted", remote)
     return lists
 
 

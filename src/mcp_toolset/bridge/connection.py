@@ -20,6 +20,7 @@ import mcp_types as types
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.deadline import WorkingTime
+from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
 from mcp_toolset.bridge.heap import BIG, staying
@@ -30,7 +31,8 @@ from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPool, SessionRule
 from mcp_toolset.bridge.stderr import StderrTail
-from mcp_toolset.catalog.pins import Pins
+from mcp_toolset.catalog.lockfile import LockEntry
+from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.errors import (
     InvalidOutputError,
@@ -95,6 +97,9 @@ class UpstreamConnection:
         self._lost = anyio.Event()
         self._hint, self._listed_at = STRICTEST, float("-inf")
         self._told_of_changes = False
+        self._admitting = anyio.Lock()
+        self._ending = Ending()
+        self._exchange.parked.on_freed = self._ending.freed
         self.offers = UpstreamOffers(
             link.name,
             request=self._request,
@@ -172,6 +177,14 @@ class UpstreamConnection:
         """
         if self._state != "closed":
             raise StateError(f"mount {self.link.name!r} is open already; mount the server a second time")
+        with self._ending.open():
+            await self._supervise(task_status)
+
+    async def end(self, drain: float) -> None:
+        """Have `run` return, once nothing is under way here; after `drain` seconds that is ended too."""
+        await self._ending.after(drain, lambda: bool(self._exchange.parked))
+
+    async def _supervise(self, task_status: anyio.abc.TaskStatus[None]) -> None:
         backoff = Backoff()
         self._set("starting", "connecting")
         reported = False
@@ -315,7 +328,8 @@ class UpstreamConnection:
         """Take a list as the state of the server, without what is held back."""
         # A big list takes its time, in which others are to have theirs.
         with staying() if len(listing.tools) > BIG else nullcontext():
-            self._listed, self.snapshot = await anyio.to_thread.run_sync(self._judged, listing)
+            async with self._admitting:
+                self._listed, self.snapshot = await anyio.to_thread.run_sync(self._judged, listing)
         self._hint, self._listed_at = listing.hint, listing.began
         cut = f"its list of tools has no end; it was cut after {len(listing.tools)}"
         if not listing.complete:
@@ -325,8 +339,32 @@ class UpstreamConnection:
     def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
         """What is usable in a list, and what of that is to be served."""
         listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
-        usable = usable_over_http(listed) if self.link.transport == "http" else listed
-        return listed, self.pins.admit(usable)
+        return listed, self._admissible(listed)
+
+    def _admissible(self, listed: CatalogSnapshot) -> CatalogSnapshot:
+        return self.pins.admit(usable_over_http(listed) if self.link.transport == "http" else listed)
+
+    async def judged_anew(self) -> None:
+        """Hold what was listed last against the pins and their policy as they are now."""
+        async with self._admitting:
+            self.snapshot = await anyio.to_thread.run_sync(self._admissible, self._listed)
+
+    def settle(
+        self, *, timeout: float, start_timeout: float, policy: PinPolicy, lock: LockEntry | None
+    ) -> None:
+        """Take other times and another policy from now on; `judged_anew` applies the policy."""
+        self.timeout = self._exchange.timeout = timeout
+        self.start_timeout = self.pool.start_timeout = start_timeout
+        self.pins.settle(policy, lock)
+        self.offers.settle(policy.hidden_text)
+
+    def follow(self, before: UpstreamConnection) -> None:
+        """Answer what was begun over another connection of the same mount, which ends."""
+        self._exchange.parked.follow(before._exchange.parked)
+
+    def unfollow(self, before: UpstreamConnection) -> None:
+        """Forget a connection that has ended."""
+        self._exchange.parked.unfollow(before._exchange.parked)
 
     async def _walked(self) -> Listing:
         listing = Listing()
@@ -370,7 +408,13 @@ class UpstreamConnection:
             UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
         """
         self._require_ready()
-        return await self._exchange.perform(self._main, method, params, context, tool)
+        ending = self._ending
+        ending.working += 1
+        try:
+            return await self._exchange.perform(self._main, method, params, context, tool)
+        finally:
+            ending.working -= 1
+            ending.freed()
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_result(wire)

@@ -55,7 +55,7 @@ class Exchange:
         self.parked = ParkedCalls()
         self._link = link
         self._pool = pool
-        self._timeout = timeout
+        self.timeout = timeout
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
 
     async def perform(
@@ -123,7 +123,7 @@ class Exchange:
         for _ in range(MAX_ROUNDS):
             try:
                 return await session.perform(
-                    call, method, params, seconds=self._timeout, slots=self._slots, tool=tool
+                    call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
                 )
             except UpstreamProtocolError as fault:
                 if fault.code != types.URL_ELICITATION_REQUIRED or session.modern:
@@ -166,7 +166,7 @@ class Exchange:
         call: CallInFlight,
     ) -> dict[str, Any]:
         """Perform it over a session of its plan, which may have to be opened first."""
-        async with self._pool.lease(plan, caller, within=self._timeout) as pooled:
+        async with self._pool.lease(plan, caller, within=self.timeout) as pooled:
             # Counted from before it is open: what a server asks at the handshake is for this caller.
             try:
                 with pooled.session.calls.of(call):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins import PinPolicy
-from mcp_toolset.config import HubConfig, ServerConfig
+from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import DefinitionError, NameConflictError
+from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.names import (
     check_public_name,
     mounted_name,
@@ -19,54 +24,169 @@ from mcp_toolset.tools.names import (
     public_name,
     qualified,
 )
+from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
 
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.reload import Reloads
 
-def toolset_from_config(config: HubConfig) -> Toolset:
+
+@dataclass(eq=False, slots=True)
+class Mount:
+    """One server of a configuration: what is mounted for it now.
+
+    Attributes:
+        config: The entry that it was started with.
+        remote: Its tools.
+        successor: What is mounted in its place by now, if anything is.
+    """
+
+    config: ServerConfig
+    remote: RemoteToolset
+    successor: Mount | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether calls go through it."""
+        return self.remote.status.state == "ready"
+
+    def serves(self, server: ServerConfig) -> bool:
+        """Whether its connection is the one that an entry asks for."""
+        return self.config.reached() == server.reached()
+
+    def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+        """Call a tool over the connection that there is by now, whichever one it was listed over (P13)."""
+        if self.successor is not None:
+            return self.successor.call(definition, call, context)
+        return self.remote.connection.call(definition, call, context)
+
+
+class ConfiguredToolset(Toolset):
+    """The servers of a configuration; `ToolsetServer.reload` has others take their place (P13).
+
+    Attributes:
+        config: The configuration that holds now.
+        read: Reads the configuration again.
+        mounts: What is mounted, by the names of the servers, in the order of the file.
+    """
+
+    def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
+        """Mount every server of `config` that is not disabled; see `toolset_from_config`."""
+        lock = lock_of(config)
+        self.read = read
+        self.config, self.mounts = (
+            config,
+            {one.name: Mount(one, mounted(one, lock)) for one in enabled(config)},
+        )
+        super().__init__(name=config.name)
+        self._members = tuple(shaped(config, self.mounts))
+
+    def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
+        """Serve this from the next compilation on.
+
+        Raises:
+            DefinitionError: see `toolset_from_config`; nothing has changed.
+        """
+        self._members = tuple(shaped(config, mounts))
+        self.config, self.mounts = config, dict(mounts)
+
+    def watched(self) -> list[Path]:
+        """The file that it comes from, its lock file, and the environment files of its servers."""
+        files = (server.env_file for server in enabled(self.config))
+        return [self.config.path, lock_path(self.config), *(file for file in files if file is not None)]
+
+    def reloads(
+        self,
+        *,
+        sources: Callable[[], Mapping[str, ToolSource]],
+        changed: Callable[[], None],
+        rebuild: Callable[[], Awaitable[None]],
+    ) -> Reloads:
+        """What reloads it within a server; see `Reloads`."""
+        from mcp_toolset.bridge.reload import Reloads
+
+        return Reloads(self, sources=sources, changed=changed, rebuild=rebuild)
+
+
+def toolset_from_config(
+    config: HubConfig, *, read: Callable[[], HubConfig] | None = None
+) -> ConfiguredToolset:
     """Mount every server that is not disabled: filtered, named and deferred as the file says (P3).
 
     A server's tools carry its name as a prefix unless the file gives another one, or `false` for
     none; `names` in the file names single tools. What a tool is called depends on its own server and
     on the file, not on which other servers are up (H23); see `mounted_name`.
 
+    Args:
+        config: The configuration.
+        read: Reads it again for `ToolsetServer.reload`; unless given, from where it came.
+
     Raises:
         ConfigError: the lock file beside it is broken, or none of ours.
         DefinitionError: a server's target, prefix or name for a tool cannot be used.
         NameConflictError: two servers have one prefix, or two tools are given one name.
     """
-    servers = [server for server in config.servers if not server.disabled]
+    return ConfiguredToolset(config, read or partial(load_config, config.path))
+
+
+def enabled(config: HubConfig) -> list[ServerConfig]:
+    """The servers that are not disabled, in the order of the file."""
+    return [server for server in config.servers if not server.disabled]
+
+
+def lock_of(config: HubConfig) -> LockFile:
+    """The lock file of a configuration; see `LockFile` for what it raises."""
+    return LockFile(lock_path(config))
+
+
+def lock_path(config: HubConfig) -> Path:
+    """Where the lock file of a configuration is, or would be."""
+    return config.lock or lock_beside(config.path)
+
+
+def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
+    """The mounted servers as the configuration filters, names and defers them.
+
+    Raises:
+        DefinitionError: a prefix or a name for a tool cannot be used.
+        NameConflictError: two servers have one prefix, or two tools are given one name.
+    """
+    servers = enabled(config)
     prefixes = _prefixes(servers, str(config.path))
     chosen = _chosen(servers, str(config.path))
-    lock = LockFile(config.lock or lock_beside(config.path))
-    mounted = [_mounted(server, prefixes[server.name], chosen, lock) for server in servers]
-    return Toolset(*mounted, name=config.name)
+    return [_shaped(server, mounts[server.name], prefixes[server.name], chosen) for server in servers]
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The step that names one server's tools."""
+    """The step that names one server's tools, and has them called where it is mounted by then."""
 
     server: str
+    mount: Mount
     prefix: str
     own: Mapping[str, str]
     chosen: frozenset[str]
 
     def __call__(self, binding: ToolBinding) -> ToolBinding:
         tool = binding.definition.name
+        execute = partial(self.mount.call, binding.definition)
+        return replace(binding, name=self._name(tool), execute=execute)
+
+    def _name(self, tool: str) -> str:
         if tool in self.own:
-            return replace(binding, name=self.own[tool])
+            return self.own[tool]
         name = mounted_name(self.prefix, tool) if self.prefix else public_name(tool)
         # A name that the file gives to another tool is that one's, whether it is there or not.
-        name = qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
-        return replace(binding, name=name)
+        return qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
 
 
-def _mounted(server: ServerConfig, prefix: str, chosen: frozenset[str], lock: LockFile) -> Toolset:
-    tools: Toolset = _remote(server, lock)
+def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[str]) -> Toolset:
+    tools: Toolset = mount.remote
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
-    tools = tools.through(_Names(server.name, prefix, server.names, chosen))
+    tools = tools.through(_Names(server.name, mount, prefix, server.names, chosen))
     return tools.deferred() if server.deferred else tools
 
 
@@ -108,7 +228,12 @@ def _chosen(servers: Sequence[ServerConfig], path: str) -> frozenset[str]:
     return frozenset(owners) - set(FIXED_TOOLS)
 
 
-def _remote(server: ServerConfig, lock: LockFile) -> RemoteToolset:
+def mounted(server: ServerConfig, lock: LockFile) -> RemoteToolset:
+    """The tools of one server, not opened yet.
+
+    Raises:
+        DefinitionError: it cannot be reached as the entry says.
+    """
     target = server.url if server.url is not None else [server.command or "", *server.args]
     return RemoteToolset(
         target,
@@ -119,8 +244,23 @@ def _remote(server: ServerConfig, lock: LockFile) -> RemoteToolset:
         cwd=server.cwd,
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
-        pins=PinPolicy(server.pins, server.new_tools, server.hidden_text),
+        pins=policy_of(server),
         lock=lock.entry(server.name),
         sessions=server.sessions,
         forward_authorization=server.forward_authorization,
+    )
+
+
+def policy_of(server: ServerConfig) -> PinPolicy:
+    """What its entry says about definitions that change or hide text."""
+    return PinPolicy(server.pins, server.new_tools, server.hidden_text)
+
+
+def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
+    """Have a mount that goes on follow an entry that differs in nothing that needs another connection."""
+    mount.remote.connection.settle(
+        timeout=server.timeout or DEFAULT_TIMEOUT,
+        start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        policy=policy_of(server),
+        lock=lock.entry(server.name),
     )

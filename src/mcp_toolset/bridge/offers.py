@@ -97,6 +97,7 @@ class UpstreamOffers:
         self._listing = anyio.Lock()
         self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
         self._rewatch = anyio.Event()
+        self._followed_by: UpstreamOffers | None = None
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
     @property
@@ -125,6 +126,33 @@ class UpstreamOffers:
         if not modern and self.declares("resources", "subscribe"):
             for uri in list(self._watchers):
                 await self._tried("resources/subscribe", {"uri": uri})
+
+    def settle(self, hidden_text: HiddenTextPolicy) -> None:
+        """Take another policy about hidden text; what was listed is listed again for it."""
+        if hidden_text != self._hidden_text:
+            self._hidden_text = hidden_text
+            self.outdated()
+
+    async def follow(self, before: UpstreamOffers) -> None:
+        """Watch from now on what is watched over another connection of the same mount, which ends.
+
+        Whoever watches is told once: what the server says now may be something else.
+        """
+        before._followed_by = self
+        watched, before._watchers = before._watchers, {}
+        for uri, watchers in watched.items():
+            known = uri in self._watchers
+            self._watchers.setdefault(uri, {}).update(watchers)
+            if not known and self.declares("resources", "subscribe"):
+                await self._resumed(uri)
+            for updated in list(watchers.values()):
+                updated()
+
+    async def _resumed(self, uri: str) -> None:
+        try:
+            await self._subscribe("resources/subscribe", uri)
+        except UpstreamError as fault:
+            self._log.warning("%s is not watched any more: %s", visible(uri), fault)
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take in a notification; `False` if it is none of resources or prompts."""
@@ -244,6 +272,8 @@ class UpstreamOffers:
         return end
 
     async def _unwatch(self, uri: str, key: object, *, quietly: bool = False) -> None:
+        if self._followed_by is not None:
+            return await self._followed_by._unwatch(uri, key, quietly=quietly)
         watchers = self._watchers.get(uri, {})
         if watchers.pop(key, None) is None or watchers:
             return

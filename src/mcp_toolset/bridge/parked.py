@@ -133,6 +133,14 @@ class ParkedCall(CallInFlight):
         self.collected.set()
         return self._outcome()
 
+    def keep(self) -> None:
+        """Be held until the client comes back, among the calls that it began with."""
+        self._parked.keep(self)
+
+    def forget(self) -> None:
+        """Be held no longer."""
+        self._parked.forget(self)
+
     async def drained(self) -> None:
         """Wait until nothing is asked any more, for what may have been asked by another call."""
         while self._questions:
@@ -167,7 +175,9 @@ class ParkedCalls:
 
     def __init__(self) -> None:
         """Start without any."""
+        self.on_freed: Callable[[], None] = _nothing
         self._calls: dict[str, ParkedCall] = {}
+        self._before: ParkedCalls | None = None
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -197,14 +207,32 @@ class ParkedCalls:
         try:
             result = await call.leg(caller)
         except InputRequired:
-            self._calls[call.handle] = call
+            call.keep()
             caller.replay.parked[key] = call.handle
             raise
         except BaseException:
-            self._calls.pop(call.handle, None)
+            call.forget()
             raise
-        self._calls.pop(call.handle, None)
+        call.forget()
         return result
+
+    def follow(self, before: ParkedCalls) -> None:
+        """Find here the calls that wait there as well: their upstream is being replaced."""
+        self._before = before
+
+    def unfollow(self, before: ParkedCalls) -> None:
+        """Look there no longer, where nothing waits any more."""
+        if self._before is before:
+            self._before = None
+
+    def keep(self, call: ParkedCall) -> None:
+        """Hold a call until its client comes back."""
+        self._calls[call.handle] = call
+
+    def forget(self, call: ParkedCall) -> None:
+        """Let go of a call, if it is held."""
+        if self._calls.pop(call.handle, None) is not None:
+            self.on_freed()
 
     def _begun(self, caller: WireContext, start: Callable[..., None], work: Work) -> ParkedCall:
         if caller.replay.foreign:
@@ -221,10 +249,16 @@ class ParkedCalls:
                 with anyio.move_on_after(ASK_DEADLINE):
                     await call.collected.wait()
         finally:
-            self._calls.pop(call.handle, None)
+            self.forget(call)
 
     def _found(self, handle: str) -> ParkedCall:
         call = self._calls.get(handle)
+        if call is None and self._before is not None:
+            return self._before._found(handle)
         if call is None:
             raise CallError("the call that waited for this answer has ended; call again")
         return call
+
+
+def _nothing() -> None:
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from os import PathLike
 from typing import Any, Final, Literal, cast
@@ -48,6 +49,7 @@ def serve(
     grants: GrantLedger | None = None,
     client_prefix: str | None = None,
     state: str | PathLike[str] | None = None,
+    watch: bool = True,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
 
@@ -69,6 +71,7 @@ def serve(
         client_prefix: What clients put before every name; the file's own unless given; see
             `ToolsetServer`.
         state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
+        watch: Read a configuration again when its file has changed (P13).
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
@@ -96,7 +99,12 @@ def serve(
         return
 
     async def run() -> None:
-        async with server:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(server)
+            if watch and server.configured is not None:
+                from mcp_toolset.bridge.watch import watching
+
+                await stack.enter_async_context(watching(server))
             # What is loaded by now stays: a big catalog is not to be searched for garbage at every turn.
             gc.freeze()
             if transport == "stdio":

@@ -21,6 +21,7 @@ from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
 from mcp_toolset.bridge.news import News
 from mcp_toolset.bridge.offering import Offering
+from mcp_toolset.bridge.reloadable import PATIENCE, reloadable_in
 from mcp_toolset.bridge.served import ServedTools
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
@@ -46,8 +47,10 @@ from mcp_toolset.tools.view import ToolBinding
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from mcp_toolset.bridge.reload import ReloadReport, Reloads
     from mcp_toolset.catalog.deferred import DeferredCatalog
     from mcp_toolset.catalog.search import Scorer, SearchHit
+    from mcp_toolset.config import HubConfig
 
 
 class ToolsetServer:
@@ -55,7 +58,8 @@ class ToolsetServer:
 
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
     says which tools there are and which of them can be called; toolsets join and leave with `attach`
-    and `detach` while clients are connected.
+    and `detach` while clients are connected. `configured` is the configuration among what it serves,
+    which `reload` reads again, or `None`.
     """
 
     def __init__(
@@ -160,6 +164,8 @@ class ToolsetServer:
         )
         self._news = News(self._served, self._offering, self.lowlevel)
         self._attachments = Attachments(self.registry, self._news.changed.set)
+        self.configured = reloadable_in(toolset)
+        self._reloads: Reloads | None = None
 
     def derived(
         self,
@@ -225,6 +231,11 @@ class ToolsetServer:
             if self._keeper is not None:
                 await stack.enter_async_context(self._keeper.running())
             await stack.enter_async_context(self._attachments.running())
+            if self.configured is not None:
+                reloads = self._reloads = self.configured.reloads(
+                    sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
+                )
+                await stack.enter_async_context(reloads.running())
             await stack.enter_async_context(self.work)
             self._manual.open()
             stack.callback(self._manual.close)
@@ -296,6 +307,36 @@ class ToolsetServer:
             await self._rebuild()
         finally:
             await left.ended(drain)
+
+    async def reload(
+        self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
+    ) -> ReloadReport:
+        """Serve the configuration as it is by now, without ending anything that is under way (P13).
+
+        Servers whose entry is the same go on, and so do those that are only named, chosen or judged in
+        another way. The others are started next to what there is, then all of it changes at once, and
+        clients are told once. One that is reached in another way and does not answer in time is called
+        as it was until it does, or has failed. It returns when the new configuration is served; what
+        has left is closed when its calls have ended.
+
+        Args:
+            config: The configuration; read again from where it came unless given.
+            drain: Seconds that calls under way in what has left may take.
+            patience: Seconds to wait for servers that are starting.
+
+        Raises:
+            StateError: the server is not open, or serves no configuration.
+            ConfigError: the file cannot be used. What is served stays, here as below.
+            DefinitionError: an entry asks for something impossible.
+            NameConflictError: a name is taken.
+        """
+        if self.configured is None:
+            raise StateError(
+                "this server serves no configuration; mount one with toolset_from_config, or use attach()"
+            )
+        if self._reloads is None:
+            raise StateError("a configuration is reloaded while the server is open; enter it first")
+        return await self._reloads.reload(config, drain=drain, patience=patience)
 
     async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
         """Put tools into the catalog or take them out, and wait until that is served (H7).

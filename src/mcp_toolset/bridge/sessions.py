@@ -145,7 +145,7 @@ class SessionPool:
         """
         self._link = link
         self._rule: SessionRule = rule
-        self._start_timeout = start_timeout
+        self.start_timeout = start_timeout
         self._forwards = forwards
         self._sessions: dict[int, PooledSession] = {}
         self._serials = count(1)
@@ -266,14 +266,14 @@ class SessionPool:
         )
         stderr = StderrTail(self._link.name, self._link.scrubbed)
         try:
-            with anyio.fail_after(self._start_timeout) as starting:
+            with anyio.fail_after(self.start_timeout) as starting:
                 async with pooled.session.connected(stderr, _nobody) as (session, dispatcher):
                     await pooled.session.begin(session, dispatcher, "legacy")
                     starting.deadline = float("inf")
                     pooled.open.set()
                     await self._until_unused(pooled, dispatcher.closed)
         except TimeoutError:
-            pooled.fault = f"no answer within {self._start_timeout:g} s"
+            pooled.fault = f"no answer within {self.start_timeout:g} s"
         # As many kinds of failure as there are transports and servers; all mean that it has ended.
         except Exception as fault:
             pooled.fault = self._link.scrubbed(reason_of(fault))

@@ -104,6 +104,12 @@ class Pins:
         """The server's part of a lock file."""
         return self._entry
 
+    def settle(self, policy: PinPolicy, entry: LockEntry | None) -> None:
+        """Judge by another policy and another lock file from now on; what was seen first stays seen."""
+        if policy.hidden_text != self._policy.hidden_text:
+            self._tidy = {}
+        self._policy, self._entry = policy, entry
+
     def listed(self) -> Pinned:
         """What the server listed last, canonical and without secrets: what accepting it would pin."""
         return {name: dict(seen.canonical) for name, (_, seen) in self._listed.items()}

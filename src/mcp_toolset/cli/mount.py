@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -69,10 +70,10 @@ def mount(target: Target, options: MountOptions) -> ToolsetServer:
     """
     match target:
         case ConfigFile():
-            config = _with_timeout(load_config(target.path), options.timeout)
-            config = config if options.lock is None else replace(config, lock=options.lock)
-            prefix = config.client_prefix if options.client_prefix is None else options.client_prefix
-            return _server(toolset_from_config(config), config.name, replace(options, client_prefix=prefix))
+            read = partial(_read, target, options)
+            config = read()
+            toolset = toolset_from_config(config, read=read)
+            return _server(toolset, config.name, replace(options, client_prefix=config.client_prefix))
         case Module() | Program():
             return _served(load(target, is_mountable), target, options)
         case Url():
@@ -218,6 +219,13 @@ class _Deferral(Transformed):
 
 def _times(timeout: float | None) -> dict[str, Any]:
     return {"timeout": timeout or DEFAULT_TIMEOUT, "start_timeout": timeout or DEFAULT_START_TIMEOUT}
+
+
+def _read(target: ConfigFile, options: MountOptions) -> HubConfig:
+    """The file as it is by now; what the command line says is stronger than what it says."""
+    config = _with_timeout(load_config(target.path), options.timeout)
+    said = {"name": options.name, "client_prefix": options.client_prefix, "lock": options.lock}
+    return replace(config, **{key: value for key, value in said.items() if value is not None})
 
 
 def _with_timeout(config: HubConfig, timeout: float | None) -> HubConfig:

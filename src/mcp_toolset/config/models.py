@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -38,6 +38,7 @@ class ServerConfig:
         command: The program to start, for stdio; looked up on PATH when it has no folder.
         args: Its arguments.
         env: What is set for it on top of the inherited environment: the environment file, then `env`.
+        env_file: Where the environment file is, if one is named.
         cwd: Where it starts, absolute; None means the folder of this process.
         url: Its address, for http and sse.
         headers: Sent with every request to it, and to nobody else (F43).
@@ -61,6 +62,7 @@ class ServerConfig:
     command: str | None = None
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
+    env_file: Path | None = None
     cwd: str | None = None
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
@@ -77,6 +79,16 @@ class ServerConfig:
     hidden_text: HiddenTextPolicy = "strip"
     sessions: SessionRule = "auto"
     forward_authorization: bool = False
+
+    def reached(self) -> ServerConfig:
+        """What of it decides which process or address it is, and how sessions with it are made.
+
+        Two that are equal in this can share a connection, however their tools are named or judged.
+        """
+        plain = ServerConfig(self.name, self.transport)
+        rest = ("deferred", "prefix", "names", "include", "exclude", "timeout", "start_timeout", "pins")
+        kept = {name: getattr(plain, name) for name in (*rest, "new_tools", "hidden_text", "env_file")}
+        return replace(self, **kept)
 
 
 @dataclass(frozen=True, slots=True)

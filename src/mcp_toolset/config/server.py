@@ -103,6 +103,7 @@ def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: 
         command=reader.text(entry.command or "", "command"),
         args=tuple(reader.text(arg, "args", index) for index, arg in enumerate(entry.args)),
         env=MappingProxyType(_environment(reader, entry)),
+        env_file=None if entry.env_file is None else Path(reader.path(entry.env_file, "envFile") or ""),
         cwd=reader.path(entry.cwd, "cwd") or start_in,
     )
 

@@ -58,6 +58,12 @@ __all__ = ["serve_command"]
     metavar="FILE",
     help="Keep names and membership of tools here from one run to the next.",
 )
+@click.option(
+    "--watch/--no-watch",
+    default=True,
+    show_default=True,
+    help="Read a configuration again when its file has changed.",
+)
 @deferred_option
 @timeout_option
 @verbose_option
@@ -74,6 +80,7 @@ def serve_command(
     grants: Path | None,
     client_prefix: str | None,
     state: str | None,
+    watch: bool,
     deferred: bool | None,
     timeout: float | None,
     verbose: int,
@@ -94,7 +101,7 @@ def serve_command(
         options = MountOptions(deferred, timeout, name, ledger, client_prefix, state)
         server = _mounted(place, options)
         single = bool(command) or "://" in (target or "")
-        _serve(server, single, transport, (host, port), (allow_host, allow_origin))
+        _serve(server, single, transport, (host, port), (allow_host, allow_origin), watch=watch)
 
 
 @contextmanager
@@ -125,13 +132,15 @@ def _serve(
     transport: str,
     address: tuple[str, int],
     allowed: tuple[Sequence[str], Sequence[str]],
+    *,
+    watch: bool,
 ) -> None:
     import anyio
 
     from mcp_toolset.bridge.http import bound_socket, run_app
     from mcp_toolset.bridge.serve import run_until_signal
     from mcp_toolset.cli.mount import report_down, require_something
-    from mcp_toolset.cli.output import note
+    from mcp_toolset.cli.output import complain, note
 
     async def serve() -> None:
         async with AsyncExitStack() as stack:
@@ -140,6 +149,10 @@ def _serve(
             await stack.enter_async_context(server)
             # A server named by itself has to be there; one of several may come later (F6, H24).
             (require_something if single else report_down)(server)
+            if watch and server.configured is not None:
+                from mcp_toolset.bridge.watch import watching
+
+                await stack.enter_async_context(watching(server, tell=complain))
             if listening is None:
                 await server.run_stdio()
                 return
