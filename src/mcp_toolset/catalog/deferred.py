@@ -170,6 +170,7 @@ class DeferredCatalog:
         return self._held[name][0] if name in self._held else self._tools[name]
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
+        await self._index.read(request.query)
         # What is withheld and not shown must not use up the places of what is.
         hidden = self._hidden(context)
         found = self._index.search(
@@ -177,6 +178,7 @@ class DeferredCatalog:
             server=request.server,
             limit=request.limit,
             exclude=[*request.exclude, *hidden],
+            wait=False,
         )
         held = {grant.name: grant for grant in self._granted(context)} if found else {}
         hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
