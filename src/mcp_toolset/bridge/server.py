@@ -134,9 +134,7 @@ class ToolsetServer:
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
         self._offering = Offering(LocalOffers(resources, prompts, completions, self._logs), self._offers)
-        catalog = DeferredCatalog(
-            self.grants, self._status_of, statuses=self.statuses, access=access, scorer=scorer
-        )
+        catalog = DeferredCatalog(self.grants, self.registry.sources, access=access, scorer=scorer)
         self._served = ServedTools(
             self.registry,
             catalog,
@@ -433,10 +431,6 @@ class ToolsetServer:
         await self._served.compile()
         parts = (self._instructions, self._served.preview())
         self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
-
-    def _status_of(self, source: str) -> SourceStatus | None:
-        found = self.registry.sources().get(source)
-        return None if found is None else found.status
 
 
 def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:
