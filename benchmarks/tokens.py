@@ -90,7 +90,7 @@ def measured(entries: Sequence[CatalogEntry], count: Count | None) -> Iterable[R
 
 async def searched(bindings: Sequence[ToolBinding]) -> str:
     """All that a model reads for one step: the four tools, the hits, and the tools it resolves."""
-    catalog = DeferredCatalog(GrantLedger(), lambda source: None)
+    catalog = DeferredCatalog(GrantLedger())
     catalog.update(bindings)
     dispatch = ToolDispatch(catalog.bindings())
     surface = [binding.to_wire() for binding in catalog.bindings() if not binding.deferred]

@@ -1,4 +1,5 @@
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -44,17 +45,21 @@ def deferred(name: str, *, source: str = "erp", text: str = "Do it.", read_only:
     return ToolBinding(name, definition, execute, checks_of(definition)[0], source=source, deferred=True)
 
 
+@dataclass(frozen=True)
+class Server:
+    status: SourceStatus
+
+
 class Desk:
     """A catalog behind a dispatch table, as a server has it."""
 
     def __init__(self, *tools: ToolBinding, state: SourceState = "ready") -> None:
         self.state: SourceState = state
-        self.others: dict[str, SourceStatus] = {}
+        self.others: dict[str, Server] = {}
         self.ledger = GrantLedger()
         self.catalog = DeferredCatalog(
             self.ledger,
-            lambda source: SourceStatus(self.state, "it is down", 12.0),
-            statuses=lambda: self.others,
+            lambda: {"erp": Server(SourceStatus(self.state, "it is down", 12.0)), **self.others},
         )
         self.update(*tools)
 
@@ -221,7 +226,7 @@ async def test_h21_a_search_can_be_narrowed_and_says_when_nothing_fits():
     )
 )
 def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: dict[str, int]):
-    catalog = DeferredCatalog(GrantLedger(), lambda source: None)
+    catalog = DeferredCatalog(GrantLedger())
     base = deferred("base")
     catalog._tools = {
         f"{server}_{place}": ToolBinding(
@@ -258,7 +263,7 @@ async def test_x5_a_hit_says_that_its_definition_moved_to_whoever_was_granted_it
 @pytest.mark.parametrize("server", [None, "ghost", "GHOST", "erp"])
 async def test_x5_a_server_that_cannot_be_seen_is_never_an_empty_list(server: str | None):
     desk = Desk(READ)
-    desk.others = {"erp": SourceStatus("ready"), "ghost": SourceStatus("offline", "connection refused", 4.0)}
+    desk.others = {"ghost": Server(SourceStatus("offline", "connection refused", 4.0))}
     found = (await desk.call("search_tools", query="zzz qqq", server=server)).structured
     assert found["hits"] == []
     if server == "erp":
@@ -272,7 +277,7 @@ async def test_x5_a_server_that_cannot_be_seen_is_never_an_empty_list(server: st
 
 async def test_x5_an_id_that_cannot_be_resolved_may_belong_to_a_server_that_is_down():
     desk = Desk(READ)
-    desk.others = {"ghost": SourceStatus("starting", "connecting")}
+    desk.others = {"ghost": Server(SourceStatus("starting", "connecting"))}
     (absent,) = await desk.resolve("ghost_tool")
     assert absent["reason"].endswith("(ghost cannot be reached now and may have it)")
 
@@ -343,11 +348,10 @@ class Hiding(Desk):
     def __init__(self, *tools: ToolBinding, hidden: str) -> None:
         super().__init__(*tools)
         unseen = Withheld(shown=False)
-        self.others = {"ops": SourceStatus("offline", "connection refused", 4.0)}
+        self.others = {"ops": Server(SourceStatus("offline", "connection refused", 4.0))}
         self.catalog = DeferredCatalog(
             self.ledger,
-            self.others.get,
-            statuses=lambda: self.others,
+            lambda: self.others,
             access=lambda tool, context: unseen if tool.name == hidden else None,
         )
         self.catalog.update(tools, [HELD])
@@ -380,9 +384,9 @@ async def test_x5_a_server_with_a_held_tool_that_may_be_seen_is_named():
 
 
 async def test_h19_a_catalog_is_searched_with_the_scorer_that_it_is_given():
-    catalog = DeferredCatalog(GrantLedger(), lambda source: None, scorer=None)
+    catalog = DeferredCatalog(GrantLedger(), scorer=None)
     catalog.update([deferred("create_refund", text="Return a charge to the card it came from.")])
     assert catalog.search("give the buyer their money back") == []
-    meant = DeferredCatalog(GrantLedger(), lambda source: None)
+    meant = DeferredCatalog(GrantLedger())
     meant.update([deferred("create_refund", text="Return a charge to the card it came from.")])
     assert [hit.name for hit in meant.search("give the buyer their money back")] == ["create_refund"]

@@ -4,9 +4,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
-from mcp_toolset.catalog.embedding import EmbeddingScorer, SentenceTransformerEmbedder
+from mcp_toolset.catalog.embedding import Embedder, EmbeddingScorer, SentenceTransformerEmbedder
 from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
 from mcp_toolset.catalog.vector_file import VectorFile
 from mcp_toolset.errors import ToolsetError
@@ -124,3 +126,70 @@ def test_h19_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
     with pytest.raises(ToolsetError, match=r"install mcp-toolset\[embeddings\]"):
         SentenceTransformerEmbedder("some-model")
+
+
+class Slow(Glossary):
+    """Embeds the catalog at once, and a query only when the gate is open."""
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        if any(one.public_name in text for one in TOOLS for text in texts):
+            return [self._vector(text) for text in texts]
+        return super().embed(texts)
+
+
+def slow_index(embedder: Embedder, patience: float) -> SearchIndex:
+    scorer = EmbeddingScorer(embedder, patience=patience)
+    index = SearchIndex(TOOLS, scorer=scorer)
+    assert scorer.settle(PATIENCE)
+    return index
+
+
+@pytest.mark.anyio
+async def test_h19_an_event_loop_goes_on_while_a_query_is_embedded() -> None:
+    embedder = Slow()
+    embedder.gate.clear()
+    index = slow_index(embedder, PATIENCE)
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(index.read, "Geld")
+            # The loop would never come here if the model held it up: nobody else opens the gate.
+            await anyio.lowlevel.checkpoint()
+            embedder.gate.set()
+    assert [hit.name for hit in index.search("Geld", wait=False)][:1] == ["refund"]
+
+
+@pytest.mark.anyio
+async def test_h19_a_model_that_takes_too_long_leaves_the_query_to_the_table() -> None:
+    embedder = Slow()
+    embedder.gate.clear()
+    index = slow_index(embedder, 0.01)
+    with anyio.fail_after(PATIENCE):
+        for _ in range(3):
+            await index.read("Geld")
+            await index.read("the weather")
+    assert index.search("Geld", wait=False) == []
+    assert [hit.name for hit in index.search("the weather", wait=False)] == ["weather"]
+    embedder.gate.set()
+
+
+def test_h19_a_model_that_fails_on_a_query_leaves_it_to_the_table(caplog: pytest.LogCaptureFixture) -> None:
+    class Moody(Slow):
+        def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+            if texts == ["Regen"]:
+                raise ValueError("no rain today")
+            return super().embed(texts)
+
+    index = slow_index(Moody(), PATIENCE)
+    assert first(index, "Regen") is None
+    assert "glossary-1 could not read a query" in caplog.text
+    assert first(index, "Geld") == "refund"
+
+
+def test_h19_a_query_is_embedded_once_and_few_are_kept() -> None:
+    embedder = Slow()
+    index = slow_index(embedder, PATIENCE)
+    for query in ("Geld", *(f"Regen {number}" for number in range(200)), "Regen 199"):
+        first(index, query)
+    assert len(embedder.texts) == 201
+    assert first(index, "Geld") == "refund"
+    assert len(embedder.texts) == 202

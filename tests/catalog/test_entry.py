@@ -88,8 +88,9 @@ def test_h21_a_line_is_not_cut_inside_a_grapheme() -> None:
     assert shortened("e\u0301" * 200, 160).rstrip("…") == "e\u0301" * 79
 
 
-def test_h21_control_characters_do_not_reach_a_hit() -> None:
-    assert shortened("a\x1b[31m\u202eb\ud800c", 160) == "a [31m b c"
+def test_f23_what_hides_does_not_reach_a_hit() -> None:
+    assert shortened("a\x1b[31m \u202eb\ud800\n\u200bc", 160) == "a b c"
+    assert signature({"properties": {"to\nken\u202e": {}}}) == "run(to ken?: any)"
 
 
 @given(st.text(st.characters(), max_size=2_000), st.integers(2, 200))

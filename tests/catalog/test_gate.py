@@ -63,6 +63,10 @@ class World:
     texts: dict[str, str] | None = None
     reads: dict[str, bool] | None = None
 
+    @property
+    def status(self) -> SourceStatus:
+        return SourceStatus("ready" if self.online else "offline", "it is down", 7.0)
+
 
 @dataclass
 class Known:
@@ -122,7 +126,7 @@ class Gate(RuleBasedStateMachine):
             )
             for one in self.stores
         ]
-        self.catalogs = [DeferredCatalog(ledger, self.status) for ledger in self.ledgers]
+        self.catalogs = [DeferredCatalog(ledger, self.mounted) for ledger in self.ledgers]
         self.freeze()
 
     def teardown(self) -> None:
@@ -133,8 +137,8 @@ class Gate(RuleBasedStateMachine):
 
     # The world
 
-    def status(self, source: str) -> SourceStatus:
-        return SourceStatus("ready" if self.world[source].online else "offline", "it is down", 7.0)
+    def mounted(self) -> dict[str, World]:
+        return {name: world for name, world in self.world.items() if world.mounted}
 
     def facts(self, name: str) -> tuple[Any, ...] | None:
         """All that a grant is for, as it is now; `None` when there is no such tool."""

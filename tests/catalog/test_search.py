@@ -15,12 +15,12 @@ NUMBER = {"type": "number"}
 TEXT = {"type": "string"}
 
 
-def tool(name: str, description: str | None = None, **parameters: Any) -> ToolDefinition:
+def tool(name: str, description: str | None = None, /, **parameters: Any) -> ToolDefinition:
     return ToolDefinition(name, description, {"type": "object", "properties": parameters})
 
 
 def entry(
-    name: str, description: str | None = None, *, server: str | None = None, **parameters: Any
+    name: str, description: str | None = None, /, *, server: str | None = None, **parameters: Any
 ) -> CatalogEntry:
     return CatalogEntry(tool(name, description, **parameters), name, server)
 

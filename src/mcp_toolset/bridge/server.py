@@ -475,9 +475,7 @@ class ToolsetServer:
         # Search has tables to load, and perhaps numpy, for which nobody waits who defers nothing.
         from mcp_toolset.catalog.deferred import DeferredCatalog
 
-        return DeferredCatalog(
-            self.grants, self._status_of, statuses=self.statuses, access=self._access, scorer=self._scorer
-        )
+        return DeferredCatalog(self.grants, self.registry.sources, access=self._access, scorer=self._scorer)
 
     async def _save_last(self) -> None:
         if self._keeper is not None:
@@ -501,10 +499,6 @@ class ToolsetServer:
         await self._served.compile()
         parts = (self._instructions, self._served.preview())
         self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
-
-    def _status_of(self, source: str) -> SourceStatus | None:
-        found = self.registry.sources().get(source)
-        return None if found is None else found.status
 
 
 def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:

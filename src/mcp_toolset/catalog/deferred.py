@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import anyio.to_thread
 
@@ -43,14 +43,20 @@ from mcp_toolset.tools.view import ToolBinding
 
 __all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
 
-StatusOf = Callable[[str], SourceStatus | None]
-"""How a source is doing, by its name."""
-
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _SLICE: Final = 16
 """Tools that are put into the index in one go: some five milliseconds."""
 
 _T = TypeVar("_T")
+
+
+class Reporting(Protocol):
+    """What tells how it is doing, as a `ToolSource` does."""
+
+    @property
+    def status(self) -> SourceStatus:
+        """How it is doing."""
+        ...
 
 
 class DeferredCatalog:
@@ -59,9 +65,8 @@ class DeferredCatalog:
     def __init__(
         self,
         ledger: GrantLedger,
-        status_of: StatusOf,
+        sources: Callable[[], Mapping[str, Reporting]] = dict[str, Reporting],
         *,
-        statuses: Callable[[], Mapping[str, SourceStatus]] = dict[str, SourceStatus],
         access: Access | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
     ) -> None:
@@ -69,8 +74,7 @@ class DeferredCatalog:
 
         Args:
             ledger: Issues and judges the grants.
-            status_of: Tells how a source is doing, so that absence is data (X5).
-            statuses: Tells the same of all, those without a tool so far too.
+            sources: The sources by name, those without a tool so far too, so that absence is data (X5).
             access: Who may have what; everybody everything unless given.
             scorer: As for `SearchIndex`; of this catalog alone.
 
@@ -78,8 +82,7 @@ class DeferredCatalog:
             DefinitionError: `access` is asynchronous; the gate waits for nothing.
         """
         self._ledger = ledger
-        self._status_of = status_of
-        self._statuses = statuses
+        self._sources = sources
         self._policy = AccessPolicy(access)
         self._tools: dict[str, ToolBinding] = {}
         self._held: dict[str, tuple[ToolBinding, str]] = {}
@@ -189,6 +192,7 @@ class DeferredCatalog:
         return self._held[name][0] if name in self._held else self._tools[name]
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
+        await self._index.read(request.query)
         # What is withheld and not shown must not use up the places of what is.
         hidden = self._hidden(context)
         found = self._index.search(
@@ -196,6 +200,7 @@ class DeferredCatalog:
             server=request.server,
             limit=request.limit,
             exclude=[*request.exclude, *hidden],
+            wait=False,
         )
         held = {grant.name: grant for grant in self._granted(context)} if found else {}
         hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
@@ -231,8 +236,8 @@ class DeferredCatalog:
         """The same, whoever asks."""
         if binding.name in self._held:
             return "changed", self._held[binding.name][1], None
-        status = self._status_of(binding.source)
-        if status is not None and status.state != "ready":
+        source = self._sources().get(binding.source)
+        if source is not None and (status := source.status).state != "ready":
             return "offline", _offline(binding.source, status), status.retry_in
         return "available", None, None
 
@@ -247,8 +252,10 @@ class DeferredCatalog:
             secret -= {tool.source for name, tool in self._findable().items() if name not in hidden}
         return [
             Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
-            for name, status in self._statuses().items()
-            if status.state != "ready" and asked in (None, name.casefold()) and name not in secret
+            for name, source in self._sources().items()
+            if (status := source.status).state != "ready"
+            and asked in (None, name.casefold())
+            and name not in secret
         ]
 
     async def _resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:

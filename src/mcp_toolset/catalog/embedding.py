@@ -2,11 +2,13 @@
 
 A catalog is embedded in the background, by a thread that lives only while there is something to embed.
 Until it is done the built-in table answers, so no query waits. What was embedded once is kept by content.
+A query is embedded by `read`, in the thread of whoever asks or in another while an event loop goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +22,11 @@ from mcp_toolset.catalog.lanes import Cosines, Lanes, numpy_if_present
 from mcp_toolset.catalog.meaning import MeaningScorer, opinion, said_of
 from mcp_toolset.errors import ToolsetError
 
+_log = logging.getLogger("mcp_toolset.search")
+
 _QUERY_CHARACTERS = 2_000
+_QUERIES = 128
+_PATIENCE = 2.0
 _BATCH = 32
 _ENOUGH = 0.2
 _SHARE = 0.8
@@ -80,6 +86,7 @@ class EmbeddingScorer:
 
     Attributes:
         enough: See `Scorer`. Both models are scaled to it, so that a query may meet either.
+        patience: See `ReadingScorer`.
     """
 
     enough = MeaningScorer.enough
@@ -90,6 +97,7 @@ class EmbeddingScorer:
         *,
         cache: VectorCache | None = None,
         enough: float = _ENOUGH,
+        patience: float = _PATIENCE,
         numpy: Any = None,
     ) -> None:
         """Start empty.
@@ -98,8 +106,10 @@ class EmbeddingScorer:
             embedder: The model.
             cache: Where vectors are kept by content; in memory if `None`.
             enough: The cosine at which this model makes a tool worth showing; 0.2 suits MiniLM.
+            patience: Seconds that a query waits for the model at most; then the built-in table answers.
             numpy: As for `MeaningScorer`.
         """
+        self.patience = patience
         self._embedder = embedder
         self._cache: VectorCache = {} if cache is None else cache
         self._scale = self.enough / enough
@@ -108,6 +118,7 @@ class EmbeddingScorer:
         self._lanes: Lanes | None = None
         self._waiting: dict[str, tuple[str, str]] = {}
         self._worker: threading.Thread | None = None
+        self._queries: dict[str, Sequence[float]] = {}
         self._state, self._model = threading.RLock(), threading.Lock()
 
     @property
@@ -150,19 +161,40 @@ class EmbeddingScorer:
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
-        """By the embedder if all is embedded, else by the built-in table."""
+        """By the embedder if all is embedded and the query has been read, else by the built-in table."""
         cosines = self.compare(query)
         return {} if cosines is None else opinion(cosines, count, among, also)
 
     def compare(self, query: str) -> Cosines | None:
         """The likeness of every tool to the query, on the scale of `enough`; `None` if nobody can tell."""
-        query = query[:_QUERY_CHARACTERS]
-        if self._waiting or not self._lanes or not query.strip():
-            return self._meanwhile.compare(query)
-        with self._model:
-            vector = self._embedder.embed([query])[0]
         with self._state:
+            vector = self._queries.get(query[:_QUERY_CHARACTERS])
+            if vector is None or self._waiting or not self._lanes:
+                return self._meanwhile.compare(query)
             return self._lanes.cosines(vector, self._scale)
+
+    def must_read(self, query: str) -> bool:
+        """See `ReadingScorer`."""
+        query = query[:_QUERY_CHARACTERS]
+        return bool(query.strip() and self._lanes) and not self._waiting and query not in self._queries
+
+    def read(self, query: str) -> None:
+        """See `ReadingScorer`. A model that fails is reported in the log."""
+        query = query[:_QUERY_CHARACTERS]
+        if not self._model.acquire(timeout=self.patience):
+            return
+        try:
+            (vector,) = self._embedder.embed([query])
+        # The model is the host's and may raise anything; the built-in table goes on without it.
+        except Exception:
+            _log.exception("%s could not read a query; the built-in table answers", self._embedder.name)
+            return
+        finally:
+            self._model.release()
+        with self._state:
+            while len(self._queries) >= _QUERIES:
+                del self._queries[next(iter(self._queries))]
+            self._queries[query] = vector
 
     def settle(self, timeout: float | None = None) -> bool:
         """Wait until all is embedded, for so many seconds at most; whether it is."""

@@ -6,7 +6,6 @@ Schemas come from strangers: whatever has an unexpected shape is passed over her
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -16,6 +15,7 @@ from itertools import islice
 from typing import Any, TypeGuard, cast
 
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import cleaned
 
 DESCRIPTION_LINE = 160
 _SIGNATURE = 400
@@ -24,7 +24,6 @@ _NESTING = 3
 _PARAMETERS = 200
 _CHOICES = 5
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 _JOINER = "\u200d"
 
 
@@ -75,7 +74,7 @@ class CatalogEntry:
         shown = (
             f"{name}{'' if name in required else '?'}: {type_name(schema)}" for name, schema in parameters
         )
-        return _UNPRINTABLE.sub(" ", f"{self.public_name}({_joined(shown)})")
+        return _on_one_line(f"{self.public_name}({_joined(shown)})")
 
     def parameters(self) -> Iterator[tuple[str, str]]:
         """Names and descriptions of the parameters, those of nested objects after their parent."""
@@ -91,7 +90,7 @@ def shortened(text: str, limit: int) -> str:
     """The text on one line of at most `limit` characters, cut between words, or else between graphemes."""
     text = text.lstrip()
     head = text[: 8 * limit]
-    line = " ".join(_UNPRINTABLE.sub(" ", head).split())
+    line = _on_one_line(head)
     if len(line) < limit or (len(line) == limit and len(head) == len(text)):
         return line if len(head) == len(text) else f"{line}…"
     space = line.rfind(" ", limit // 2, limit)
@@ -173,6 +172,11 @@ def _texts(value: object) -> frozenset[str]:
     """The strings among the values, or the one string itself."""
     values = cast(list[object], value) if isinstance(value, list | tuple) else [value]
     return frozenset(item for item in values if isinstance(item, str))
+
+
+def _on_one_line(text: str) -> str:
+    """Without what hides (F23), and without line breaks."""
+    return " ".join(cleaned(text).split())
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -56,6 +56,25 @@ class Scorer(Protocol):
 
 
 @runtime_checkable
+class ReadingScorer(Scorer, Protocol):
+    """A scorer that takes its time with a query: it is read first, and what is not read has no opinion yet.
+
+    Attributes:
+        patience: How many seconds a search waits for that at most.
+    """
+
+    patience: float
+
+    def must_read(self, query: str) -> bool:
+        """Whether reading the query now would make a difference."""
+        ...
+
+    def read(self, query: str) -> None:
+        """Read a query for `best` to know it; may be called in any thread."""
+        ...
+
+
+@runtime_checkable
 class ComparingScorer(Scorer, Protocol):
     """A scorer whose cosines can be joined as they lie, where both it and the index use numpy."""
 

@@ -13,11 +13,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import anyio
+import anyio.to_thread
+
 from mcp_toolset.catalog.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.lanes import numpy_if_present
 from mcp_toolset.catalog.matching import NameTable
 from mcp_toolset.catalog.meaning import MeaningScorer
-from mcp_toolset.catalog.ranking import Ranking, Scorer
+from mcp_toolset.catalog.ranking import Ranking, ReadingScorer, Scorer
 from mcp_toolset.catalog.text import is_one_word
 from mcp_toolset.tools.definition import ToolDefinition
 
@@ -74,8 +77,10 @@ class SearchIndex:
         self._entries: dict[str, CatalogEntry] = {}
         self._servers: dict[str, set[str]] = {}
         self._names = NameTable()
+        second = MeaningScorer(numpy=numpy) if isinstance(scorer, str) else scorer
+        self._reader = second if isinstance(second, ReadingScorer) else None
         self._ranking = Ranking(
-            MeaningScorer(numpy=numpy) if isinstance(scorer, str) else scorer,
+            second,
             numpy=numpy_if_present() if numpy is None else numpy or None,
         )
         self.add(definitions)
@@ -127,7 +132,13 @@ class SearchIndex:
         return self.remove(left) | self.add(wanted)
 
     def search(
-        self, query: str, *, server: str | None = None, limit: int = 10, exclude: Iterable[str] = ()
+        self,
+        query: str,
+        *,
+        server: str | None = None,
+        limit: int = 10,
+        exclude: Iterable[str] = (),
+        wait: bool = True,
     ) -> list[SearchHit]:
         """The tools that answer a query, best first; none if nothing in it is known here.
 
@@ -138,12 +149,16 @@ class SearchIndex:
             server: Only tools of this server; its case does not matter unless two differ in nothing else.
             limit: At most so many hits, 1 to 100 (H18).
             exclude: Ids or public names to leave out.
+            wait: Whether a sentence model reads the query now if it has not yet; in an event loop, `await
+                index.read(query)` before and wait for nothing here. The built-in table never waits.
 
         Raises:
             ValueError: The limit is out of range.
         """
         if not 1 <= limit <= MAX_HITS:
             raise ValueError(f"limit is {limit}; it must be from 1 to {MAX_HITS}")
+        if wait and self._reader is not None and self._reader.must_read(query):
+            self._reader.read(query)
         unwanted = frozenset(exclude)
         scores = self._scores(query, limit + len(unwanted), self._of_server(server))
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
@@ -153,6 +168,13 @@ class SearchIndex:
             if name not in unwanted and self._entries[name].id not in unwanted
         )
         return [_hit(entry, score) for (entry, score), _ in zip(kept, range(limit), strict=False)]
+
+    async def read(self, query: str) -> None:
+        """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
+        reader = self._reader
+        if reader is not None and reader.must_read(query):
+            with anyio.move_on_after(reader.patience):
+                await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
 
     def _holds(self, entry: CatalogEntry) -> bool:
         held = self._entries.get(entry.public_name)
