@@ -54,7 +54,7 @@ def hostile_http(**script: Any) -> Generator[tuple[int, subprocess.Popen[bytes]]
             process.kill()
 
 
-async def until(condition: Callable[[], object], *, within: float = 5) -> None:
+async def until(condition: Callable[[], object], *, within: float = 30) -> None:
     """Wait for something that nobody announces, such as the end of a process."""
     with anyio.fail_after(within):
         while not condition():  # noqa: ASYNC110

@@ -56,6 +56,12 @@ class Mount:
         """Whether its connection is the one that an entry asks for."""
         return self.config.reached() == server.reached()
 
+    def remember(self, before: Mount) -> None:
+        """Judge by what was seen of another connection, if it leads to the same address or command."""
+        mine, other = self.remote.connection, before.remote.connection
+        if mine.link.identity == other.link.identity:
+            mine.pins.remember(other.pins)
+
     def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
         """Call a tool over the connection that there is by now, whichever one it was listed over (P13)."""
         if self.successor is not None:
