@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.hub import toolset_from_config
     from mcp_toolset.bridge.manual import PendingCall
+    from mcp_toolset.bridge.reload import ReloadReport
     from mcp_toolset.bridge.remote import RemoteToolset
     from mcp_toolset.bridge.serve import serve
     from mcp_toolset.bridge.server import ToolsetServer
@@ -90,6 +92,7 @@ __all__ = [
     "RateLimit",
     "Reject",
     "RejectedInput",
+    "ReloadReport",
     "RemoteToolset",
     "ResultCache",
     "RetryLimit",
@@ -145,6 +148,7 @@ __all__ = [
     "tool",
     "tool_input",
     "tool_middleware",
+    "toolset_from_config",
 ]
 
 _HOMES: Final = {
@@ -173,6 +177,7 @@ _HOMES: Final = {
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RejectedInput": "tools.typed_call",
+    "ReloadReport": "bridge.reload",
     "RemoteToolset": "bridge.remote",
     "ResultCache": "calls.cache",
     "RetryLimit": "calls.retry",
@@ -228,6 +233,7 @@ _HOMES: Final = {
     "tool": "tools.function",
     "tool_input": "tools.input",
     "tool_middleware": "calls.middleware",
+    "toolset_from_config": "bridge.hub",
 }
 
 
