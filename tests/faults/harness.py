@@ -18,6 +18,8 @@ from mcp_toolset import RemoteToolset, ToolsetServer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+SOON = 20
+"""Seconds for what happens at once: much for a busy machine, and little beside the deadlines of calls."""
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def hostile(*arguments: str, **script: Any) -> list[str]:
 
 
 def mount(
-    name: str = "up", *, timeout: float = 10, start_timeout: float = 10, **script: Any
+    name: str = "up", *, timeout: float = 60, start_timeout: float = 20, **script: Any
 ) -> RemoteToolset:
     """A hostile stdio server, mounted."""
     return RemoteToolset(hostile(**script), name=name, timeout=timeout, start_timeout=start_timeout)
