@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.caching import CacheHint
+    from mcp_toolset.bridge.hub import toolset_from_config
     from mcp_toolset.bridge.manual import PendingCall
+    from mcp_toolset.bridge.reload import ReloadReport
     from mcp_toolset.bridge.remote import RemoteToolset
     from mcp_toolset.bridge.serve import serve
     from mcp_toolset.bridge.server import ToolsetServer
@@ -93,6 +95,7 @@ __all__ = [
     "RateLimit",
     "Reject",
     "RejectedInput",
+    "ReloadReport",
     "RemoteToolset",
     "ResultCache",
     "RetryLimit",
@@ -148,6 +151,7 @@ __all__ = [
     "tool",
     "tool_input",
     "tool_middleware",
+    "toolset_from_config",
 ]
 
 _HOMES: Final = {
@@ -177,6 +181,7 @@ _HOMES: Final = {
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RejectedInput": "tools.typed_call",
+    "ReloadReport": "bridge.reload",
     "RemoteToolset": "bridge.remote",
     "ResultCache": "calls.cache",
     "RetryLimit": "calls.retry",
@@ -232,6 +237,7 @@ _HOMES: Final = {
     "tool": "tools.function",
     "tool_input": "tools.input",
     "tool_middleware": "calls.middleware",
+    "toolset_from_config": "bridge.hub",
 }
 
 

@@ -51,7 +51,7 @@ async def names(client: Any) -> list[str]:
 
 
 async def until_listed(client: Any, wanted: list[str]) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while await names(client) != wanted:
             await anyio.lowlevel.checkpoint()
 

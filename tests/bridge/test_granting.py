@@ -203,7 +203,7 @@ async def test_x1_a_manual_tool_needs_a_grant_before_it_waits_for_the_applicatio
         handle = await handle_for(server, SESSION, "approve")
         async with anyio.create_task_group() as group:
             group.start_soon(use, server, handle, SESSION)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 server.submit_result((await server.next_pending()).id, True)
 
 
@@ -655,7 +655,7 @@ async def test_x2_a_legacy_session_is_told_when_its_own_list_moves(from_thread: 
     server = ToolsetServer(up.mounted())
     async with server, Client(server.lowlevel, mode="legacy", message_handler=on_message) as client:
         await resolved(client, "x")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await moved.wait()
         assert "x" in [one.name for one in (await client.list_tools()).tools]
         moved = anyio.Event()
@@ -665,7 +665,7 @@ async def test_x2_a_legacy_session_is_told_when_its_own_list_moves(from_thread: 
             await anyio.to_thread.run_sync(thread.join, 5)
         else:
             server.grants.revoke_all()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await moved.wait()
         assert "x" not in [one.name for one in (await client.list_tools()).tools]
         assert told == ["changed"] * 2

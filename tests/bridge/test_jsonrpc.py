@@ -50,7 +50,7 @@ class Peer:
 
     async def receive(self) -> dict[str, Any]:
         """The next message."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while b"\n" not in self._rest:
                 await anyio.wait_readable(self._reader)
                 chunk = os.read(self._reader, 1 << 20)

@@ -53,7 +53,7 @@ async def through(
     definition = ToolDefinition("probe", output_schema=output)
     bound = ToolBinding("probe", definition, execute, *checks_of(definition))
     dispatch = ToolDispatch([bound], middleware=[middleware])
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return await dispatch.call(ToolCall("probe", {}), context), ran
 
 

@@ -74,7 +74,7 @@ class Cached:
         name: str = "read",
         context: ToolContext = LOCAL_CONTEXT,
     ) -> ToolResult:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await self.dispatch.call(ToolCall(name, arguments or {}), context)
 
     async def texts(self, *calls: dict[str, Any]) -> list[str]:
@@ -204,7 +204,7 @@ class Crowd:
                 self.outcomes[place] = fault
 
     async def until_done(self, *cancelled: int) -> dict[int, Any]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for place in range(len(self.contexts)):
                     tasks.start_soon(self._call, place)

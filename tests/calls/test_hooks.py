@@ -67,7 +67,7 @@ class Ran:
 async def asked(hooks: HookSet, arguments: dict[str, Any] | None = None) -> tuple[ToolResult, list[Any]]:
     ran = Ran()
     dispatch = ToolDispatch([ran.binding()], hooks=hooks)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         result = await dispatch.call(ToolCall("weather", arguments or {"city": "Oslo"}, "c1"))
     return result, ran.calls
 
@@ -370,7 +370,7 @@ def multiply(a: int) -> int:
 
 async def described(hooks: HookSet) -> dict[str, str | None]:
     bindings = Toolset(sum_up, multiply).bindings()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return {one.name: one.definition.description for one in await hooks.describe(bindings)}
 
 

@@ -56,7 +56,7 @@ async def use(what: str, context: ToolContext) -> Any:
         case "membership":
             return dict(context.membership.members())
         case "background":
-            return await context.background.result(context.background.start(context_free), within=5)
+            return await context.background.result(context.background.start(context_free), within=30)
         case "events":
             return context.append_event("used", {"n": 1}).tool
         case _:

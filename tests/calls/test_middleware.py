@@ -42,7 +42,7 @@ class Trail:
             return text
 
         dispatch = ToolDispatch([echo.bind()], middleware=middleware, **options)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await dispatch.call(ToolCall("echo", arguments or {"text": "hi"}))
 
 

@@ -57,7 +57,7 @@ class Limited:
         self.dispatch = ToolDispatch([search.bind(), fetch.bind()], middleware=[self.limit])
 
     async def call(self, name: str = "search", context: ToolContext = LOCAL_CONTEXT) -> ToolResult:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await self.dispatch.call(ToolCall(name, {}), context)
 
     async def runs(self, name: str = "search", context: ToolContext = LOCAL_CONTEXT) -> bool:

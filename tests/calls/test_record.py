@@ -62,7 +62,7 @@ async def call(hooks: HookSet, *middleware: Any, city: str = "Oslo") -> ToolResu
         return f"sunny in {city}"
 
     dispatch = ToolDispatch([weather.bind()], hooks=hooks, middleware=middleware)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         return await dispatch.call(ToolCall("weather", {"city": city}, "c1"))
 
 

@@ -49,7 +49,7 @@ class Probe:
     ) -> ToolResult:
         bound = ToolBinding("probe", self.definition, self._execute, *checks_of(self.definition))
         dispatch = ToolDispatch([bound], hooks=hooks, middleware=middleware)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await dispatch.call(ToolCall("probe", {"a": 1}, "c1"), context)
 
 

@@ -227,7 +227,7 @@ async def test_a16_a_call_that_was_running_is_repeated_only_where_that_does_no_h
 
     view = Toolset(act).view()
     plan = await planned(view, ("c1", "act", "{}"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with plan.stream_pending():
             await entered.wait()
             state = plan.to_state()

@@ -45,7 +45,7 @@ class Slow:
         return ToolDispatch([hang.bind(), block.bind(), quick.bind()], middleware=[timeout])
 
     async def call(self, limit: Timeout, name: str) -> ToolResult:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await self.dispatch(limit).call(ToolCall(name, {}))
 
 

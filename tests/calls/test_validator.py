@@ -55,7 +55,7 @@ class Tool:
         return ToolDispatch([bound], middleware=middleware, hooks=hooks)
 
     async def call(self, arguments: dict[str, Any], *middleware: Any, **options: Any) -> ToolResult:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             dispatch = self.dispatch(*(middleware or [SchemaValidator()]), **options)
             return await dispatch.call(ToolCall(self.definition.name, arguments))
 

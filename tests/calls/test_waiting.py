@@ -87,7 +87,7 @@ def test_f39_only_what_awaits_nothing_goes_without_a_deadline(hook: Any, may_wai
     "hook", [after_a_wait, in_a_block, in_a_loop, in_a_comprehension, wrapped(after_a_wait)]
 )
 async def test_f39_whatever_a_hook_waits_for_its_deadline_ends_it(hook: Any):
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         decision = await bound(hook, 0.01).decide(CALL, LOCAL_CONTEXT)
     assert isinstance(decision, Reject) and "no answer in 0.01 s" in decision.reason
 
@@ -109,7 +109,7 @@ async def test_o9_a_result_hook_that_hangs_withholds_the_result():
         await anyio.sleep_forever()
         return None
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         seen = await bound_result(hanging, 0.01).passed(CALL, ToolResult.of_text("secret"), LOCAL_CONTEXT)
     assert seen.is_error and "withheld" in seen.text and "secret" not in seen.text
 

@@ -68,7 +68,7 @@ class Desk:
         self.dispatch = ToolDispatch(self.catalog.bindings())
 
     async def call(self, name: str, context: ToolContext = SESSION, /, **arguments: Any) -> ToolResult:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             return await self.dispatch.call(ToolCall(name, arguments), context)
 
     async def resolve(self, *ids: str, context: ToolContext = SESSION) -> list[dict[str, Any]]:

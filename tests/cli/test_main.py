@@ -215,6 +215,25 @@ def test_f17_a_tool_that_was_set_aside_is_shown_with_its_reason(line: CommandLin
     assert "set aside: python" in line.run("inspect", *target).stdout.replace(server["name"], "python")
 
 
+OUTPUTS = """[
+    {"name": "numbers", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}},
+    {"name": "either", "inputSchema": {"type": "object"}, "outputSchema": {"anyOf": [{"type": "object"}]}},
+    {"name": "plain", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}},
+    {"name": "silent", "inputSchema": {"type": "object"}},
+]
+"""
+
+
+def test_h24_inspect_counts_the_tools_that_are_lowered_for_the_legacy_era(line: CommandLine):
+    line.write("outputs.py", re.sub(r"(?s)\[.*?\n\]\n", lambda found: OUTPUTS, BROKEN, count=1))
+    target = ("--", sys.executable, "outputs.py")
+    done = line.run("inspect", "--json", *target)
+    assert json.loads(done.stdout)["lowered"] == ["numbers", "either"], done.stderr
+    assert "lowered: 2 (numbers, either): clients up to 2025-11-25" in line.run("inspect", *target).stdout
+    # Nothing is said where nothing is lowered.
+    assert "lowered" not in line.run("inspect", "kit.py:echo").stdout
+
+
 def test_f23_a_terminal_is_not_given_escape_sequences_of_strangers(line: CommandLine):
     line.write("broken.py", BROKEN)
     done = line.run("list", "--", sys.executable, "broken.py")

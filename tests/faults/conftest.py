@@ -9,12 +9,19 @@ import pytest
 from tests.faults.harness import children, until
 
 from mcp_toolset.bridge import backoff
+from mcp_toolset.tools import opening
 
 
 @pytest.fixture(autouse=True)
 def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "FIRST", 0.02)
     monkeypatch.setattr(backoff, "LAST", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def patient_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server is open when its mounts have answered, however busy the machine is."""
+    monkeypatch.setattr(opening, "PATIENCE", 60)
 
 
 @pytest.fixture(autouse=True)

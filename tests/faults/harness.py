@@ -18,6 +18,8 @@ from mcp_toolset import RemoteToolset, ToolsetServer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+SOON = 20
+"""Seconds for what happens at once: much for a busy machine, and little beside the deadlines of calls."""
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def hostile(*arguments: str, **script: Any) -> list[str]:
 
 
 def mount(
-    name: str = "up", *, timeout: float = 10, start_timeout: float = 10, **script: Any
+    name: str = "up", *, timeout: float = 60, start_timeout: float = 20, **script: Any
 ) -> RemoteToolset:
     """A hostile stdio server, mounted."""
     return RemoteToolset(hostile(**script), name=name, timeout=timeout, start_timeout=start_timeout)
@@ -54,7 +56,7 @@ def hostile_http(**script: Any) -> Generator[tuple[int, subprocess.Popen[bytes]]
             process.kill()
 
 
-async def until(condition: Callable[[], object], *, within: float = 5) -> None:
+async def until(condition: Callable[[], object], *, within: float = 30) -> None:
     """Wait for something that nobody announces, such as the end of a process."""
     with anyio.fail_after(within):
         while not condition():  # noqa: ASYNC110

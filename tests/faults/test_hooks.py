@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.faults.harness import calls_of, mount, names, tool
+from tests.faults.harness import SOON, calls_of, mount, names, tool
 
 from mcp_toolset import (
     Complete,
@@ -90,7 +90,7 @@ async def test_f39_a_hook_that_hangs_is_given_its_deadline_and_stops_the_call(lo
         return RunNormally(input)
 
     async with hooked(hooks, log) as server:
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             refused = await server.call_tool("echo", {"n": 1})
         assert refused.is_error and "0.1 s" in refused.text
     assert calls_of(log, "echo") == []
@@ -142,7 +142,7 @@ async def test_f41_f39_a_description_hook_that_hangs_hides_its_tool_alone(log: P
     async def asleep(definition: ToolDefinition) -> str | None:
         await anyio.sleep_forever()
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(SOON):
         async with hooked(hooks, log) as server:
             assert names(server) == ["other"]
 

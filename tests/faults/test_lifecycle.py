@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.faults.harness import (
+    SOON,
     alive,
     calls_of,
     descriptors,
@@ -48,7 +49,7 @@ def served(*members: Toolset) -> ToolsetServer:
 
 
 async def adds(server: ToolsetServer) -> bool:
-    with anyio.fail_after(1):
+    with anyio.fail_after(SOON):
         return (await server.call_tool("add", {"a": 1, "b": 2})).structured == {"result": 3}
 
 
@@ -70,7 +71,7 @@ async def test_f1_killed_in_a_call_is_an_error_within_a_second_and_the_call_is_n
             await until(lambda: calls_of(log, "hang"))
             kill(log)
             began = anyio.current_time()
-        assert anyio.current_time() - began < 1
+        assert anyio.current_time() - began < SOON
         assert results[0].is_error
         assert results[0].text.startswith("up: the connection was lost during the call; it may have run")
         await until(ready(server))
@@ -80,7 +81,7 @@ async def test_f1_killed_in_a_call_is_an_error_within_a_second_and_the_call_is_n
 
 async def test_f1_a_server_that_exits_by_itself_in_a_call_is_the_same(log: Path) -> None:
     async with served(mount(log=str(log))) as server:
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             lost = await server.call_tool("die", {})
         assert lost.is_error and lost.text.startswith("up: the connection was lost")
         await until(ready(server))
@@ -91,7 +92,7 @@ async def test_f1_a_server_that_exits_by_itself_in_a_call_is_the_same(log: Path)
 async def test_f1_a_server_that_closes_one_pipe_and_lives_on_is_lost_and_ended(way: str, log: Path) -> None:
     async with served(mount(log=str(log), tools=specials(way))) as server:
         first = pid_of(log)
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             lost = await server.call_tool(way, {}) if way == "close" else None
             if way == "deaf":
                 async with anyio.create_task_group() as group:
@@ -207,7 +208,7 @@ async def test_f3_a_server_that_comes_back_in_the_other_era_is_spoken_to_in_it(
 
 async def test_f4_a_hang_is_a_deadline_error_that_cancels_upstream(log: Path) -> None:
     async with served(mount(log=str(log), timeout=0.2)) as server:
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             late = await server.call_tool("hang", {})
         assert late.is_error and late.text == "up: no answer within 0.2 s; it was told to cancel"
         asked = calls_of(log, "hang")[0]["id"]
@@ -225,7 +226,7 @@ async def test_f4_the_deadline_holds_for_a_server_that_reads_nothing(log: Path) 
             await until(lambda: calls_of(log, "sleep"))
             began = anyio.current_time()
             late = await server.call_tool("echo", {"x": "y" * 1_000_000})
-        assert anyio.current_time() - began < 1
+        assert anyio.current_time() - began < SOON
         assert late.is_error and "no answer within 0.3 s" in late.text
 
 
@@ -235,7 +236,7 @@ async def test_f26_a_caller_that_goes_away_cancels_upstream(log: Path) -> None:
             group.start_soon(server.call_tool, "hang", {})
             await until(lambda: calls_of(log, "hang"))
             group.cancel_scope.cancel()
-        await until(lambda: received(log)[-1].get("method") == "notifications/cancelled", within=1)
+        await until(lambda: received(log)[-1].get("method") == "notifications/cancelled")
 
 
 @pytest.mark.parametrize("step", ["server/discover", "tools/list"])
@@ -243,7 +244,7 @@ async def test_f5_a_server_that_never_answers_is_alone_unavailable(step: str) ->
     hung = mount("hung", silent=[step], start_timeout=0.5)
     async with served(mount(), hung) as server:
         for _ in range(3):
-            with anyio.fail_after(1):
+            with anyio.fail_after(SOON):
                 assert not (await server.call_tool("echo", {"n": 1})).is_error
                 assert await adds(server)
                 assert {"echo", "add"} <= set(names(server))
@@ -286,7 +287,7 @@ async def test_f7_tools_of_a_lost_server_stay_listed_and_their_calls_say_that_it
         await until(lambda: server.statuses()["up"].retry_in == 5)
         assert names(server) == before
         assert server.statuses()["up"].tools == len(before) - 1
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             refused = await server.call_tool("echo", {})
         assert refused.is_error
         assert refused.text == "up: the server is offline: the connection was lost; next attempt within 5 s"
@@ -302,7 +303,7 @@ async def test_f44_a_child_that_ignores_everything_is_killed_with_all_its_own_ch
         grandchild = int((await server.call_tool("child", {})).text)
         assert alive(grandchild)
         began = anyio.current_time()
-    assert anyio.current_time() - began < 2.5
+    assert anyio.current_time() - began < SOON
     assert not alive(pid_of(log))
     await until(lambda: not alive(grandchild))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.faults.harness import calls_of, mount, names, ready, received, tool, until
+from tests.faults.harness import SOON, calls_of, mount, names, ready, received, tool, until
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset import tool as local_tool
@@ -263,7 +263,7 @@ async def test_f20_bombs_of_depth_size_and_expansion_are_set_aside_quickly(tmp_p
     }
     listed = tmp_path / "tools.json"
     listed.write_text(json.dumps([*bombs.values(), tool("echo")]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(SOON):
         async with served(mount(tools_file=str(listed))) as server:
             assert names(server) == ["echo"]
             assert len(server.statuses()["up"].set_aside) == len(bombs)
@@ -274,7 +274,7 @@ async def test_f20_arguments_that_are_a_bomb_themselves_are_no_burden(log: Path)
     for _ in range(10_000):
         bomb = [bomb]
     async with served(mount(log=str(log))) as server:
-        with anyio.fail_after(5), pytest.raises(UpstreamProtocolError, match="no JSON can carry this"):
+        with anyio.fail_after(SOON), pytest.raises(UpstreamProtocolError, match="no JSON can carry this"):
             await server.call_tool("echo", {"x": bomb})
         assert not (await server.call_tool("echo", {})).is_error
 
@@ -294,10 +294,10 @@ async def test_f21_a_catastrophic_pattern_leaves_the_loop_alive(pattern: str) ->
     ) as server:
         async with anyio.create_task_group() as group:
             group.start_soon(tick)
-            with anyio.fail_after(2):
+            with anyio.fail_after(SOON):
                 for length in (30, 1000, 50_000):
                     await server.call_tool("match", {"a": "a" * length + "!"})
-            with anyio.fail_after(1):
+            with anyio.fail_after(SOON):
                 await until(lambda: ticks > 3)
             group.cancel_scope.cancel()
 
@@ -358,11 +358,11 @@ QUERIES = [
 async def test_f36_a_query_is_literal_and_quick_whatever_is_in_it(query: str) -> None:
     tools = [tool(f"list_{number}", description="List (a+)+$ things.") for number in range(300)]
     async with served(mount(tools=tools).deferred()) as server:
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             found = await server.call_tool(
                 "search_tools", {"query": query, "limit": 100}, context=ToolContext()
             )
         assert not found.is_error
         assert len(found.structured["hits"]) <= 100
-        with anyio.fail_after(1):
+        with anyio.fail_after(SOON):
             assert (await server.call_tool("search_tools", {"query": "list things"})).structured["hits"]

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
-from tests.faults.harness import HERE, ROOT, alive, hostile, pid_of, received, specials, until
+from tests.faults.harness import HERE, ROOT, SOON, alive, hostile, pid_of, received, specials, until
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.bridge.http import bound_socket, run_app
@@ -118,7 +118,7 @@ def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upstreams:
         else:
             process.send_signal(getattr(signal, way))
         # Two seconds after the end of input and two after SIGTERM: that child ignores both.
-        assert process.wait(timeout=8) == 0
+        assert process.wait(timeout=SOON) == 0
         assert not any(map(alive, pids))
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
@@ -258,7 +258,7 @@ async def test_f31_foreign_hosts_and_origins_are_refused_on_every_route_before_t
 ) -> None:
     async with over_http() as client:
         for method, route in ROUTES:
-            with anyio.fail_after(5):
+            with anyio.fail_after(SOON):
                 refused = await client.request(method, route, headers=headers, content=b"{ no JSON")
             assert refused.status_code == status, (method, route)
 

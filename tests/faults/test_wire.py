@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.faults.harness import calls_of, mount, names, pid_of, ready, received, specials, until
+from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, received, specials, until
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.bridge import child as child_module
@@ -56,7 +56,7 @@ async def test_f8_garbage_among_the_messages_is_skipped_and_counted(
     async with served(mount(log=str(log), tools=specials("garbage"))) as server:
         before = pid_of(log)
         for _ in range(2):
-            with anyio.fail_after(5):
+            with anyio.fail_after(SOON):
                 assert (await server.call_tool("garbage", {"lines": 800})).text == "done"
         assert not (await server.call_tool("echo", {})).is_error
         assert pid_of(log) == before
@@ -70,7 +70,7 @@ async def test_f8_too_much_garbage_ends_the_connection_with_the_reason(
     caplog.set_level(logging.INFO, logger="mcp_toolset.upstream.up")
     async with served(mount(log=str(log), tools=specials("garbage"))) as server:
         before = pid_of(log)
-        with anyio.fail_after(5):
+        with anyio.fail_after(SOON):
             assert (await server.call_tool("garbage", {"lines": 5000})).is_error
         await until(lambda: pid_of(log) != before and ready(server)())
         assert "offline: more than 1000 lines in a row on its stdout were no messages" in caplog.text
@@ -80,7 +80,7 @@ async def test_f8_too_much_garbage_ends_the_connection_with_the_reason(
 async def test_f8_wrong_and_repeated_ids_are_passed_over() -> None:
     async with served(mount(tools=specials("ids"))) as server:
         for number in range(20):
-            with anyio.fail_after(5):
+            with anyio.fail_after(SOON):
                 assert (await server.call_tool("ids", {})).text == "done"
                 assert json.loads((await server.call_tool("echo", {"n": number})).text) == {"n": number}
 
@@ -88,7 +88,10 @@ async def test_f8_wrong_and_repeated_ids_are_passed_over() -> None:
 @pytest.mark.parametrize(("name", "depth"), [("deep", 300), ("deep", 100_000), ("deep_last", 5000)])
 async def test_f9_an_answer_that_cannot_be_read_fails_its_call_at_once(name: str, depth: int) -> None:
     async with served(mount(tools=specials(name))) as server:
-        with anyio.fail_after(5), pytest.raises(UpstreamProtocolError, match="up: its answer cannot be read"):
+        with (
+            anyio.fail_after(SOON),
+            pytest.raises(UpstreamProtocolError, match="up: its answer cannot be read"),
+        ):
             await server.call_tool(name, {"depth": depth})
         assert not (await server.call_tool("echo", {})).is_error
 
@@ -122,7 +125,7 @@ async def test_f10_a_flood_of_reports_reaches_its_call_and_others_are_served_mea
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: server.call_tool("f_flood", {"count": 5000}, context=listener))
             for _ in range(5):
-                with anyio.fail_after(2):
+                with anyio.fail_after(SOON):
                     assert not (await server.call_tool("calm_echo", {})).is_error
     assert len(listener.heard) == 10_000
 
@@ -224,20 +227,20 @@ async def test_f28_more_calls_than_an_upstream_is_given_at_once_wait_within_thei
     log: Path,
 ) -> None:
     results: list[ToolResult] = []
-    async with served(mount(log=str(log), timeout=2)) as server:
+    async with served(mount(log=str(log), timeout=5)) as server:
 
         async def call() -> None:
             results.append(await server.call_tool("hang", {}))
 
-        with anyio.fail_after(8):
+        with anyio.fail_after(SOON):
             async with anyio.create_task_group() as group:
                 for _ in range(300):
                     group.start_soon(call)
-                await until(lambda: len(calls_of(log, "hang")) == 256, within=2)
+                await until(lambda: len(calls_of(log, "hang")) == 256)
                 await anyio.wait_all_tasks_blocked()
                 assert len(calls_of(log, "hang")) == 256
         assert len(results) == 300
-        assert all("no answer within 2 s" in result.text for result in results)
+        assert all("no answer within 5 s" in result.text for result in results)
         assert not (await server.call_tool("echo", {})).is_error
 
 
@@ -261,7 +264,7 @@ async def test_what_no_json_can_carry_fails_its_own_call_alone(log: Path) -> Non
             echo = up.connection.snapshot.tools["echo"].definition
             for value in ("\ud800", object()):
                 with (
-                    anyio.fail_after(2),
+                    anyio.fail_after(SOON),
                     pytest.raises(UpstreamProtocolError, match="no JSON can carry this"),
                 ):
                     await up.connection.call(echo, ToolCall("echo", {"x": value}), LOCAL_CONTEXT)

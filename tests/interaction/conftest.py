@@ -46,7 +46,7 @@ async def connect(transport: str, era: str) -> AsyncIterator[Connect]:
 
         @asynccontextmanager
         async def client(**options: Any) -> AsyncGenerator[Client]:
-            with anyio.fail_after(30):
+            with anyio.fail_after(90):
                 async with Client(target(), mode=mode, cache=None, **options) as connected:
                     yield connected
 

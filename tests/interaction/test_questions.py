@@ -360,7 +360,7 @@ async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstrea
                 )
                 await begun.wait()
                 group.cancel_scope.cancel()
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while json.loads(await called(client, upstream, "seen")).get("cancelled", 0) == before:
                     pass
 
@@ -416,7 +416,7 @@ async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened:
 
         for upstream in UPSTREAMS:
             await log(upstream)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(desk.logs) < len(UPSTREAMS):
                 await called(client, "memory_modern", "now")
     assert sorted(desk.logs) == sorted(("warning", f"{upstream} warning") for upstream in UPSTREAMS)
@@ -434,7 +434,7 @@ async def test_p5_a_client_that_moves_its_roots_tells_the_upstreams_that_saw_the
         desk.roots = ["file:///elsewhere"]
         with pytest.warns(MCPDeprecationWarning):
             await client.send_roots_list_changed()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while json.loads(await called(client, "http_legacy", "seen")).get("roots changed", 0) == before:
                 pass
         assert await called(client, "http_legacy", "roots") == "file:///elsewhere"

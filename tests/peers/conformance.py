@@ -12,15 +12,19 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tests.peers.processes import listening_process
 from tests.peers.programs import HERE, NODE_PLACE, ROOT, node_script
@@ -33,8 +37,11 @@ BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 SERVE = [sys.executable, "-m", "mcp_toolset", "serve"]
 OVER_HTTP = ["--transport", "http", "--port", "0"]
 SAID = r"at (http://\S+)/mcp"
-DEADLINE = 240
+DEADLINE = 600
 """Seconds that one run of a requirement set may take."""
+
+PATIENCE = 180
+"""Seconds that one scenario may take: the suite starts a client for each of them, all at once."""
 
 _NOT_SCORED = re.compile(r"^\s+[✓✗~-] (\S+) \((?:extension|added-after-release|pending)\)", re.MULTILINE)
 _RAN = re.compile(r"^[✓✗~-] (\S+): (\d+) passed, (\d+) failed", re.MULTILINE)
@@ -77,7 +84,7 @@ def conform(command: Sequence[str], revision: str) -> Run:
     with tempfile.TemporaryDirectory() as place:
         done = subprocess.run(
             [str(NODE_PLACE / "node_modules/node/bin/node"), node_script(SUITE), *command]
-            + ["--requirements", revision, "--output-dir", place],
+            + ["--requirements", revision, "--timeout", str(PATIENCE * 1000), "--output-dir", place],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -119,7 +126,22 @@ def fastmcp(upstream: str) -> Generator[str]:
     """FastMCP's proxy over a server; yields its address."""
     command = [str(BENCH_PYTHON), str(HERE / "conformance_fastmcp.py"), upstream]
     with listening_process(command, r"at (http://\S+)/mcp") as base:
+        # It says where it will listen before it does.
+        _wait_for(base)
         yield f"{base}/mcp"
+
+
+def _wait_for(base: str) -> None:
+    parts = urlsplit(base)
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE).close()
+            return
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            threading.Event().wait(0.1)
 
 
 def client_command() -> str:

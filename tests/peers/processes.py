@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds that a server may take to listen, unless told otherwise, and to end after SIGTERM."""
 
 

@@ -96,7 +96,7 @@ async def test_p5_progress_of_long_operations_reaches_the_call_that_started_it(
         async with anyio.create_task_group() as group:
             group.start_soon(operate, client, 2)
             group.start_soon(operate, client, 4)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await complete.wait()
     assert heard == {steps: [(float(step), float(steps)) for step in range(1, steps + 1)] for steps in (2, 4)}
 
@@ -105,7 +105,7 @@ async def test_f4_a_call_beyond_its_deadline_is_an_error_and_the_server_stays_of
     bridged: Bridged, mount: Mount
 ) -> None:
     async with bridged(mount(timeout=1)) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             late = await client.call_tool("trigger-long-running-operation", {"duration": 2, "steps": 1})
         assert late.is_error and "everything" in text_of(late)
         assert text_of(await client.call_tool("echo", {"message": "still here"})) == "Echo: still here"

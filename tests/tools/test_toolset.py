@@ -278,7 +278,7 @@ def test_f16_a_view_refuses_two_bindings_of_one_name():
 async def test_f5_every_mount_is_opened_once_and_closed_at_the_end():
     mount = Mount("up", ["x"])
     tools = Toolset(mount.prefixed("a"), Toolset(mount).prefixed("b").filtered(include=[]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with tools:
             assert mount.log == ["opened"]
         assert mount.log == ["opened", "closed"]
@@ -287,7 +287,7 @@ async def test_f5_every_mount_is_opened_once_and_closed_at_the_end():
 async def test_an_open_toolset_cannot_be_opened_again_until_it_is_closed():
     mount = Mount("up", [])
     tools = Toolset(mount)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with tools:
             with pytest.raises(StateError, match="already open"):
                 async with tools:
@@ -299,7 +299,7 @@ async def test_an_open_toolset_cannot_be_opened_again_until_it_is_closed():
 
 async def test_f5_opening_that_is_given_up_closes_what_was_opened():
     quick, slow = Mount("quick", []), Mount("slow", [], hangs=True)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         with anyio.move_on_after(0.01):
             async with Toolset(quick, slow):
                 pass
@@ -308,7 +308,7 @@ async def test_f5_opening_that_is_given_up_closes_what_was_opened():
 
 async def test_an_error_in_the_block_passes_and_closes_the_mounts():
     mount = Mount("up", [])
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         with pytest.raises(LookupError, match="inside"):
             async with Toolset(mount):
                 raise LookupError("inside")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,12 @@ class Mount:
     def serves(self, server: ServerConfig) -> bool:
         """Whether its connection is the one that an entry asks for."""
         return self.config.reached() == server.reached()
+
+    def remember(self, before: Mount) -> None:
+        """Judge by what was seen of another connection, if it leads to the same address or command."""
+        mine, other = self.remote.connection, before.remote.connection
+        if mine.link.identity == other.link.identity:
+            mine.pins.remember(other.pins)
 
     def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
         """Call a tool over the connection that there is by now, whichever one it was listed over (P13)."""
@@ -111,7 +118,7 @@ class ConfiguredToolset(Toolset):
 
 
 def toolset_from_config(
-    config: HubConfig, *, read: Callable[[], HubConfig] | None = None
+    config: HubConfig | str | PathLike[str], *, read: Callable[[], HubConfig] | None = None
 ) -> ConfiguredToolset:
     """Mount every server that is not disabled: filtered, named and deferred as the file says (P3).
 
@@ -120,15 +127,16 @@ def toolset_from_config(
     on the file, not on which other servers are up (H23); see `mounted_name`.
 
     Args:
-        config: The configuration.
+        config: The configuration, or the path of its file.
         read: Reads it again for `ToolsetServer.reload`; unless given, from where it came.
 
     Raises:
-        ConfigError: the lock file beside it is broken, or none of ours.
+        ConfigError: the file cannot be used, or the lock file beside it is broken or none of ours.
         DefinitionError: a server's target, prefix or name for a tool cannot be used.
         NameConflictError: two servers have one prefix, or two tools are given one name.
     """
-    return ConfiguredToolset(config, read or partial(load_config, config.path))
+    found = config if isinstance(config, HubConfig) else load_config(config)
+    return ConfiguredToolset(found, read or partial(load_config, found.path))
 
 
 def enabled(config: HubConfig) -> list[ServerConfig]:

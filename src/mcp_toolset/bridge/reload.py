@@ -9,7 +9,7 @@ keeps its connection. A configuration that cannot be used changes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -131,6 +131,7 @@ class Reloads:
 
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
         """See `ToolsetServer.reload`."""
+        self._open()
         # One after the other, and each reads when its turn comes: the last one has the last word.
         async with self._turn:
             wanted = config or await anyio.to_thread.run_sync(self._configured.read)
@@ -142,10 +143,13 @@ class Reloads:
                         await one.settled.wait()
                 return await self._take(wanted, lock, opening, drain)
 
-    def _start(self, function: Callable[..., Awaitable[None]], *arguments: object) -> None:
+    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        self._open().start_soon(function, *arguments)
+
+    def _open(self) -> anyio.abc.TaskGroup:
         if self._group is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
-        self._group.start_soon(function, *arguments)
+        return self._group
 
     def _fresh(self, wanted: HubConfig, lock: LockFile) -> dict[str, Mount]:
         """What is to be started; everything that can be wrong with a configuration is found here."""

@@ -110,6 +110,10 @@ class Pins:
             self._tidy = {}
         self._policy, self._entry = policy, entry
 
+    def remember(self, before: Pins) -> None:
+        """Hold what is listed against what was seen first before, over another connection (F24)."""
+        self._first = dict(before._first)
+
     def listed(self) -> Pinned:
         """What the server listed last, canonical and without secrets: what accepting it would pin."""
         return {name: dict(seen.canonical) for name, (_, seen) in self._listed.items()}

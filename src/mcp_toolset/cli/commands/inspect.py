@@ -81,6 +81,7 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "deferred": {"tools": len(tools) - len(listed)},
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
+        "lowered": [name for name, lowered in map(_lowered, server.bindings()) if lowered],
         "overridden": [
             {"name": name, "place": place}
             for name, place in overridden(server.bindings(), server.toolset.sources())
@@ -96,6 +97,14 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
         "read_only": binding.definition.read_only,
         **_size(binding.to_wire()),
     }
+
+
+def _lowered(binding: ToolBinding) -> tuple[str, bool]:
+    """A tool, and whether its definition is cut for clients up to 2025-11-25."""
+    from mcp_toolset.bridge.wire import lowered_tool
+
+    wire = binding.to_wire()
+    return binding.name, lowered_tool(wire) is not wire
 
 
 def _size(value: Any) -> dict[str, int]:
@@ -151,6 +160,9 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
         output.table(
             ("tool", "server", "found by", "bytes", "tokens"), _cells(map(_found_by, report["tools"]), keys)
         )
+    if lowered := report["lowered"]:
+        cut = "clients up to 2025-11-25 are listed no output schema, since it is not one of an object"
+        output.text(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
     for one in report["overridden"]:
         output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
     for server in report["servers"]:

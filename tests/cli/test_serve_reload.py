@@ -1,0 +1,123 @@
+"""`serve CONFIG` follows its file: the real command, over every transport and in both eras (P13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import IO, Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from mcp import StdioServerParameters
+from mcp.client.sse import sse_client
+from tests.bridge.configured import BOUND, Folder, label_of, release, text_of, visitor
+from tests.cli.commandline import CommandLine, command, environment, line
+from tests.faults.harness import until
+
+__all__ = ["line"]
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def command_of(line: CommandLine, transport: str) -> AsyncGenerator[tuple[Any, list[str]]]:
+    """What a client connects to, the command itself or where it listens; and what that says on stderr."""
+    if transport == "stdio":
+        program, *rest = command("serve", "mcp.json")
+        yield (
+            StdioServerParameters(command=program, args=rest, cwd=line.folder, env=environment(line.folder)),
+            [],
+        )
+        return
+    async with listening(line, "--transport", transport) as (address, said):
+        yield (sse_client(address) if transport == "sse" else address), said
+
+
+@asynccontextmanager
+async def listening(line: CommandLine, *options: str) -> AsyncGenerator[tuple[str, list[str]]]:
+    """The command over HTTP: its address, and its stderr as it comes."""
+    said: list[str] = []
+    with line.start("serve", "mcp.json", "--port", "0", *options) as process:
+        assert process.stderr is not None
+        async with anyio.create_task_group() as group:
+            try:
+                group.start_soon(anyio.to_thread.run_sync, said.extend, _lines(process.stderr))
+                await until(lambda: said)
+                found = re.search(r"http://\S+", said[0])
+                assert found, said
+                yield found[0], said
+            finally:
+                process.terminate()
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(process.wait)
+    assert not [text for text in said if "Traceback" in text]
+
+
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """Each line as it comes."""
+    yield from iter(stream.readline, "")
+
+
+@pytest.mark.parametrize(
+    ("transport", "era"), [("stdio", "legacy"), ("stdio", "modern"), ("sse", "legacy"), ("http", "modern")]
+)
+async def test_p13_h24_clients_stay_connected_while_the_file_changes(
+    line: CommandLine, transport: str, era: str
+) -> None:
+    folder = Folder(line.folder)
+    gate = folder.gate("gate")
+    keep, gone = folder.entry("a"), folder.entry("held", gate=gate)
+    folder.write({"keep": keep, "gone": gone})
+    with anyio.fail_after(2 * BOUND):
+        async with command_of(line, transport) as (target, lines), visitor(target, era) as (client, told):
+
+            async def listed() -> list[str]:
+                return [shown.name for shown in (await client.list_tools()).tools]
+
+            before = label_of(text_of(await client.call_tool("keep_a", {})))
+            begun, texts = anyio.Event(), list[str]()
+
+            async def reported(progress: float, total: float | None, message: str | None) -> None:
+                begun.set()
+
+            async def call() -> None:
+                texts.append(text_of(await client.call_tool("gone_held", {}, progress_callback=reported)))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(call)
+                await begun.wait()
+                folder.write({"keep": keep, "new": folder.entry("n")})
+                await until(lambda: told)
+                assert await listed() == ["keep_a", "new_n"]
+                await release(gate)
+            assert texts[0].startswith("held of 1") and told == ["tools"]
+            if transport != "http":
+                return
+            await until(lambda: "added new; removed gone" in lines[-1])
+            folder.config.write_text("{")
+            await until(lambda: "correct the file there; what is served stays as it was" in lines[-1])
+            folder.write({"keep": keep, "new": folder.entry("n"), "last": folder.entry("z")})
+            await until(lambda: len(told) > 1)
+            assert await listed() == ["keep_a", "new_n", "last_z"] and told == ["tools"] * 2
+            assert label_of(text_of(await client.call_tool("keep_a", {}))) == before
+
+
+async def test_p13_a_file_is_left_alone_if_the_command_says_so(line: CommandLine) -> None:
+    folder = Folder(line.folder)
+    folder.write({"keep": folder.entry("a")})
+    over_http = "--transport", "http"
+    with anyio.fail_after(2 * BOUND):
+        async with (
+            listening(line, *over_http, "--no-watch") as (_, still),
+            listening(line, *over_http) as (
+                _,
+                said,
+            ),
+        ):
+            folder.config.write_text("{")
+            await until(lambda: "stays as it was" in said[-1])
+            folder.write({"new": folder.entry("a")})
+            await until(lambda: "added new" in said[-1])
+            assert len(still) == 1
