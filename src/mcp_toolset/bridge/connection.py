@@ -8,7 +8,7 @@ of them opens one, none is repeated (F1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -18,6 +18,7 @@ import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
+from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
@@ -30,6 +31,7 @@ from mcp_toolset.bridge.sessions import SessionPool, SessionRule
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.catalog.pins import Pins
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
+from mcp_toolset.config import Asked
 from mcp_toolset.errors import (
     InvalidOutputError,
     StateError,
@@ -60,6 +62,7 @@ class UpstreamConnection:
         pins: Pins,
         sessions: SessionRule = "auto",
         forward_authorization: bool = False,
+        shows: Sequence[Asked] = (),
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
@@ -70,6 +73,7 @@ class UpstreamConnection:
             pins: What judges its definitions; by default, pins of this process.
             sessions: How far callers share sessions with a legacy server; see docs/sessions.md.
             forward_authorization: Whether a caller's own credentials are sent on to it (F43).
+            shows: What is declared for the sake of what it lists.
         """
         self.link = link
         self.pins = pins or Pins(link.name)
@@ -78,11 +82,12 @@ class UpstreamConnection:
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
         self.pool = SessionPool(
-            link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization
+            link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
         )
+        self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
         self._forwards = forward_authorization
         self._exchange = Exchange(link, self.pool, timeout=timeout)
-        self._main = UpstreamSession(link, forwards_credentials=forward_authorization)
+        self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
         self._era: str | None = None
         self._state: SourceState = "closed"
@@ -214,8 +219,8 @@ class UpstreamConnection:
             self._main.dispatcher = None
 
     def _fresh_session(self) -> UpstreamSession:
-        """The session that lists: it declares nothing, because it is for nobody in particular."""
-        main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards)
+        """The session that lists: it is for nobody in particular, and nobody is asked through it."""
+        main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards, shows=self._shows)
         main.on_lost, main.on_broken_off = self._lose, self._suspect
         return main
 

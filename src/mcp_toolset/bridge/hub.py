@@ -123,4 +123,5 @@ def _remote(server: ServerConfig, lock: LockFile) -> RemoteToolset:
         lock=lock.entry(server.name),
         sessions=server.sessions,
         forward_authorization=server.forward_authorization,
+        declare=server.declare,
     )
