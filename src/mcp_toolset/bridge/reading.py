@@ -217,7 +217,7 @@ async def _end_all(watched: dict[str, Ending]) -> None:
 
 def _enveloped(request: Request, answer: Wire) -> dict[str, Any]:
     modern = is_modern(request.protocol_version)
-    wire = relayed(answer, modern=modern)
+    wire = relayed(answer, version=request.protocol_version)
     if not modern or wire.get("resultType") == "input_required":
         return wire
     if request.method == "resources/read":
