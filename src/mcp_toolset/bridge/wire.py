@@ -119,7 +119,7 @@ def lowered_block(block: Any, version: str) -> Any:
 
     A client that checks what it gets fails the whole result for one block of a kind that came later.
     """
-    wire = cast("Mapping[str, Any]", block) if isinstance(block, Mapping) else {}
+    wire: Mapping[str, Any] = cast("Mapping[str, Any]", block) if isinstance(block, Mapping) else {}
     kind = str(wire.get("type"))
     if version >= _CONTENT_SINCE.get(kind, ""):
         return cast("Any", block)
