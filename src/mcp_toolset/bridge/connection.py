@@ -149,15 +149,15 @@ class UpstreamConnection:
         What it tells the changes of is good for the whole time from any moment at which it has told
         none. Otherwise the time since the listing is gone, and when all of it is, it is listed again.
         """
-        declared = self.server_capabilities
         if self._state != "ready":
             return STRICTEST
+        declared = self.server_capabilities
         if declared is not None and declared.tools is None:
             return None
-        if self._told_of_changes:
+        if self._told_of_changes or not self._hint.ttl_ms:
             return self._hint
         left = self._hint.aged(anyio.current_time() - self._listed_at)
-        if self._hint.ttl_ms and not left.ttl_ms:
+        if not left.ttl_ms:
             self._refresh.set()
         return left
 

@@ -18,7 +18,7 @@ from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.view import ToolBinding
 
 
@@ -67,6 +67,7 @@ class ServedTools:
         self._middleware = middleware
         self._tool_middleware = tool_middleware
         self._own_hint = own_hint
+        self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
@@ -84,6 +85,7 @@ class ServedTools:
             described = await self._hooks.describe(members)
             self._overrides.look(described, self.registry.sources().values())
             bound = [self._bound(binding) for binding in described if binding.on]
+            self._hints = [_hint_of(source) for source in self.registry.sources().values()]
             self.has_own = any(not binding.source for binding in bound)
             table = self._gated(bound)
             self.table = {binding.name: binding for binding in table}
@@ -114,10 +116,10 @@ class ServedTools:
 
         Where there are grants it is one client's: what stands in it depends on who asks, or may.
         """
-        sources = self.registry.sources().values()
-        parts = [source.list_hint() if isinstance(source, HintedSource) else STRICTEST for source in sources]
-        own = self._own_hint if self.has_own else None
-        whole = strictest(part for part in (*parts, own) if part is not None).in_seconds()
+        parts = [part for ask in self._hints if (part := ask()) is not None]
+        if self.has_own:
+            parts.append(self._own_hint)
+        whole = strictest(parts).in_seconds()
         return CacheHint(whole.ttl_ms, "private") if self.defers else whole
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -155,3 +157,7 @@ class ServedTools:
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
         )
+
+
+def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
+    return source.list_hint if isinstance(source, HintedSource) else lambda: STRICTEST
