@@ -185,6 +185,14 @@ def test_p5_how_sessions_are_shared_and_whether_credentials_go_on_is_said_for_ea
         server({**entry, "sessions": "mine"})
 
 
+def test_p5_what_is_declared_for_the_list_is_said_for_each_server() -> None:
+    entry: dict[str, object] = {"command": "x"}
+    assert server(entry).declare == ()
+    assert server({**entry, "declare": ["sampling", "roots"]}).declare == ("sampling", "roots")
+    with pytest.raises(ConfigError, match="a list of some of elicitation, roots and sampling"):
+        server({**entry, "declare": ["logging"]})
+
+
 @pytest.mark.parametrize(("written", "read"), [("gh", "gh"), (None, None), (False, False), ("", False)])
 def test_p3_prefix_is_a_string_the_default_or_none(written: object, read: object) -> None:
     assert server({"command": "x", "prefix": written}).prefix == read

@@ -89,6 +89,9 @@ class Asker:
 
     async def list(self, ctx: Any, params: Any) -> types.ListToolsResult:
         names = sorted(name.removeprefix("run_") for name in dir(self) if name.startswith("run_"))
+        declared = ctx.session.client_capabilities
+        if declared is None or declared.sampling is None:
+            names.remove("lent")
         return types.ListToolsResult(
             tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in names]
         )
@@ -143,6 +146,10 @@ class Asker:
         self.opened.add(tag)
         await self.gates[tag].send_elicit_complete(f"page-{tag}")
         return text("unlocked")
+
+    async def run_lent(self, ctx: Any, params: Any, tag: str) -> Any:
+        """Listed only for clients that lend their model."""
+        return await self.run_sample(ctx, params, tag)
 
     async def run_sample(self, ctx: Any, params: Any, tag: str) -> Any:
         return await self.asked(ctx, params, {"said": sample(tag)}, lambda got: got["said"])

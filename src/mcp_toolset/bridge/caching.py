@@ -52,6 +52,8 @@ class CacheHint:
 
     def in_seconds(self) -> CacheHint:
         """The hint in whole seconds, never a longer one: an answer that carries it stays the same for one."""
+        if not self.ttl_ms % 1000:
+            return self
         return CacheHint(self.ttl_ms - self.ttl_ms % 1000, self.scope)
 
     def to_wire(self) -> dict[str, Any]:

@@ -22,6 +22,13 @@ from mcp_toolset.bridge.wire import is_modern
 ANSWERABLE: Final = ("elicitation", "roots", "sampling")
 """The capabilities of a client that are requests which it answers."""
 
+ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+    "sampling": {"tools": {}},
+}
+"""Each of them with all its features, as a client declares it that has them."""
+
 _CLIENT_KEY: Final = "mcp_toolset.client"
 _NOTHING: Final[Mapping[str, Any]] = {}
 

@@ -8,7 +8,7 @@ of them opens one, none is repeated (F1).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
+from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
@@ -34,6 +35,7 @@ from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.catalog.lockfile import LockEntry
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
+from mcp_toolset.config import Asked
 from mcp_toolset.errors import (
     InvalidOutputError,
     StateError,
@@ -64,6 +66,7 @@ class UpstreamConnection:
         pins: Pins,
         sessions: SessionRule = "auto",
         forward_authorization: bool = False,
+        shows: Sequence[Asked] = (),
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
@@ -74,6 +77,7 @@ class UpstreamConnection:
             pins: What judges its definitions; by default, pins of this process.
             sessions: How far callers share sessions with a legacy server; see docs/sessions.md.
             forward_authorization: Whether a caller's own credentials are sent on to it (F43).
+            shows: What is declared for the sake of what it lists.
         """
         self.link = link
         self.pins = pins or Pins(link.name)
@@ -82,11 +86,12 @@ class UpstreamConnection:
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
         self.pool = SessionPool(
-            link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization
+            link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
         )
+        self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
         self._forwards = forward_authorization
         self._exchange = Exchange(link, self.pool, timeout=timeout)
-        self._main = UpstreamSession(link, forwards_credentials=forward_authorization)
+        self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
         self._era: str | None = None
         self._state: SourceState = "closed"
@@ -151,15 +156,15 @@ class UpstreamConnection:
         What it tells the changes of is good for the whole time from any moment at which it has told
         none. Otherwise the time since the listing is gone, and when all of it is, it is listed again.
         """
-        declared = self.server_capabilities
         if self._state != "ready":
             return STRICTEST
+        declared = self.server_capabilities
         if declared is not None and declared.tools is None:
             return None
-        if self._told_of_changes:
+        if self._told_of_changes or not self._hint.ttl_ms:
             return self._hint
         left = self._hint.aged(anyio.current_time() - self._listed_at)
-        if self._hint.ttl_ms and not left.ttl_ms:
+        if not left.ttl_ms:
             self._refresh.set()
         return left
 
@@ -229,8 +234,8 @@ class UpstreamConnection:
             self._main.dispatcher = None
 
     def _fresh_session(self) -> UpstreamSession:
-        """The session that lists: it declares nothing, because it is for nobody in particular."""
-        main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards)
+        """The session that lists: it is for nobody in particular, and nobody is asked through it."""
+        main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards, shows=self._shows)
         main.on_lost, main.on_broken_off = self._lose, self._suspect
         return main
 

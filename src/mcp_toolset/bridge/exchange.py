@@ -82,7 +82,10 @@ class Exchange:
         """
         caller = context if isinstance(context, WireContext) else None
         if caller is None:
-            return await self._sent(main, CallInFlight(context), method, params, tool)
+            plan = None if main.modern else self._pool.bare
+            if plan is None:
+                return await self._sent(main, CallInFlight(context), method, params, tool)
+            return await self._on_lease(plan, None, method, params, tool, CallInFlight(context))
         if main.modern:
             return await self._to_modern(main, method, params, caller, tool)
         modern = caller.modern
@@ -159,7 +162,7 @@ class Exchange:
     async def _on_lease(
         self,
         plan: SessionPlan,
-        caller: WireContext,
+        caller: WireContext | None,
         method: str,
         params: dict[str, Any],
         tool: ToolDefinition | None,
@@ -171,6 +174,8 @@ class Exchange:
             try:
                 with pooled.session.calls.of(call):
                     session = await pooled.opened()
+                    if tool is not None:
+                        await self._pool.check_offered(pooled, tool.name)
                     result = await self._worked(session, call, method, params, tool)
                     if isinstance(call, ParkedCall):
                         call.end()

@@ -12,12 +12,13 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from mcp_toolset.bridge.ask import Replay, RoundTrips
 from mcp_toolset.bridge.client import ServedClient, client_of, declared_by, stream_of
 from mcp_toolset.bridge.sdk import MCPError, token_principal
 from mcp_toolset.bridge.wire import LOG_LEVELS, is_modern
-from mcp_toolset.errors import CallError, CannotAskError
+from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.tools.asking import (
     CALL_META_KEY,
     ELICITATION,
@@ -33,6 +34,7 @@ from mcp_toolset.tools.asking import (
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.capability import CAPABILITIES
 from mcp_toolset.tools.outcome import AskUser
+from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.validation import SchemaCheck
 
 ASK_DEADLINE: Final = 300.0
@@ -226,10 +228,19 @@ class WireContext(ToolContext):
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress on the stream of this request."""
+        message = None if message is None else encodable(message)
         await self._request.session.report_progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message on the stream of this request."""
+        """Send a log message on the stream of this request.
+
+        Raises:
+            InvalidOutputError: the data has no JSON form.
+        """
+        try:
+            to_json([data, logger])
+        except ValueError as fault:
+            raise InvalidOutputError(f"a log message has no JSON form: {fault}") from None
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger

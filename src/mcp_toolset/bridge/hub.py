@@ -256,6 +256,7 @@ def mounted(server: ServerConfig, lock: LockFile) -> RemoteToolset:
         lock=lock.entry(server.name),
         sessions=server.sessions,
         forward_authorization=server.forward_authorization,
+        declare=server.declare,
     )
 
 

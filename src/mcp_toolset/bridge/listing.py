@@ -58,6 +58,11 @@ class Listing:
         if patience.cancelled_caught and not self.tools:
             raise TimeoutError
 
+    def names(self) -> list[str]:
+        """The names of the entries that have one."""
+        entries = (cast("dict[str, Any]", entry) for entry in self.tools if isinstance(entry, dict))
+        return [name for entry in entries if isinstance(name := entry.get("name"), str)]
+
     async def _pages(self, request: Request) -> None:
         cursor: str | None = None
         seen: set[str] = set()

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from mcp_types import Completion, PromptReference, ResourceTemplateReference
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
 
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
+from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider, Reference
 from mcp_toolset.tools.resources import ResourceProvider, UpdatingResources
@@ -128,4 +130,14 @@ class LocalOffers:
 
 
 def _wire(model: BaseModel) -> dict[str, Any]:
-    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+    """What a provider gives, in wire form.
+
+    Raises:
+        InvalidOutputError: it has no JSON form, and would end the connection that it is written to.
+    """
+    wire = model.model_dump(by_alias=True, mode="json", exclude_none=True)
+    try:
+        to_json(wire)
+    except ValueError as fault:
+        raise InvalidOutputError(f"a provider gave what has no JSON form: {fault}") from None
+    return wire

@@ -273,7 +273,7 @@ class LowlevelServer(Server[Any]):
             raise MCPError(fault.code, str(fault), fault.data) from None
         if self._surface.grants_issued(context) != issued:
             await self.announce_to(request)
-        return result_for(halted(result).wire, modern=context.modern, stamp=self._stamp)
+        return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
 
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
         """Run a call, or run it again with what the client answers; or ask the client (A14)."""

@@ -193,7 +193,10 @@ class Questions:
         for page in cast("list[object]", pages) if isinstance(pages, list) else ():
             name = _mapping(page).get("elicitationId")
             if isinstance(name, str):
-                self._pages.setdefault(name, _Page(client)).client = client
+                shown = self._pages.get(name)
+                if shown is None or shown.done.is_set():
+                    shown = self._pages[name] = _Page(client)
+                shown.client = client
                 if len(self._pages) > MAX_PAGES:
                     self._pages.popitem(last=False)
 

@@ -26,6 +26,7 @@ from mcp_toolset.bridge.wire import is_modern, relayed, round_trip
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
+    InvalidOutputError,
     ToolsetError,
     UpstreamError,
     UpstreamProtocolError,
@@ -217,7 +218,7 @@ async def _end_all(watched: dict[str, Ending]) -> None:
 
 def _enveloped(request: Request, answer: Wire) -> dict[str, Any]:
     modern = is_modern(request.protocol_version)
-    wire = relayed(answer, modern=modern)
+    wire = relayed(answer, version=request.protocol_version)
     if not modern or wire.get("resultType") == "input_required":
         return wire
     if request.method == "resources/read":
@@ -247,6 +248,8 @@ async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenera
         raise MCPError(types.INVALID_PARAMS if renumbered else fault.code, str(fault), fault.data) from None
     except ClientCapabilityError as fault:
         raise missing_capability(fault) from None
+    except InvalidOutputError as fault:
+        raise MCPError(types.INTERNAL_ERROR, str(fault)) from None
     except CallError as fault:
         raise MCPError(types.INVALID_PARAMS, str(fault)) from None
     except ToolsetError as fault:

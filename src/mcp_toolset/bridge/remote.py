@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,6 +19,7 @@ from mcp_toolset.bridge.sessions import SessionRule
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
+from mcp_toolset.config import Asked
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
@@ -54,6 +55,7 @@ class RemoteToolset(Toolset):
         lock: str | Path | LockEntry | None = None,
         sessions: SessionRule = "auto",
         forward_authorization: bool = False,
+        declare: Iterable[Asked] = (),
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -73,11 +75,14 @@ class RemoteToolset(Toolset):
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
             forward_authorization: Send each caller's own `Authorization` on to this server, which is
                 otherwise never done (F43); for streamable HTTP alone.
+            declare: What to declare when listing, so that the server lists what it offers only to clients
+                that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
+                their own clients can do, whatever this says; see docs/sessions.md.
 
         Raises:
             ConfigError: the lock file is broken, or none of ours.
             DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
-                there is no such way to share sessions or to forward credentials.
+                there is no such way to share sessions, to forward credentials or to be asked.
         """
         if not name:
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
@@ -86,6 +91,10 @@ class RemoteToolset(Toolset):
         if sessions not in get_args(SessionRule):
             rules = ", ".join(get_args(SessionRule))
             raise DefinitionError(f"mount {name!r}: sessions is one of {rules}, not {sessions!r}")
+        declared = tuple(declare)
+        if unknown := [name for name in declared if name not in get_args(Asked)]:
+            known = ", ".join(get_args(Asked))
+            raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
         link = link_to(target, name=name, transport=transport, headers=headers, auth=auth, env=env, cwd=cwd)
         if forward_authorization and link.transport != "http":
             raise DefinitionError(
@@ -100,6 +109,7 @@ class RemoteToolset(Toolset):
             pins=judge,
             sessions=sessions,
             forward_authorization=forward_authorization,
+            shows=declared,
         )
         super().__init__(name=name)
 

@@ -26,7 +26,7 @@ MAX_WAITING: Final = 256
 """Reports of one upstream that may wait for clients."""
 
 
-WITHDRAWING: Final = 5.0
+WITHDRAWING: Final = 2.0
 """Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
 
 

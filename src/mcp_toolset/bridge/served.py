@@ -21,7 +21,7 @@ from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class ServedTools:
         self._middleware = middleware
         self._tool_middleware = tool_middleware
         self._own_hint = own_hint
+        self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
@@ -104,6 +105,7 @@ class ServedTools:
             bound = await self._beside(partial(self._bind, described))
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
+            self._hints = [_hint_of(source) for source in self.registry.sources().values()]
             self.has_own = any(not binding.source for binding in bound)
             self.table, self._dispatch, self.wire = compiled
             self.moved.set()
@@ -160,10 +162,10 @@ class ServedTools:
 
         Where there are grants it is one client's: what stands in it depends on who asks, or may.
         """
-        sources = self.registry.sources().values()
-        parts = [source.list_hint() if isinstance(source, HintedSource) else STRICTEST for source in sources]
-        own = self._own_hint if self.has_own else None
-        whole = strictest(part for part in (*parts, own) if part is not None).in_seconds()
+        parts = [part for ask in self._hints if (part := ask()) is not None]
+        if self.has_own:
+            parts.append(self._own_hint)
+        whole = strictest(parts).in_seconds()
         return CacheHint(whole.ttl_ms, "private") if self.defers else whole
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -202,3 +204,7 @@ class ServedTools:
             middleware=self._middleware,
             tool_middleware=self._tool_middleware,
         )
+
+
+def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
+    return source.list_hint if isinstance(source, HintedSource) else lambda: STRICTEST

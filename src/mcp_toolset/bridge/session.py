@@ -67,8 +67,19 @@ class UpstreamSession:
         declares: Mapping[str, Any] = _NOTHING,
         client: ServedClient | None = None,
         forwards_credentials: bool = False,
+        shows: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """Describe a session; `client` is set if it is for one client alone."""
+        """Describe a session.
+
+        Args:
+            link: How the upstream is reached.
+            declares: What can be asked of those whom it is for.
+            client: The one client that it is for, if it is for one alone.
+            forwards_credentials: Whether callers' own credentials are sent on.
+            shows: What is declared besides, for the sake of what is listed; nobody is asked for it.
+        """
+        self._shown: Mapping[str, Any] = {types.CLIENT_CAPABILITIES_META_KEY: shows}
+        self._says = {**shows, **declares}
         self.link = link
         self.declares = declares
         self.calls = CallsInFlight()
@@ -94,7 +105,7 @@ class UpstreamSession:
         """The transport and the SDK's session over it; nothing is said on it yet."""
         async with self.link.open(stderr) as inner:
             dispatcher = ObservedDispatcher(
-                inner, partial(self._notified, notified), self.questions.put, self.declares
+                inner, partial(self._notified, notified), self.questions.put, self._says
             )
             async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
                 yield session, dispatcher
@@ -248,7 +259,9 @@ class UpstreamSession:
     ) -> None:
         meta = forwarded_meta(context.meta) if context is not None else {}
         if is_modern(version):
-            meta.update(modern_envelope(version, _CLIENT_WIRE, _asked(context)))
+            meta.update(
+                modern_envelope(version, _CLIENT_WIRE, self._shown if context is None else _asked(context))
+            )
         if meta:
             params["_meta"] = meta
         if self.link.transport == "http":
@@ -287,10 +300,8 @@ HEARD_BY_DEFAULT: Final = "info"
 """What a modern upstream sends to a legacy client that has set no level: there the server decides."""
 
 
-def _asked(context: ToolContext | None) -> Mapping[str, Any]:
+def _asked(context: ToolContext) -> Mapping[str, Any]:
     """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
-    if context is None:
-        return _NOTHING
     if is_modern(context.protocol_version) or not isinstance(context, WireContext):
         return context.meta
     return {

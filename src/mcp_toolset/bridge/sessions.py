@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
@@ -25,10 +25,11 @@ from mcp_toolset.bridge.client import ServedClient
 from mcp_toolset.bridge.faults import reason_of
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.link import Link
+from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.session import UpstreamSession, digest_of
 from mcp_toolset.bridge.stderr import StderrTail
-from mcp_toolset.config import SessionRule
-from mcp_toolset.errors import UpstreamTimeoutError, UpstreamUnavailableError
+from mcp_toolset.config import Asked, SessionRule
+from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError
 
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
@@ -63,16 +64,21 @@ class SessionPlan:
     single: bool = False
 
 
-def plan_for(rule: SessionRule, link: Link, caller: WireContext, *, forwards: bool) -> SessionPlan | None:
+def plan_for(
+    rule: SessionRule, link: Link, caller: WireContext, *, forwards: bool, apart: bool = False
+) -> SessionPlan | None:
     """The session that a call needs; `None` for the shared one, which declares nothing.
+
+    With `apart` the shared one only lists: it declares what some callers can do.
 
     Roots are a client's own, and servers keep them for the life of a session: they are declared only
     on sessions that are for one client.
     """
     credentials = digest_of(caller.authorization) if forwards and caller.authorization else ""
     declares = _NOTHING if rule == "shared" else caller.declares
+    bare = SessionPlan("{}", credentials=credentials) if credentials or apart else None
     if not declares:
-        return SessionPlan("{}", credentials=credentials) if credentials else None
+        return bare
     if rule == "call":
         return SessionPlan(_canonical(declares), credentials=credentials, alone=True, single=True)
     principal = caller.principal or ""
@@ -81,7 +87,7 @@ def plan_for(rule: SessionRule, link: Link, caller: WireContext, *, forwards: bo
         return SessionPlan(_canonical(declares), client, principal, credentials)
     shared = {name: value for name, value in declares.items() if name != "roots"}
     if not shared:
-        return SessionPlan("{}", credentials=credentials) if credentials else None
+        return bare
     plan = SessionPlan(_canonical(shared), principal=principal, credentials=credentials)
     return plan if rule == "capabilities" or link.transport == "http" else replace(plan, alone=True)
 
@@ -109,6 +115,7 @@ class PooledSession:
     users: int = 0
     retired: bool = False
     fault: str = ""
+    listed: frozenset[str] = frozenset()
     open: anyio.Event = field(default_factory=anyio.Event)
     wake: anyio.Event = field(default_factory=anyio.Event)
 
@@ -134,7 +141,15 @@ class PooledSession:
 class SessionPool:
     """The sessions with one upstream that are for some of its callers."""
 
-    def __init__(self, link: Link, *, rule: SessionRule, start_timeout: float, forwards: bool) -> None:
+    def __init__(
+        self,
+        link: Link,
+        *,
+        rule: SessionRule,
+        start_timeout: float,
+        forwards: bool,
+        shows: Sequence[Asked] = (),
+    ) -> None:
         """Describe a pool; nothing is opened before a call needs it.
 
         Args:
@@ -142,7 +157,9 @@ class SessionPool:
             rule: How far sessions are shared.
             start_timeout: Seconds that opening one may take.
             forwards: Whether the caller's credentials are sent on.
+            shows: What the session that lists declares beyond what its callers can do.
         """
+        self._shows = shows
         self._link = link
         self._rule: SessionRule = rule
         self.start_timeout = start_timeout
@@ -185,7 +202,37 @@ class SessionPool:
         """The session that a call needs; `None` for the shared one."""
         if self._rule == "shared" and not self._forwards:
             return None
-        return plan_for(self._rule, self._link, caller, forwards=self._forwards)
+        apart = self.bare is not None
+        return plan_for(self._rule, self._link, caller, forwards=self._forwards, apart=apart)
+
+    @property
+    def bare(self) -> SessionPlan | None:
+        """The session for those who can be asked for nothing; `None` if the one that lists will do."""
+        return SessionPlan("{}") if self._shows and self._rule != "shared" else None
+
+    async def check_offered(self, pooled: PooledSession, tool: str) -> None:
+        """Refuse a tool that was listed because more was declared than this session's callers can do.
+
+        What the session once listed is taken to be there; what it did not is asked for again.
+
+        Raises:
+            CallError: the server does not offer it to such clients; nothing was sent.
+            UpstreamError: the server could not be asked.
+        """
+        missing = [name for name in self._shows if name not in pooled.session.declares]
+        if not missing or tool in pooled.listed:
+            return
+        listing = Listing()
+        try:
+            await listing.walk(pooled.session.request, self._start_timeout)
+        except TimeoutError:
+            raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
+        pooled.listed = frozenset(listing.names())
+        if listing.complete and tool not in pooled.listed:
+            raise CallError(
+                f"{self._link.name}: {tool} is not offered to clients like this one, which has not declared "
+                f"{' or '.join(missing)}; nothing was sent"
+            )
 
     def retire(self) -> None:
         """Begin anew, because the upstream has: no call is cut off, and none is added to an old session."""
@@ -194,7 +241,7 @@ class SessionPool:
 
     @asynccontextmanager
     async def lease(
-        self, plan: SessionPlan, caller: WireContext, *, within: float
+        self, plan: SessionPlan, caller: WireContext | None, *, within: float
     ) -> AsyncGenerator[PooledSession]:
         """A session of a plan, for one call; it may still be opening.
 
@@ -218,7 +265,7 @@ class SessionPool:
             pooled.wake.set()
             self._tell_waiting()
 
-    async def _taken(self, plan: SessionPlan, caller: WireContext) -> PooledSession:
+    async def _taken(self, plan: SessionPlan, caller: WireContext | None) -> PooledSession:
         while True:
             found = None if plan.single else self._free(plan)
             if found is None and self._has_room(plan):
@@ -244,10 +291,10 @@ class SessionPool:
             min(idle, key=lambda each: each.used_at).retire()
         return False
 
-    def _begun(self, plan: SessionPlan, caller: WireContext) -> PooledSession:
-        client = caller.client if plan.client else None
+    def _begun(self, plan: SessionPlan, caller: WireContext | None) -> PooledSession:
+        client = caller.client if plan.client and caller is not None else None
         link = self._link
-        if plan.credentials:
+        if plan.credentials and caller is not None:
             link = replace(link, headers=_with_credentials(link.headers, caller.authorization or ""))
         session = UpstreamSession(link, declares=json.loads(plan.declares), client=client)
         pooled = PooledSession(plan, next(self._serials), session, anyio.current_time())

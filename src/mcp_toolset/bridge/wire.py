@@ -33,6 +33,10 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 """Severities of log messages, the least first (server/utilities/logging)."""
 
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
+_CONTENT_SINCE: Final[Mapping[str, str]] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+"""The revision that brought a kind of content, for those that were not in the first one."""
+
+_ALL_CONTENT: Final = max(_CONTENT_SINCE.values())
 _MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
@@ -43,7 +47,17 @@ def is_modern(version: str | None) -> bool:
 
 def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a caller's `_meta` that goes on to an upstream: trace context and custom keys."""
-    return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP}
+    return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP and not is_reserved(key)}
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
+
+    What such keys say was agreed upon by the two ends of one connection.
+    """
+    prefix, slash, _ = key.partition("/")
+    labels = prefix.split(".")
+    return bool(slash) and len(labels) > 1 and labels[1] in ("modelcontextprotocol", "mcp")
 
 
 def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,14 +81,14 @@ def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key: params[key] for key in _ROUND_TRIP if key in params}
 
 
-def result_for(result: Mapping[str, Any], *, modern: bool, stamp: Mapping[str, Any]) -> dict[str, Any]:
+def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, Any]) -> dict[str, Any]:
     """A tool result in the envelope of the caller's era.
 
     Legacy clients fail a call whose structured content is not an object, so it is left out for them;
     its text stays.
     """
     meta = _own_meta(result.get("_meta"))
-    if modern:
+    if is_modern(version):
         return {"resultType": "complete", **result, "_meta": {**meta, **stamp}}
     lowered = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
     if meta:
@@ -83,16 +97,37 @@ def result_for(result: Mapping[str, Any], *, modern: bool, stamp: Mapping[str, A
         lowered.pop("_meta", None)
     if "structuredContent" in lowered and not isinstance(lowered["structuredContent"], dict):
         del lowered["structuredContent"]
+    if version < _ALL_CONTENT and isinstance(content := lowered.get("content"), list):
+        lowered["content"] = [lowered_block(block, version) for block in cast("list[Any]", content)]
     return lowered
 
 
-def relayed(result: Mapping[str, Any], *, modern: bool) -> dict[str, Any]:
+def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:
     """An upstream's answer other than a tool result in the envelope of the caller's era."""
     kept = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
-    if modern:
+    if is_modern(version):
         kept = {"resultType": "complete", **result}
+    elif version < _ALL_CONTENT and isinstance(messages := kept.get("messages"), list):
+        said = cast("list[Mapping[str, Any]]", messages)
+        kept["messages"] = [{**one, "content": lowered_block(one.get("content"), version)} for one in said]
     meta = _own_meta(kept.pop("_meta", None))
     return {**kept, "_meta": meta} if meta else kept
+
+
+def lowered_block(block: Any, version: str) -> Any:
+    """A content block as a client of a revision can read it: a kind that it does not know is told in words.
+
+    A client that checks what it gets fails the whole result for one block of a kind that came later.
+    """
+    wire: Mapping[str, Any] = cast("Mapping[str, Any]", block) if isinstance(block, Mapping) else {}
+    kind = str(wire.get("type"))
+    if version >= _CONTENT_SINCE.get(kind, ""):
+        return cast("Any", block)
+    if kind == "resource_link":
+        told = f"{wire.get('title') or wire.get('name')}: {wire.get('uri')}"
+    else:
+        told = f"[{wire.get('mimeType')}: not known to this client's revision of the protocol]"
+    return {"type": "text", "text": told}
 
 
 def _own_meta(meta: object) -> dict[str, Any]:

@@ -47,17 +47,10 @@ MAX_REDIRECTS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A binding with its chain composed.
-
-    Attributes:
-        binding: The tool.
-        run: The chain.
-        seen: Whether code of the application's may change what comes of a call.
-    """
+    """A binding with its chain composed."""
 
     binding: ToolBinding
     run: Run
-    seen: bool = False
 
     def check(self, call: ToolCall) -> None:
         """Raise `InvalidArgumentsError` unless the arguments fit."""
@@ -130,7 +123,7 @@ class ToolDispatch:
             result = cast("object", await route.run(call, context))
             if not isinstance(result, ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
-            return checked_result(result, f"a middleware or a hook of {call.name}") if route.seen else result
+            return result
         except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
             raise
         except ToolsetError as fault:
@@ -152,13 +145,18 @@ def _route(binding: ToolBinding, hooks: HookSet, middleware: Sequence[ToolMiddle
         run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
-    return Route(binding, run, bool(seeing or middleware))
+    return Route(binding, run)
 
 
 async def _around(
     layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    return await layer(call, context, Next(run, call, context, route.check, route.binding.definition))
+    rest = Next(run, call, context, route.check, route.binding.definition)
+    result = await layer(call, context, rest)
+    # What was handed through is as good as it was.
+    if result is rest.given or not isinstance(cast("object", result), ToolResult):
+        return result
+    return checked_result(result, f"a middleware of {call.name}")
 
 
 async def _hooked(
@@ -229,7 +227,8 @@ async def _passed(
     call = _copy(call)
     for hook in seeing:
         result = await hook.passed(call, result, context)
-    if result is not given and binding.output is not None:
+    if result is not given:
+        checked_result(result, f"a result hook of {call.name}")
         _check_changed(binding, result)
     return result
 

@@ -18,9 +18,10 @@ class Next:
 
     Attributes:
         definition: What the tool says of itself, for middleware that depends on its hints or schemas.
+        given: What the rest of the chain came to, once it was used.
     """
 
-    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition")
+    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition", "given")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Next:
         self._context = context
         self._check = check
         self._used = False
+        self.given: ToolResult | None = None
 
     async def __call__(self, call: ToolCall | None = None) -> ToolResult:
         """Go on with the call, or with an edited one; arguments edited in place count too.
@@ -50,7 +52,8 @@ class Next:
         self._used = True
         going_on = self._call if call is None else call
         self._check(going_on)
-        return await self._run(going_on, self._context)
+        self.given = await self._run(going_on, self._context)
+        return self.given
 
 
 class ToolMiddleware(Protocol):

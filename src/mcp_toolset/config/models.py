@@ -22,6 +22,10 @@ SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "ca
 """How far the callers of a server share sessions with it; see docs/sessions.md."""
 
 
+Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
+"""What a server may ask of a client; see docs/sessions.md."""
+
+
 def _nothing() -> Mapping[str, str]:
     return MappingProxyType({})
 
@@ -55,6 +59,7 @@ class ServerConfig:
         hidden_text: About invisible and control characters in definitions.
         sessions: How far its callers share sessions with it (P5).
         forward_authorization: Whether each caller's own credentials are sent on to it (F43).
+        declare: What is declared for the sake of what it lists (P5).
     """
 
     name: str
@@ -79,6 +84,7 @@ class ServerConfig:
     hidden_text: HiddenTextPolicy = "strip"
     sessions: SessionRule = "auto"
     forward_authorization: bool = False
+    declare: tuple[Asked, ...] = ()
 
     def reached(self) -> ServerConfig:
         """What of it decides which process or address it is, and how sessions with it are made.

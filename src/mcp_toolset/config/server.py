@@ -90,6 +90,7 @@ def server_config(
         hidden_text=entry.hidden_text or defaults.hidden_text,
         sessions=entry.sessions,
         forward_authorization=entry.forward_authorization,
+        declare=tuple(entry.declare),
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

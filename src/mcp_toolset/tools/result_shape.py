@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from pydantic_core import to_json
+
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.result import ToolResult
 
@@ -65,4 +67,8 @@ def checked_result(result: ToolResult, origin: str) -> ToolResult:
     fault = fault_of_result(result.wire) if isinstance(wire, Mapping) else "it is no object"
     if fault is not None:
         raise InvalidOutputError(f"{origin} returned a ToolResult that does not follow the protocol: {fault}")
+    try:
+        to_json(wire)
+    except ValueError as fault:
+        raise InvalidOutputError(f"{origin} returned a ToolResult that has no JSON form: {fault}") from None
     return result
