@@ -69,8 +69,9 @@ def test_the_soak_counts_what_could_leak(folder: Path) -> None:
     found = report(folder, "soak", "--seconds", "2")
     assert found["calls"] > 0
     first, last = found["samples"][0], found["samples"][-1]
-    assert last["handles"] == first["handles"]
-    assert last["threads"] == first["threads"]
+    assert last["handles"] <= first["handles"]
+    # An idle worker thread may have gone meanwhile.
+    assert last["threads"] <= first["threads"]
 
 
 def test_what_was_measured_is_drawn(folder: Path, tmp_path: Path) -> None:
