@@ -54,6 +54,9 @@ class ToolsetServer:
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
     says which tools there are and which of them can be called; toolsets join and leave with `attach`
     and `detach` while clients are connected.
+
+    A catalog of more than 500 tools is compiled in a worker thread, so that calls go on meanwhile: what
+    a toolset is told to ask of its tools, such as the predicate of `filtered`, is then asked there.
     """
 
     def __init__(
