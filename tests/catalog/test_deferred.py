@@ -390,3 +390,23 @@ async def test_h19_a_catalog_is_searched_with_the_scorer_that_it_is_given():
     meant = DeferredCatalog(GrantLedger())
     meant.update([deferred("create_refund", text="Return a charge to the card it came from.")])
     assert [hit.name for hit in meant.search("give the buyer their money back")] == ["create_refund"]
+
+
+def test_h20_a_big_catalog_is_taken_in_by_slices_between_which_it_can_be_searched():
+    tools = [deferred(f"take_note_{number}", text=f"Take note number {number}.") for number in range(200)]
+    catalog = DeferredCatalog(GrantLedger(), lambda source: None)
+    catalog.update([READ])
+    sizes: list[int] = []
+    for _ in catalog.updating(tools):
+        found = catalog.search("take a note", limit=100)
+        # What is gone is gone at once; what is found can be had.
+        assert {hit.name for hit in found} <= set(catalog.digests())
+        assert [hit.name for hit in catalog.search("read_invoice")].count("read_invoice") == 0
+        sizes.append(len(catalog.index))
+    assert sizes == sorted(sizes)
+    assert len(set(sizes)) > 5
+    assert sizes[-1] == len(tools)
+    at_once = DeferredCatalog(GrantLedger(), lambda source: None)
+    at_once.update(tools)
+    assert catalog.search("note number 77") == at_once.search("note number 77")
+    assert catalog.digests() == at_once.digests()

@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import anyio.abc
 
+from mcp_toolset.bridge.beside import beside
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.errors import CallError, StateError, sole
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -24,6 +25,8 @@ from mcp_toolset.tools.view import Executor
 
 DRAIN: Final = 30.0
 """Seconds that calls under way may take when their toolset leaves, unless told otherwise."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(eq=False)
@@ -97,9 +100,9 @@ class Attachments:
             StateError: the server or the toolset is not in a state for it.
             NameConflictError: a name is taken; what was opened is closed again.
         """
-        self._registry.check(toolset)
+        await self._beside(partial(self._registry.check, toolset), toolset)
         async with self._opening(toolset) as attachment:
-            handle = self._registry.register(attachment.counted())
+            handle = await self._beside(lambda: self._registry.register(attachment.counted()), toolset)
             self._joined[handle] = attachment
         return handle
 
@@ -111,10 +114,10 @@ class Attachments:
             NameConflictError: a name is taken; everything is as it was.
         """
         self._require(handle)
-        self._registry.check(toolset, instead_of=handle)
+        await self._beside(partial(self._registry.check, toolset, instead_of=handle), toolset)
         async with self._opening(toolset) as attachment:
             before = self._require(handle)
-            self._registry.replace(handle, attachment.counted())
+            await self._beside(lambda: self._registry.replace(handle, attachment.counted()), toolset)
             self._joined[handle] = attachment
         return before
 
@@ -127,6 +130,10 @@ class Attachments:
         self._require(handle)
         self._registry.remove(handle)
         return self._joined.pop(handle)
+
+    async def _beside(self, work: Callable[[], _T], toolset: Toolset) -> _T:
+        joining = sum(source.status.tools for source in toolset.sources())
+        return await beside(work, joining + len(self._registry.names))
 
     def _require(self, handle: SourceHandle) -> Attachment:
         attachment = self._joined.get(handle)

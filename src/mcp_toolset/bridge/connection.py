@@ -18,13 +18,13 @@ import anyio.to_thread
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
+from mcp_toolset.bridge.beside import BIG, staying
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
-from mcp_toolset.bridge.heap import BIG, staying
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
 from mcp_toolset.bridge.offers import UpstreamOffers

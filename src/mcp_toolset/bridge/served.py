@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
+from mcp_toolset.bridge.beside import beside
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.bridge.flag import Flag
-from mcp_toolset.bridge.heap import BIG, staying
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
@@ -113,10 +112,7 @@ class ServedTools:
     async def _beside(self, work: Callable[[], _T]) -> _T:
         """Do what takes long for a big catalog, and next to nothing for others."""
         listed = sum(status.tools for status in self.statuses().values())
-        if max(listed, len(self.table)) <= BIG:
-            return work()
-        with staying():
-            return await anyio.to_thread.run_sync(work)
+        return await beside(work, max(listed, len(self.table)))
 
     def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
         self._overrides.look(described, self.registry.sources().values())

@@ -60,6 +60,9 @@ class ToolsetServer:
     says which tools there are and which of them can be called; toolsets join and leave with `attach`
     and `detach` while clients are connected. `configured` is the configuration among what it serves,
     which `reload` reads again, or `None`.
+
+    A catalog of more than 500 tools is compiled in a worker thread, so that calls go on meanwhile: what
+    a toolset is told to ask of its tools, such as the predicate of `filtered`, is then asked there.
     """
 
     def __init__(

@@ -224,7 +224,7 @@ class SessionPool:
             return
         listing = Listing()
         try:
-            await listing.walk(pooled.session.request, self._start_timeout)
+            await listing.walk(pooled.session.request, self.start_timeout)
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
         pooled.listed = frozenset(listing.names())

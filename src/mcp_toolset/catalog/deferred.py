@@ -44,8 +44,11 @@ from mcp_toolset.tools.view import ToolBinding
 __all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
-_SLICE: Final = 16
+_ADDED: Final = 16
 """Tools that are put into the index in one go: some five milliseconds."""
+
+_REMOVED: Final = 256
+"""Tools that are taken out of it in one go: as long, or a little longer where all are worded alike."""
 
 _T = TypeVar("_T")
 
@@ -110,23 +113,29 @@ class DeferredCatalog:
     ) -> Iterator[None]:
         """Do what `update` does in slices of some milliseconds; it can be searched between any two.
 
-        What is gone is gone at once; what is new is found from its own slice on.
+        What is gone is gone at once; what is new or has changed is found from its own slice on.
         """
+        before = self._findable()
         tools = {binding.name: binding for binding in bindings}
         kept = {binding.name: (binding, reason) for binding, reason in held}
         gone = sorted(self._indexed - tools.keys() - kept.keys())
         self._indexed -= frozenset(gone)
         self._tools, self._held = tools, kept
-        for names in _slices(gone):
+        for names in _slices(gone, _REMOVED):
             self._index.remove(names)
             yield
         found = self._findable()
-        for names in _slices(list(found)):
-            self._index.add(
-                CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
+        for some in _slices(list(found), _REMOVED):
+            # Together, as a word that many tools have is looked through once for all that go.
+            self._index.remove(
+                name for name in some if name in before and _differs(before[name], found[name])
             )
-            self._indexed |= frozenset(names)
-            yield
+            for names in _slices(some, _ADDED):
+                self._index.add(
+                    CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
+                )
+                self._indexed |= frozenset(names)
+                yield
 
     @property
     def index(self) -> SearchIndex:
@@ -374,8 +383,12 @@ class DeferredCatalog:
         return grant
 
 
-def _slices(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[start : start + _SLICE] for start in range(0, len(names), _SLICE))
+def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))
+
+
+def _differs(one: ToolBinding, other: ToolBinding) -> bool:
+    return one.definition is not other.definition and one.definition != other.definition
 
 
 def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:
