@@ -139,7 +139,7 @@ def _required(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def main(url: str) -> None:
     auth = credentials(url) if SCENARIO.startswith("auth/") else None
-    upstream = RemoteToolset(url, name="suite", auth=auth, start_timeout=20)
+    upstream = RemoteToolset(url, name="suite", auth=auth, start_timeout=120)
     server = ToolsetServer(upstream)
     async with server:
         await server.settled()
