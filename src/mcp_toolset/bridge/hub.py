@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from mcp_toolset.catalog.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig
 from mcp_toolset.errors import DefinitionError, NameConflictError
+from mcp_toolset.tools.hidden_text import visible
 from mcp_toolset.tools.names import (
     check_public_name,
     mounted_name,
@@ -19,8 +21,10 @@ from mcp_toolset.tools.names import (
     public_name,
     qualified,
 )
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import ToolBinding
+
+_log = logging.getLogger("mcp_toolset.hub")
 
 
 def toolset_from_config(config: HubConfig) -> Toolset:
@@ -62,11 +66,47 @@ class _Names:
         return replace(binding, name=name)
 
 
+class _Named(Transformed):
+    """One server's tools under the names of the file; a name for a tool that is not there is reported."""
+
+    def __init__(self, inner: Toolset, served: Toolset, names: _Names) -> None:
+        """Name what is left `inner` of all that is `served`."""
+        self._served = served
+        self._names = names
+        self._told = frozenset[str]()
+        super().__init__(inner, names)
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """The bindings under their names."""
+        found = dict(self._unused())
+        for tool in sorted(found.keys() - self._told):
+            _log.warning("%s/%s: %s", self._names.server, visible(tool), found[tool])
+        self._told = frozenset(found)
+        return super().compiled(turn)
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What is left out inside, and each tool that has a name in the file and is not there."""
+        return [*super().set_aside(), *self._unused()]
+
+    def _unused(self) -> list[tuple[str, str]]:
+        if not self._names.own or any(source.status.state != "ready" for source in self.sources()):
+            return []
+        known = {binding.definition.name for binding in self._served.bindings()}
+        known.update(name for source in self.sources() for name, _ in source.status.set_aside)
+        reason = "`names` calls it {!r}, but server {!r} lists no such tool; mend the key or remove it"
+        return [
+            (tool, reason.format(name, self._names.server))
+            for tool, name in self._names.own.items()
+            if tool not in known
+        ]
+
+
 def _mounted(server: ServerConfig, prefix: str, chosen: frozenset[str], lock: LockFile) -> Toolset:
     tools: Toolset = _remote(server, lock)
+    served = tools
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
-    tools = tools.through(_Names(server.name, prefix, server.names, chosen))
+    tools = _Named(tools, served, _Names(server.name, prefix, server.names, chosen))
     return tools.deferred() if server.deferred else tools
 
 
