@@ -9,7 +9,8 @@ import anyio.lowlevel
 import pytest
 
 from mcp_toolset.catalog.embedding import Embedder, EmbeddingScorer, SentenceTransformerEmbedder
-from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
+from mcp_toolset.catalog.meaning import MeaningScorer
+from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.vector_file import VectorFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.definition import ToolDefinition
@@ -193,3 +194,31 @@ def test_h19_a_query_is_embedded_once_and_few_are_kept() -> None:
     assert len(embedder.texts) == 201
     assert first(index, "Geld") == "refund"
     assert len(embedder.texts) == 202
+
+
+def test_h19_the_model_and_the_table_are_heard_together_with_numpy_and_without() -> None:
+    numpy = pytest.importorskip("numpy", reason="numpy is installed with the tests but no dependency")
+    many = [entry(f"{one.public_name}_{n}", f"Sky {n} money") for one in TOOLS for n in range(60)]
+    found: list[list[SearchHit]] = []
+    for module in (numpy, False):
+        scorer = EmbeddingScorer(Glossary(), numpy=module)
+        index = SearchIndex([*TOOLS, *many], scorer=scorer, numpy=module)
+        assert scorer.settle(PATIENCE)
+        index.remove(f"file_read_{n}" for n in range(0, 60, 7))
+        index.add([entry("cloud", "The weather above.")])
+        assert scorer.settle(PATIENCE)
+        asked = ("money", "Regen", "clouds and money", "file_read_3", "天気")
+        found.append([hit for query in asked for hit in index.search(query, limit=100)])
+    assert found[0] == found[1]
+    assert {hit.name for hit in found[0]} >= {"cloud", "refund"}
+
+
+def test_h19_a_model_that_has_all_the_say_is_not_swayed_by_the_table() -> None:
+    scores: dict[float, float] = {}
+    for part in (0.0, 1.0):
+        scorer = EmbeddingScorer(Glossary(), part=part)
+        scorer.add([entry("plane", "Flights to another city.")])
+        assert scorer.settle(PATIENCE)
+        scorer.read("travel by air")
+        scores[part] = scorer.best("travel by air", 1).get("plane", 0.0)
+    assert scores[0.0] > MeaningScorer.enough / 2 and scores[0.0] != scores[1.0]

@@ -180,6 +180,16 @@ def test_inspect_says_how_servers_are_reached_and_what_tools_cost(line: CommandL
     assert report["listed"]["tokens_estimate"] == -(-len(compact) // 4)
 
 
+def test_h23_a_name_for_a_tool_that_is_not_there_is_reported(line: CommandLine):
+    kit = {"command": sys.executable, "args": ["-m", "mcp_toolset", "serve", "kit.py"]}
+    names = {"echo": "say", "ecko": "shout", "boom": "bang"}
+    line.write("mcp.json", json.dumps({"mcpServers": {"kit": {**kit, "names": names, "exclude": ["boom"]}}}))
+    (unused,) = answer(line, "inspect", "mcp.json")["set_aside"]
+    assert unused["name"] == "ecko" and "'shout', but server 'kit' lists no such tool" in unused["reason"]
+    assert "set aside: ecko: " in line.run("inspect", "mcp.json").stdout
+    assert "kit/ecko: `names` calls it 'shout'" in line.run("list", "mcp.json", "-v").stderr
+
+
 BROKEN = """
 import json, sys
 tools = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,7 @@ from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import DefinitionError, NameConflictError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import visible
 from mcp_toolset.tools.names import (
     check_public_name,
     mounted_name,
@@ -27,11 +29,13 @@ from mcp_toolset.tools.names import (
 )
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import ToolSource
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.reload import Reloads
+
+_log = logging.getLogger("mcp_toolset.hub")
 
 
 @dataclass(eq=False, slots=True)
@@ -190,11 +194,47 @@ class _Names:
         return qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
 
 
+class _Named(Transformed):
+    """One server's tools under the names of the file; a name for a tool that is not there is reported."""
+
+    def __init__(self, inner: Toolset, served: Toolset, names: _Names) -> None:
+        """Name what is left `inner` of all that is `served`."""
+        self._served = served
+        self._names = names
+        self._told = frozenset[str]()
+        super().__init__(inner, names)
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """The bindings under their names."""
+        found = dict(self._unused())
+        for tool in sorted(found.keys() - self._told):
+            _log.warning("%s/%s: %s", self._names.server, visible(tool), found[tool])
+        self._told = frozenset(found)
+        return super().compiled(turn)
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What is left out inside, and each tool that has a name in the file and is not there."""
+        return [*super().set_aside(), *self._unused()]
+
+    def _unused(self) -> list[tuple[str, str]]:
+        if not self._names.own or any(source.status.state != "ready" for source in self.sources()):
+            return []
+        known = {binding.definition.name for binding in self._served.bindings()}
+        known.update(name for source in self.sources() for name, _ in source.status.set_aside)
+        reason = "`names` calls it {!r}, but server {!r} lists no such tool; mend the key or remove it"
+        return [
+            (tool, reason.format(name, self._names.server))
+            for tool, name in self._names.own.items()
+            if tool not in known
+        ]
+
+
 def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[str]) -> Toolset:
-    tools: Toolset = mount.remote
+    served: Toolset = mount.remote
+    tools = served
     if server.include or server.exclude:
         tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
-    tools = tools.through(_Names(server.name, mount, prefix, server.names, chosen))
+    tools = _Named(tools, served, _Names(server.name, mount, prefix, server.names, chosen))
     return tools.deferred() if server.deferred else tools
 
 

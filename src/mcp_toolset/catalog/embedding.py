@@ -2,6 +2,7 @@
 
 A catalog is embedded in the background, by a thread that lives only while there is something to embed.
 Until it is done the built-in table answers, so no query waits. What was embedded once is kept by content.
+Then both have a say: the model knows more, and the table was made for tools.
 A query is embedded by `read`, in the thread of whoever asks or in another while an event loop goes on.
 """
 
@@ -17,8 +18,9 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Protocol, final
 
+from mcp_toolset.catalog.blend import Blend
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.lanes import Cosines, Lanes, numpy_if_present
+from mcp_toolset.catalog.lanes import Lanes, Likeness, numpy_if_present
 from mcp_toolset.catalog.meaning import MeaningScorer, opinion, said_of
 from mcp_toolset.errors import ToolsetError
 
@@ -30,6 +32,7 @@ _PATIENCE = 2.0
 _BATCH = 32
 _ENOUGH = 0.2
 _SHARE = 0.8
+_MODELS_PART = 0.5
 
 
 class Embedder(Protocol):
@@ -97,6 +100,7 @@ class EmbeddingScorer:
         *,
         cache: VectorCache | None = None,
         enough: float = _ENOUGH,
+        part: float = _MODELS_PART,
         patience: float = _PATIENCE,
         numpy: Any = None,
     ) -> None:
@@ -106,15 +110,18 @@ class EmbeddingScorer:
             embedder: The model.
             cache: Where vectors are kept by content; in memory if `None`.
             enough: The cosine at which this model makes a tool worth showing; 0.2 suits MiniLM.
+            part: How much of the opinion is the model's, from 0 to 1; the built-in table has the rest, as
+                far as it can read a query. Give a model that is much larger than MiniLM more.
             patience: Seconds that a query waits for the model at most; then the built-in table answers.
             numpy: As for `MeaningScorer`.
         """
         self.patience = patience
+        self._part = part
         self._embedder = embedder
         self._cache: VectorCache = {} if cache is None else cache
         self._scale = self.enough / enough
         self._numpy = numpy_if_present() if numpy is None else numpy or None
-        self._meanwhile = MeaningScorer(numpy=numpy)
+        self._table = MeaningScorer(numpy=numpy)
         self._lanes: Lanes | None = None
         self._waiting: dict[str, tuple[str, str]] = {}
         self._worker: threading.Thread | None = None
@@ -129,15 +136,15 @@ class EmbeddingScorer:
     @property
     def share(self) -> float:
         """See `Scorer`. A sentence model has more to say than the table that stands in for it."""
-        return self._meanwhile.share if self._waiting else _SHARE
+        return self._table.share if self._waiting else _SHARE
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Take in entries whose public names are not indexed yet, and start to embed what is not kept."""
         entries = list(entries)
         with self._state:
-            self._meanwhile.add(entries)
+            self._table.add(entries)
             for entry in entries:
-                text = said_of(entry)
+                text = said_of(entry, stressed=False)
                 digest = self._digest(text)
                 kept = self._cache.get(digest)
                 if kept is None:
@@ -152,7 +159,7 @@ class EmbeddingScorer:
         """Forget entries."""
         names = list(public_names)
         with self._state:
-            self._meanwhile.remove(names)
+            self._table.remove(names)
             for name in names:
                 self._waiting.pop(name, None)
                 if self._lanes is not None:
@@ -162,16 +169,18 @@ class EmbeddingScorer:
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
         """By the embedder if all is embedded and the query has been read, else by the built-in table."""
-        cosines = self.compare(query)
-        return {} if cosines is None else opinion(cosines, count, among, also)
+        likeness = self.compare(query)
+        return {} if likeness is None else opinion(likeness, count, among, also)
 
-    def compare(self, query: str) -> Cosines | None:
+    def compare(self, query: str) -> Likeness | None:
         """The likeness of every tool to the query, on the scale of `enough`; `None` if nobody can tell."""
         with self._state:
             vector = self._queries.get(query[:_QUERY_CHARACTERS])
+            by_table = self._table.compare(query)
             if vector is None or self._waiting or not self._lanes:
-                return self._meanwhile.compare(query)
-            return self._lanes.cosines(vector, self._scale)
+                return by_table
+            by_model = self._lanes.cosines(vector, self._scale)
+            return by_model if by_table is None else Blend(by_model, by_table, self._part)
 
     def must_read(self, query: str) -> bool:
         """See `ReadingScorer`."""

@@ -7,12 +7,12 @@ numbers to the bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_toolset.catalog.lanes import Cosines
+from mcp_toolset.catalog.lanes import Likeness
 from mcp_toolset.catalog.postings import Places, WordQuery, highest
 
 # What scores less than this part of the best is not shown.
@@ -59,12 +59,11 @@ class ArrayJoin:
         """Join what stands at these places, with the module given."""
         self._places = places
         self._numpy = numpy
-        self._across: tuple[Sequence[str], Any] = (), None
 
     def best(
         self,
         asked: WordQuery,
-        cosines: Cosines | None,
+        likeness: Likeness | None,
         weight: Weight,
         pool: int,
         count: int,
@@ -74,19 +73,19 @@ class ArrayJoin:
 
         Args:
             asked: The query by its words.
-            cosines: Its likeness to the tools, reckoned with numpy; `None` if it has no meaning.
-            weight: How the cosines are taken.
+            likeness: Its likeness to the tools, reckoned with numpy; `None` if it has no meaning.
+            weight: How the likeness is taken.
             pool: How many of the best by each opinion are looked at.
             count: How many names are wanted at most.
             among: The names to choose from; all of them if `None`.
         """
         numpy = self._numpy
-        likeness = None if cosines is None else self._by_place(cosines)
-        at = self._looked_at(asked.dense, likeness, pool, self._places_of(among))
-        if cosines is None or likeness is None:
+        values = None if likeness is None else likeness.by_place(self._places.of, len(self._places.names))
+        at = self._looked_at(asked.dense, values, pool, self._places_of(among))
+        if likeness is None or values is None:
             meaning = numpy.zeros(len(at))
         else:
-            meaning = numpy.maximum(cosines.of_products(likeness[at]), 0.0)
+            meaning = numpy.maximum(likeness.of_values(values[at]), 0.0)
         scores = self._scores(asked.dense[at] / asked.ceiling, meaning, weight)
         scores[scores < _TAIL * scores.max(initial=0.0)] = 0.0
         kept = highest(numpy, scores, count, self._places.names, at)
@@ -94,30 +93,17 @@ class ArrayJoin:
         first = sorted(zip(names, scores[kept].tolist(), strict=True), key=lambda item: (-item[1], item[0]))
         return dict(first), dict(zip(names, meaning[kept].tolist(), strict=True))
 
-    def _by_place(self, cosines: Cosines) -> Any:
-        """The products with the query in the order of the words' places, 0 where there is no vector."""
-        numpy = self._numpy
-        names, there = self._across
-        if names is not cosines.names:
-            of = self._places.of
-            there = numpy.array([of.get(name, -1) for name in cosines.names], dtype=numpy.intp)
-            self._across = cosines.names, there
-        # One place more, the last, for names that have none.
-        products = numpy.zeros(len(self._places.names) + 1, dtype=numpy.int16)
-        products[there] = cosines.products
-        return products[:-1]
-
     def _places_of(self, names: AbstractSet[str] | None) -> Any:
         if names is None:
             return None
         of = self._places.of
         return self._numpy.array([of[name] for name in names if name in of], dtype=self._numpy.intp)
 
-    def _looked_at(self, words: Any, likeness: Any, pool: int, among: Any) -> Any:
+    def _looked_at(self, words: Any, meaning: Any, pool: int, among: Any) -> Any:
         """The places of the best by either opinion."""
         numpy, names = self._numpy, self._places.names
         marked = numpy.zeros(len(names), dtype=bool)
-        for values in (words,) if likeness is None else (words, likeness):
+        for values in (words,) if meaning is None else (words, meaning):
             if among is None:
                 marked[highest(numpy, values, pool, names)] = True
             else:

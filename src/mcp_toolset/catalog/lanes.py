@@ -18,7 +18,7 @@ from functools import cache
 from importlib import import_module
 from math import sqrt
 from operator import mul
-from typing import Any
+from typing import Any, Protocol
 
 _LANE_BYTES = 2
 _MIDDLE = 32
@@ -89,38 +89,58 @@ class Lanes:
         return _Matrix(self._vectors, self._dimensions, self._numpy)
 
 
-class Cosines:
-    """The outcome of one comparison, read only where somebody looks.
+class Likeness(Protocol):
+    """How alike one query is to every tool."""
 
-    Attributes:
-        products: Whole numbers, a numpy array if that was reckoned with.
-    """
+    def of(self, names: Iterable[str]) -> dict[str, float]:
+        """The cosines of those names that are held."""
+        ...
+
+    def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
+        """At most `count` names with cosines above 0, best first and like ones by name."""
+        ...
+
+    def by_place(self, places: Mapping[str, int], count: int) -> Any:
+        """A numpy array to rank by, of so many places; 0 where nothing is held. Only with numpy."""
+        ...
+
+    def of_values(self, values: Any) -> Any:
+        """The cosines that some values of that array stand for."""
+        ...
+
+
+class Cosines:
+    """The outcome of one comparison, read only where somebody looks; see `Likeness`."""
 
     def __init__(self, packed: _Packed, products: Sequence[int], base: int, unit: float) -> None:
         self._packed = packed
         self._base = base
         self._unit = unit
-        self.products = products
+        self._products = products
 
     @property
     def names(self) -> Sequence[str]:
-        """The names in the order of the products; one object until vectors change."""
+        """The names that are held."""
         return self._packed.names
 
-    def of_products(self, products: Any) -> Any:
-        """The cosines that some of the products stand for, as numpy arrays."""
-        return (products - self._base) * self._unit
+    def by_place(self, places: Mapping[str, int], count: int) -> Any:
+        """See `Likeness`."""
+        return self._packed.by_place(self._products, places, count)
+
+    def of_values(self, values: Any) -> Any:
+        """See `Likeness`."""
+        return (values - self._base) * self._unit
 
     def of(self, names: Iterable[str]) -> dict[str, float]:
-        """The cosines of those names that are held."""
+        """See `Likeness`."""
         packed = self._packed
         held = [(name, packed.places[name]) for name in names if name in packed.places]
-        products = packed.at(self.products, [place for _, place in held])
+        products = packed.at(self._products, [place for _, place in held])
         return {name: self._cosine(product) for (name, _), product in zip(held, products, strict=True)}
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """At most `count` names with cosines above 0, best first and like ones by name."""
-        packed, products = self._packed, self.products
+        """See `Likeness`."""
+        packed, products = self._packed, self._products
         if among is None:
             places = packed.highest(products, count, self._base + int(1 / self._unit))
         else:
@@ -156,11 +176,16 @@ class _Packed(ABC):
         `most` is about what a product can reach.
         """
 
+    def by_place(self, products: Any, places: Mapping[str, int], count: int) -> Any:
+        """The products at the places that somebody else gives to the names, as a numpy array."""
+        raise NotImplementedError("only with numpy")
+
 
 class _Matrix(_Packed):
     def __init__(self, vectors: Mapping[str, bytes], dimensions: int, numpy: Any) -> None:
         super().__init__(vectors)
         self._numpy = numpy
+        self._there: Any = None
         numbers = numpy.frombuffer(b"".join(vectors.values()), dtype=numpy.int8)
         self._rows = numpy.ascontiguousarray(numbers.reshape(-1, dimensions).T) - numpy.int8(_MIDDLE)
 
@@ -169,6 +194,16 @@ class _Matrix(_Packed):
         query = self._numpy.array(asked, dtype=self._numpy.int16)
         # `query @ rows` may wake the threads of a BLAS, and on a busy machine wait for them a hundredfold.
         return self._numpy.einsum("ji,j->i", self._rows, query), 0
+
+    def by_place(self, products: Any, places: Mapping[str, int], count: int) -> Any:
+        numpy = self._numpy
+        # Names keep their places for as long as they are held, and this lives no longer.
+        if self._there is None:
+            self._there = numpy.array([places.get(name, -1) for name in self.names], dtype=numpy.intp)
+        # One place more, the last, for names that have none.
+        laid = numpy.zeros(count + 1, dtype=numpy.int16)
+        laid[self._there] = products
+        return laid[:-1]
 
     def at(self, products: Any, places: Sequence[int]) -> list[int]:
         return products[places].tolist() if places else []

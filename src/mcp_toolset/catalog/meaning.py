@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, final
 
 from mcp_toolset.catalog.entry import CatalogEntry
-from mcp_toolset.catalog.lanes import Cosines, Lanes, numpy_if_present
+from mcp_toolset.catalog.lanes import Cosines, Lanes, Likeness, numpy_if_present
 from mcp_toolset.catalog.vectors import WordVectors, built_in
 from mcp_toolset.catalog.wordpieces import words_of
 
@@ -23,14 +23,26 @@ _PARAMETERS = 8
 _TAGS = 8
 
 
-def said_of(entry: CatalogEntry) -> str:
-    """What a tool says of itself, as short as the models that read it were trained on."""
+def said_of(entry: CatalogEntry, *, stressed: bool = True) -> str:
+    """What a tool says of itself, as short as the models that read it were trained on.
+
+    Args:
+        entry: The tool.
+        stressed: Whether its name is said twice, for a table that only adds words up.
+    """
     definition = entry.definition
     own, server = definition.name[:_NAME], (entry.server or "")[:_NAME]
     parameters = [name[:_NAME] for name, _ in islice(entry.parameters(), _PARAMETERS)]
     description = " ".join((definition.description or "")[: 4 * _DESCRIPTION].split())[:_DESCRIPTION]
-    said = (server, own, f"{own}:", _renaming(entry), (definition.title or "")[:_NAME], *entry.tags[:_TAGS])
-    return " ".join([*said, description, *parameters])
+    said = (
+        server,
+        own if stressed else "",
+        f"{own}:",
+        _renaming(entry),
+        (definition.title or "")[:_NAME],
+        *entry.tags[:_TAGS],
+    )
+    return " ".join(filter(None, [*said, description, *parameters]))
 
 
 def _renaming(entry: CatalogEntry) -> str:
@@ -40,11 +52,11 @@ def _renaming(entry: CatalogEntry) -> str:
 
 
 def opinion(
-    cosines: Cosines, count: int, among: AbstractSet[str] | None, also: Iterable[str]
+    likeness: Likeness, count: int, among: AbstractSet[str] | None, also: Iterable[str]
 ) -> dict[str, float]:
     """The `count` best names, and every one of `also` that has anything in common with the query."""
-    asked = cosines.of(also)
-    return {name: cosine for name, cosine in asked.items() if cosine > 0} | cosines.best(count, among)
+    asked = likeness.of(also)
+    return {name: cosine for name, cosine in asked.items() if cosine > 0} | likeness.best(count, among)
 
 
 @final

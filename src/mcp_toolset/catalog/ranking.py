@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from mcp_toolset.catalog.entry import CatalogEntry
 from mcp_toolset.catalog.joining import ArrayJoin, Weight, joined
-from mcp_toolset.catalog.lanes import Cosines
+from mcp_toolset.catalog.lanes import Likeness
 from mcp_toolset.catalog.lexical import LexicalScorer
 from mcp_toolset.catalog.postings import WordQuery
 
@@ -83,7 +83,7 @@ class ComparingScorer(Scorer, Protocol):
         """The module it compares with, or `None`."""
         ...
 
-    def compare(self, query: str) -> Cosines | None:
+    def compare(self, query: str) -> Likeness | None:
         """The likeness of every tool to a query; `None` if it cannot read it."""
         ...
 
@@ -131,8 +131,8 @@ class Ranking:
         """The joined scores of the best, and what the scorer says of them."""
         pool = max(count, _POOL)
         if self._arrays is not None and self._comparing is not None:
-            cosines, weight = self._comparing.compare(query), Weight(scorer.enough, scorer.share)
-            return self._arrays.best(asked, cosines, weight, pool, max(count, _WITNESSES), among)
+            likeness, weight = self._comparing.compare(query), Weight(scorer.enough, scorer.share)
+            return self._arrays.best(asked, likeness, weight, pool, max(count, _WITNESSES), among)
         words = asked.best(pool, among)
         meaning = scorer.best(query, pool, among, words.keys())
         words |= asked.shares(meaning.keys() - words.keys())

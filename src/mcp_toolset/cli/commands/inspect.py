@@ -82,6 +82,7 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "servers": [_server(source) for source in server.toolset.sources()],
         "tools": tools,
         "lowered": [name for name, lowered in map(_lowered, server.bindings()) if lowered],
+        "set_aside": [{"name": name, "reason": reason} for name, reason in server.toolset.set_aside()],
         "overridden": [
             {"name": name, "place": place}
             for name, place in overridden(server.bindings(), server.toolset.sources())
@@ -165,6 +166,8 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
         output.text(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
     for one in report["overridden"]:
         output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
+    for tool in report["set_aside"]:
+        output.text(f"set aside: {visible(tool['name'])}: {tool['reason']}")
     for server in report["servers"]:
         for tool in server["set_aside"]:
             output.text(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
