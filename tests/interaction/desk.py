@@ -25,6 +25,7 @@ class Desk:
         self.shown = anyio.Event()
         self.finished = anyio.Event()
         self.hesitates = False
+        self.closes = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -41,7 +42,7 @@ class Desk:
         if isinstance(params, types.ElicitRequestURLParams):
             self.pages.append(params)
             self.shown.set()
-            return types.ElicitResult(action="accept")
+            return types.ElicitResult(action="decline" if self.closes else "accept")
         self.forms.append(params.message)
         if self.hesitates:
             await self._hesitate()
