@@ -394,8 +394,7 @@ async def test_h19_a_catalog_is_searched_with_the_scorer_that_it_is_given():
 
 def test_h20_a_big_catalog_is_taken_in_by_slices_between_which_it_can_be_searched():
     tools = [deferred(f"take_note_{number}", text=f"Take note number {number}.") for number in range(200)]
-    catalog = DeferredCatalog(GrantLedger(), lambda source: None)
-    catalog.update([READ])
+    catalog = Desk(READ).catalog
     sizes: list[int] = []
     for _ in catalog.updating(tools):
         found = catalog.search("take a note", limit=100)
@@ -406,7 +405,6 @@ def test_h20_a_big_catalog_is_taken_in_by_slices_between_which_it_can_be_searche
     assert sizes == sorted(sizes)
     assert len(set(sizes)) > 5
     assert sizes[-1] == len(tools)
-    at_once = DeferredCatalog(GrantLedger(), lambda source: None)
-    at_once.update(tools)
+    at_once = Desk(*tools).catalog
     assert catalog.search("note number 77") == at_once.search("note number 77")
     assert catalog.digests() == at_once.digests()
