@@ -7,6 +7,7 @@ loads neither the wire nor the search.
 from __future__ import annotations
 
 import gc
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -257,7 +258,7 @@ def _loaded(module: str) -> Any:
     What modules make when they are loaded stays. Looking through it again and again while it grows
     takes a tenth of the start of a server, and each look at the whole heap later as long again.
     """
-    if not module.startswith(f"{__name__}.bridge.") or not gc.isenabled():
+    if module in sys.modules or not module.startswith(f"{__name__}.bridge.") or not gc.isenabled():
         return import_module(module)
     gc.disable()
     try:

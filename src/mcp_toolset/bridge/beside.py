@@ -18,6 +18,9 @@ import anyio.to_thread
 BIG: Final = 500
 """Tools from which on a catalog is big: it takes more than some 20 ms to compile."""
 
+_MUCH: Final = 100_000
+"""Objects from which on looking through them takes long enough to be noticed: some 10 ms."""
+
 _T = TypeVar("_T")
 
 
@@ -33,15 +36,18 @@ async def beside(work: Callable[[], _T], tools: int) -> _T:
 def staying() -> Generator[None]:
     """Make something without looking for garbage in it, now or later.
 
-    It still goes when nothing refers to it any more; only cycles in it would be kept. Nothing is done
-    for a program that has switched collection off.
+    It still goes when nothing refers to it any more; only cycles of that moment are kept, which is why
+    there are few when it begins, and why little is not made to stay. Nothing is done for a program that
+    has switched collection off.
     """
     if not gc.isenabled():
         yield
         return
+    gc.collect(1)
     gc.disable()
     try:
         yield
-        gc.freeze()
+        if gc.get_count()[0] > _MUCH:
+            gc.freeze()
     finally:
         gc.enable()
