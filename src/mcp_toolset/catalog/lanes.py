@@ -71,11 +71,6 @@ class Lanes:
         if self._vectors.pop(name, None) is not None:
             self._packed = None
 
-    def prepare(self) -> None:
-        """Do now what the next query would have to do after a change."""
-        if self._packed is None:
-            self._packed = self._pack()
-
     def cosines(self, vector: Sequence[float], scale: float = 1.0) -> Cosines:
         """The likeness of a vector of any length to each that is held, times `scale`."""
         packed = self._packed = self._packed or self._pack()
