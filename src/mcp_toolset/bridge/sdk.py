@@ -280,7 +280,14 @@ async def negotiate(session: ClientSession, dispatcher: ObservedDispatcher, era:
         if discovered is not None:
             session.adopt(discovered)
             return "modern"
-    await session.initialize()
+    try:
+        await session.initialize()
+    except MCPError as fault:
+        if era == "legacy" or fault.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        # It knows the modern era alone, and was only slow to say so.
+        session.adopt(types.DiscoverResult.model_validate(await _discovered(session)))
+        return "modern"
     return "legacy"
 
 
