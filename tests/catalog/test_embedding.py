@@ -178,10 +178,13 @@ def test_h19_a_model_that_fails_on_a_query_leaves_it_to_the_table(caplog: pytest
         def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
             if texts == ["Regen"]:
                 raise ValueError("no rain today")
+            if texts == ["Schnee"]:
+                return [[float("nan")] * 4]
             return super().embed(texts)
 
     index = slow_index(Moody(), PATIENCE)
     assert first(index, "Regen") is None
+    assert first(index, "Schnee") is None
     assert "glossary-1 could not read a query" in caplog.text
     assert first(index, "Geld") == "refund"
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from importlib import import_module
 from itertools import islice
+from math import isfinite
 from typing import Any, Protocol, final
 
 from mcp_toolset.catalog.blend import Blend
@@ -194,6 +195,8 @@ class EmbeddingScorer:
             return
         try:
             (vector,) = self._embedder.embed([query])
+            if not all(map(isfinite, vector)):
+                raise ValueError("its vector has numbers that are none")
         # The model is the host's and may raise anything; the built-in table goes on without it.
         except Exception:
             _log.exception("%s could not read a query; the built-in table answers", self._embedder.name)
