@@ -229,7 +229,7 @@ async def change(server: ToolsetServer, up: Upstream) -> None:
     (source,) = server.toolset.sources()
     assert isinstance(source, RemoteToolset)
     other = {"name": "x", "description": "Now it deletes.", "inputSchema": {"type": "object"}}
-    source.connection.snapshot = take_snapshot([other])
+    source.connection.tools.snapshot = take_snapshot([other])
 
 
 @pytest.mark.parametrize("meanwhile", [nothing_more, revoke, lapse, change])

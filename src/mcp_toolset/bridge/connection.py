@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, Final
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
-from mcp_toolset.bridge.beside import BIG, staying
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
 from mcp_toolset.bridge.deadline import WorkingTime
@@ -26,22 +23,22 @@ from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
 from mcp_toolset.bridge.link import Link
-from mcp_toolset.bridge.listing import Listing, usable_over_http
+from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPool, SessionRule
 from mcp_toolset.bridge.stderr import StderrTail
+from mcp_toolset.bridge.upstream_tools import UpstreamTools
 from mcp_toolset.catalog.lockfile import LockEntry
 from mcp_toolset.catalog.pins import PinPolicy, Pins
-from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
+from mcp_toolset.catalog.source import CatalogSnapshot
 from mcp_toolset.config import Asked
 from mcp_toolset.errors import (
     InvalidOutputError,
     StateError,
     UpstreamError,
     UpstreamProtocolError,
-    UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -80,11 +77,9 @@ class UpstreamConnection:
             shows: What is declared for the sake of what it lists.
         """
         self.link = link
-        self.pins = pins or Pins(link.name)
         self.timeout = timeout
         self.start_timeout = start_timeout
-        self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
-        self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
+        self.tools = UpstreamTools(link, pins or Pins(link.name), self._request)
         self.pool = SessionPool(
             link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
         )
@@ -100,9 +95,7 @@ class UpstreamConnection:
         self._ready_at = float("inf")
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
-        self._hint, self._listed_at = STRICTEST, float("-inf")
         self._told_of_changes = False
-        self._admitting = anyio.Lock()
         self._ending = Ending()
         self._exchange.parked.on_freed = self._ending.freed
         self.offers = UpstreamOffers(
@@ -110,7 +103,7 @@ class UpstreamConnection:
             request=self._request,
             exchange=self.exchange,
             changed=self._changed,
-            hidden_text=self.pins.hidden_text,
+            hidden_text=self.tools.pins.hidden_text,
         )
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
@@ -133,16 +126,27 @@ class UpstreamConnection:
         return self._main.protocol_version
 
     @property
+    def pins(self) -> Pins:
+        """What judges its definitions."""
+        return self.tools.pins
+
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """Its tools as they are served."""
+        return self.tools.snapshot
+
+    @property
     def status(self) -> SourceStatus:
         """How it is doing."""
+        snapshot = self.snapshot
         return SourceStatus(
             state=self._state,
             reason=self._reason,
             retry_in=self._retry_in,
-            tools=len(self.snapshot.tools),
-            set_aside=(*self.snapshot.set_aside, *self.offers.set_aside),
-            changes=self.snapshot.changes,
-            flagged=self.snapshot.flagged,
+            tools=len(snapshot.tools),
+            set_aside=(*snapshot.set_aside, *self.offers.set_aside),
+            changes=snapshot.changes,
+            flagged=snapshot.flagged,
         )
 
     @property
@@ -151,22 +155,15 @@ class UpstreamConnection:
         return f"{self.link.identity}:{self.server_info.name if self.server_info else ''}"
 
     def list_hint(self) -> CacheHint | None:
-        """How long the tools may be kept from now on; `None` if it declares that it has none.
-
-        What it tells the changes of is good for the whole time from any moment at which it has told
-        none. Otherwise the time since the listing is gone, and when all of it is, it is listed again.
-        """
+        """How long the tools may be kept from now on; `None` if it declares that it has none."""
         if self._state != "ready":
             return STRICTEST
         declared = self.server_capabilities
         if declared is not None and declared.tools is None:
             return None
-        if self._told_of_changes or not self._hint.ttl_ms:
-            return self._hint
-        left = self._hint.aged(anyio.current_time() - self._listed_at)
-        if not left.ttl_ms:
+        if not self._told_of_changes and self.tools.outlived:
             self._refresh.set()
-        return left
+        return self.tools.hint(told_of_changes=self._told_of_changes)
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed."""
@@ -329,35 +326,19 @@ class UpstreamConnection:
         """
         await self._admit(await self._walked())
 
+    async def _walked(self) -> Listing:
+        return await self.tools.walked(self.start_timeout, self.server_capabilities)
+
     async def _admit(self, listing: Listing) -> None:
-        """Take a list as the state of the server, without what is held back."""
-        # A big list takes its time, in which others are to have theirs.
-        with staying() if len(listing.tools) > BIG else nullcontext():
-            async with self._admitting:
-                self._listed, self.snapshot = await anyio.to_thread.run_sync(self._judged, listing)
-        self._hint, self._listed_at = listing.hint, listing.began
-        cut = f"its list of tools has no end; it was cut after {len(listing.tools)}"
-        if not listing.complete:
-            self._log.warning(cut)
-        self._set("ready", "" if listing.complete else cut)
-
-    def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
-        """What is usable in a list, and what of that is to be served."""
-        listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
-        return listed, self._admissible(listed)
-
-    def _admissible(self, listed: CatalogSnapshot) -> CatalogSnapshot:
-        return self.pins.admit(usable_over_http(listed) if self.link.transport == "http" else listed)
-
-    async def judged_anew(self) -> None:
-        """Hold what was listed last against the pins and their policy as they are now."""
-        async with self._admitting:
-            self.snapshot = await anyio.to_thread.run_sync(self._admissible, self._listed)
+        fault = await self.tools.admit(listing)
+        if fault:
+            self._log.warning(fault)
+        self._set("ready", fault)
 
     def settle(
         self, *, timeout: float, start_timeout: float, policy: PinPolicy, lock: LockEntry | None
     ) -> None:
-        """Take other times and another policy from now on; `judged_anew` applies the policy."""
+        """Take other times and another policy from now on; `UpstreamTools.judged_anew` applies the policy."""
         self.timeout = self._exchange.timeout = timeout
         self.start_timeout = self.pool.start_timeout = start_timeout
         self.pins.settle(policy, lock)
@@ -370,20 +351,6 @@ class UpstreamConnection:
     def unfollow(self, before: UpstreamConnection) -> None:
         """Forget a connection that has ended."""
         self._exchange.parked.unfollow(before._exchange.parked)
-
-    async def _walked(self) -> Listing:
-        listing = Listing()
-        try:
-            await listing.walk(self._request, self.start_timeout)
-        except TimeoutError:
-            raise UpstreamTimeoutError(self.link.name, "it listed no tools in time") from None
-        except UpstreamProtocolError as fault:
-            # A server may have prompts or resources alone, and then knows no such method.
-            declared = self.server_capabilities
-            if fault.code != types.METHOD_NOT_FOUND or declared is None or declared.tools is not None:
-                raise
-            listing.complete = True
-        return listing
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call upstream, once.

@@ -246,7 +246,7 @@ class Reloads:
             for mount in (mounts[server.name], late and late.mount):
                 if mount is not None:
                     settle(mount, server, lock)
-                    await mount.remote.connection.judged_anew()
+                    await mount.remote.connection.tools.judged_anew()
 
     async def _swap(self, wanted: HubConfig, now: Mapping[str, Mount], drain: float) -> None:
         """Serve other mounts, all at once, and have those that left close when they are done."""
