@@ -1,6 +1,25 @@
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape what is no text in captured logs: reports travel between the processes of a run as UTF-8."""
+    report = yield
+    report.sections = [(name, _readable(text)) for name, text in report.sections]
+    if isinstance(report.longrepr, str | tuple) or report.longrepr is None:
+        return report
+    if _readable(text := str(report.longrepr)) != text:
+        report.longrepr = _readable(text)
+    return report
+
+
+def _readable(text: Any) -> str:
+    return str(text).encode("utf-8", "backslashreplace").decode()
