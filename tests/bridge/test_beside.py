@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.bridge.beside import BIG, beside, staying
+from mcp_toolset.bridge.beside import BIG, MUCH, beside, staying
 from mcp_toolset.tools.view import ToolBinding
 
 
@@ -50,9 +50,20 @@ def test_what_stays_is_out_of_collections_from_then_on() -> None:
     before = gc.get_freeze_count()
     with staying():
         assert not gc.isenabled()
-        kept = [[number] for number in range(1000)]
+        kept = [[number] for number in range(2 * MUCH)]
     assert gc.isenabled()
-    assert gc.get_freeze_count() >= before + len(kept)
+    assert gc.get_freeze_count() > before + MUCH
+    assert len(kept) == 2 * MUCH
+
+
+@pytest.mark.usefixtures("collecting")
+def test_little_is_not_made_to_stay_so_that_its_garbage_is_found_later() -> None:
+    gc.freeze()
+    before = gc.get_freeze_count()
+    with staying():
+        kept = [[number] for number in range(1000)]
+    assert gc.get_freeze_count() <= before
+    assert gc.is_tracked(kept)
 
 
 @pytest.mark.usefixtures("collecting")

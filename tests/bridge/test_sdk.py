@@ -49,13 +49,13 @@ async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
 ) -> None:
     monkeypatch.setattr(sdk, "PROBE_DEADLINE", 0.1)
     asked: list[str] = []
-    modern = types.DiscoverResult(
-        supported_versions=["2026-07-28"],
-        capabilities=types.ServerCapabilities(),
-        server_info=types.Implementation(name="slow", version="1"),
-        ttl_ms=0,
-        cache_scope="private",
-    ).model_dump(by_alias=True, mode="json", exclude_none=True)
+    modern: dict[str, Any] = {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
 
     async def answer(context: Any, method: str, params: Any) -> dict[str, Any]:
         asked.append(method)

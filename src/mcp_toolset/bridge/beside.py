@@ -18,7 +18,7 @@ import anyio.to_thread
 BIG: Final = 500
 """Tools from which on a catalog is big: it takes more than some 20 ms to compile."""
 
-_MUCH: Final = 100_000
+MUCH: Final = 100_000
 """Objects from which on looking through them takes long enough to be noticed: some 10 ms."""
 
 _T = TypeVar("_T")
@@ -47,7 +47,7 @@ def staying() -> Generator[None]:
     gc.disable()
     try:
         yield
-        if gc.get_count()[0] > _MUCH:
+        if gc.get_count()[0] > MUCH:
             gc.freeze()
     finally:
         gc.enable()
