@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Generator
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.bridge.beside import BIG, MUCH, beside, staying
+from mcp_toolset.bridge.beside import BIG, MUCH, beside, in_worker, staying
 from mcp_toolset.tools.view import ToolBinding
 
 
@@ -38,6 +40,37 @@ async def test_the_loop_goes_on_while_work_for_a_big_catalog_is_done() -> None:
             await anyio.wait_all_tasks_blocked()
             answered.set()
     assert seen == [True]
+
+
+@pytest.mark.anyio
+async def test_work_comes_to_its_end_beside_a_loop_that_is_never_idle() -> None:
+    done = threading.Event()
+
+    def work() -> int:
+        ends = time.thread_time() + 0.3
+        while time.thread_time() < ends:
+            pass
+        done.set()
+        return 7
+
+    async def call_over_and_over() -> None:
+        while not done.is_set():
+            sum(range(5000))
+            await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(call_over_and_over)
+            assert await in_worker(work) == 7
+
+
+@pytest.mark.anyio
+async def test_what_work_raises_comes_out_as_it_is() -> None:
+    def fail() -> None:
+        raise KeyError("its own")
+
+    with pytest.raises(KeyError, match="its own"):
+        await beside(fail, BIG + 1)
 
 
 @pytest.mark.anyio

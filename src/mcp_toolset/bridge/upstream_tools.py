@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import mcp_types as types
 
-from mcp_toolset.bridge.beside import BIG, staying
+from mcp_toolset.bridge.beside import BIG, in_worker, staying
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
@@ -59,7 +59,7 @@ class UpstreamTools:
         # A big list takes its time, in which others are to have theirs.
         with staying() if len(listing.tools) > BIG else nullcontext():
             async with self._admitting:
-                self._listed, self.snapshot = await anyio.to_thread.run_sync(self._judged, listing)
+                self._listed, self.snapshot = await in_worker(partial(self._judged, listing))
         self._hint, self._began = listing.hint, listing.began
         return (
             "" if listing.complete else f"its list of tools has no end; it was cut after {len(listing.tools)}"
@@ -68,7 +68,7 @@ class UpstreamTools:
     async def judged_anew(self) -> None:
         """Hold what was listed last against the pins and their policy as they are now."""
         async with self._admitting:
-            self.snapshot = await anyio.to_thread.run_sync(self._admissible, self._listed)
+            self.snapshot = await in_worker(partial(self._admissible, self._listed))
 
     def hint(self, *, told_of_changes: bool) -> CacheHint:
         """How long the list may be kept from now on.
