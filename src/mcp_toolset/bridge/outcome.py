@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from mcp_toolset.calls.promised import promised
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.asking import Answer
 from mcp_toolset.tools.outcome import AskUser, Halt
@@ -39,10 +40,7 @@ def fitted(binding: ToolBinding, output: Any) -> ToolResult:
         structured = not isinstance(output, str | None)
         return _structured(binding, output) if structured else UNTYPED.to_result(output, binding.name)
     result = _structured(binding, output)
-    wrapped = {"result": result.structured}
-    if not binding.output.is_valid(result.structured) and binding.output.is_valid(wrapped):
-        return ToolResult.of_structured(wrapped, text=result.text)
-    return _checked(binding, result)
+    return _checked(binding, promised(binding.output, result, result.text))
 
 
 def _structured(binding: ToolBinding, output: Any) -> ToolResult:

@@ -23,7 +23,7 @@ def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
         if binding.output is None:
             return result
         if not isinstance(decision.output, ToolResult):
-            result = _promised(binding.output, ToolResult.of_structured(decision.output), result.text)
+            result = promised(binding.output, ToolResult.of_structured(decision.output), result.text)
     except ValueError as fault:
         raise InvalidOutputError(
             f"a hook answered {binding.name} with what has no JSON form: {fault}"
@@ -35,8 +35,8 @@ def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
     return result
 
 
-def _promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
-    """The answer as it is, or as functions that return no object wrap theirs."""
+def promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
+    """The answer as it is, or as functions that return no object wrap theirs; not checked otherwise."""
     wrapped = {"result": answer.structured}
     if not output.is_valid(answer.structured) and output.is_valid(wrapped):
         return ToolResult.of_structured(wrapped, text=text)
