@@ -6,7 +6,6 @@ loads neither the wire nor the search.
 
 from __future__ import annotations
 
-import gc
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -258,15 +257,12 @@ def _loaded(module: str) -> Any:
     What modules make when they are loaded stays. Looking through it again and again while it grows
     takes a tenth of the start of a server, and each look at the whole heap later as long again.
     """
-    if module in sys.modules or not module.startswith(f"{__name__}.bridge.") or not gc.isenabled():
+    if module in sys.modules or not module.startswith(f"{__name__}.bridge."):
         return import_module(module)
-    gc.disable()
-    try:
-        loaded = import_module(module)
-        gc.freeze()
-        return loaded
-    finally:
-        gc.enable()
+    from mcp_toolset.bridge.beside import staying
+
+    with staying():
+        return import_module(module)
 
 
 def __dir__() -> list[str]:
