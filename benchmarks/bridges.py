@@ -38,8 +38,25 @@ def one_hook() -> HookSet:
     return hooks
 
 
+def mounted(scenario: Scenario, mode: Mode) -> RemoteToolset:
+    """The upstream in the era of the client, as it is for `direct` and for every bridge here.
+
+    Without a process between there is one era alone, whatever the client speaks.
+    """
+    protocol = "legacy" if mode == "legacy" and scenario != "memory" else "auto"
+    return RemoteToolset(upstream(scenario), name="up", protocol=protocol)
+
+
 @asynccontextmanager
 async def ours(scenario: Scenario, mode: Mode) -> AsyncGenerator[ToolsetServer]:
+    async with ToolsetServer(Toolset(mounted(scenario, mode)), hooks=one_hook()) as server:
+        await server.settled()
+        yield server
+
+
+@asynccontextmanager
+async def ours_newest(scenario: Scenario, mode: Mode) -> AsyncGenerator[ToolsetServer]:
+    """The upstream in the newest era that it knows, which is what a mount does by itself."""
     remote = RemoteToolset(upstream(scenario), name="up")
     async with ToolsetServer(Toolset(remote), hooks=one_hook()) as server:
         await server.settled()
@@ -61,4 +78,4 @@ async def typed(scenario: Scenario, mode: Mode) -> AsyncGenerator[Server[Any]]:
         yield Server("typed", version="1", on_list_tools=on_list, on_call_tool=on_call)
 
 
-OWN: dict[str, Bridge] = {"ours": ours, "typed": typed}
+OWN: dict[str, Bridge] = {"ours": ours, "ours_newest": ours_newest, "typed": typed}

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,11 +24,11 @@ import anyio.abc
 import bridge_process
 import echo_server
 import mcp_types as types
-from bridges import OWN, Bridge, Mode, Scenario, one_hook, upstream
+from bridges import OWN, Bridge, Mode, Scenario, mounted, one_hook, upstream
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset import Toolset, ToolsetServer
 
 __all__ = ["ARGUMENTS", "Mode", "Peer", "Route", "Scenario", "available"]
 
@@ -138,8 +138,7 @@ def _lowlevel(server: Any) -> Any:
 @asynccontextmanager
 async def ours_deferred(scenario: Scenario, mode: Mode) -> AsyncGenerator[Route]:
     """The tool is behind search: resolved once, then called through `call_tool` with its grant."""
-    remote = RemoteToolset(upstream(scenario), name="up").deferred()
-    server = ToolsetServer(Toolset(remote), hooks=one_hook())
+    server = ToolsetServer(Toolset(mounted(scenario, mode).deferred()), hooks=one_hook())
     async with server, Client(server.lowlevel, mode=mode) as client:
         resolved = await client.call_tool("resolve_tools", {"ids": ["echo"]})
         grant = (resolved.structured_content or {})["tools"][0]["grant"]
@@ -228,6 +227,10 @@ def available() -> tuple[dict[str, Peer], dict[str, str]]:
     """The peers that can run here by name, the base first; and the others with the reason."""
     found: dict[str, Peer] = {"direct": Peer(direct)}
     found.update((name, bridged(name, bridge)) for name, bridge in OWN.items())
+    # Elsewhere it is the same as `ours`.
+    found["ours_newest"] = replace(
+        found["ours_newest"], scenarios=("stdio", "pipe", "http"), modes=("legacy",)
+    )
     found["ours_deferred"] = Peer(ours_deferred, scenarios=IN_PROCESS)
     missing: dict[str, str] = {}
     if importlib.util.find_spec("fastmcp") is None:

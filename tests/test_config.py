@@ -193,6 +193,13 @@ def test_p5_what_is_declared_for_the_list_is_said_for_each_server() -> None:
         server({**entry, "declare": ["logging"]})
 
 
+def test_the_era_in_which_a_server_is_spoken_to_is_said_for_each_server() -> None:
+    assert server({"command": "x"}).protocol == "auto"
+    assert server({"command": "x", "protocol": "legacy"}).protocol == "legacy"
+    with pytest.raises(ConfigError, match="one of auto, legacy and modern"):
+        server({"command": "x", "protocol": "2025-11-25"})
+
+
 @pytest.mark.parametrize(("written", "read"), [("gh", "gh"), (None, None), (False, False), ("", False)])
 def test_p3_prefix_is_a_string_the_default_or_none(written: object, read: object) -> None:
     assert server({"command": "x", "prefix": written}).prefix == read

@@ -12,11 +12,9 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
-from mcp.shared.memory import create_client_server_memory_streams
 from opentelemetry import trace
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.bridge import sdk
 from mcp_toolset.bridge.sdk import connection_of, lowlevel_of, routing_headers
 
 pytestmark = pytest.mark.anyio
@@ -42,47 +40,6 @@ async def test_a_legacy_connection_is_one_object_for_its_life_and_a_modern_one_i
             await client.list_tools()
     assert all(isinstance(connection, Connection) for connection in seen)
     assert (seen[0] is seen[1]) == (mode == "legacy")
-
-
-async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sdk, "PROBE_DEADLINE", 0.1)
-    asked: list[str] = []
-    modern: dict[str, Any] = {
-        "resultType": "complete",
-        "supportedVersions": ["2026-07-28"],
-        "capabilities": {},
-        "ttlMs": 0,
-        "cacheScope": "private",
-    }
-
-    async def answer(context: Any, method: str, params: Any) -> dict[str, Any]:
-        asked.append(method)
-        if method == "initialize":
-            raise sdk.MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, "no", {"supported": ["2026-07-28"]})
-        if len(asked) == 1:
-            await anyio.sleep_forever()
-        return modern
-
-    async def ignore(*_: Any) -> bool:
-        return True
-
-    async def refuse(*_: Any) -> dict[str, Any]:
-        raise AssertionError
-
-    with anyio.fail_after(20):
-        async with (
-            create_client_server_memory_streams() as (ours, theirs),
-            anyio.create_task_group() as group,
-        ):
-            await group.start(sdk.stream_dispatcher(*theirs).run, answer, ignore)
-            dispatcher = sdk.ObservedDispatcher(sdk.stream_dispatcher(*ours), ignore, refuse, {})
-            async with sdk.ClientSession(dispatcher=dispatcher) as session:
-                assert await sdk.negotiate(session, dispatcher, None) == "modern"
-                assert session.protocol_version == "2026-07-28"
-            group.cancel_scope.cancel()
-    assert asked == ["server/discover", "initialize", "server/discover"]
 
 
 def test_the_lowlevel_server_behind_each_kind_of_server_is_found() -> None:

@@ -33,7 +33,7 @@ from mcp_toolset.bridge.upstream_tools import UpstreamTools
 from mcp_toolset.catalog.lockfile import LockEntry
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import CatalogSnapshot
-from mcp_toolset.config import Asked
+from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.errors import (
     InvalidOutputError,
     StateError,
@@ -64,6 +64,7 @@ class UpstreamConnection:
         sessions: SessionRule = "auto",
         forward_authorization: bool = False,
         shows: Sequence[Asked] = (),
+        protocol: ProtocolRule = "auto",
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
@@ -75,6 +76,7 @@ class UpstreamConnection:
             sessions: How far callers share sessions with a legacy server; see docs/sessions.md.
             forward_authorization: Whether a caller's own credentials are sent on to it (F43).
             shows: What is declared for the sake of what it lists.
+            protocol: In which era it is spoken to.
         """
         self.link = link
         self.timeout = timeout
@@ -89,6 +91,7 @@ class UpstreamConnection:
         self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
         self._era: str | None = None
+        self._protocol: ProtocolRule = protocol
         self._state: SourceState = "closed"
         self._reason = ""
         self._retry_in: float | None = None
@@ -240,7 +243,7 @@ class UpstreamConnection:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
         # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
         era, self._era = self._era, None
-        self._era = await self._main.begin(session, dispatcher, era)
+        self._era = await self._main.begin(session, dispatcher, era, self._protocol)
         self._introduced = self._main.server
         self._told_of_changes = _announces_changes(session)
         listing = await self._walked()

@@ -297,6 +297,7 @@ def mounted(server: ServerConfig, lock: LockFile) -> RemoteToolset:
         sessions=server.sessions,
         forward_authorization=server.forward_authorization,
         declare=server.declare,
+        protocol=server.protocol,
     )
 
 

@@ -15,11 +15,10 @@ from mcp_toolset.bridge.caching import CacheHint
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
 from mcp_toolset.bridge.offers import UpstreamOffers
-from mcp_toolset.bridge.sessions import SessionRule
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
-from mcp_toolset.config import Asked
+from mcp_toolset.config import Asked, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
@@ -56,6 +55,7 @@ class RemoteToolset(Toolset):
         sessions: SessionRule = "auto",
         forward_authorization: bool = False,
         declare: Iterable[Asked] = (),
+        protocol: ProtocolRule = "auto",
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -75,6 +75,8 @@ class RemoteToolset(Toolset):
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
             forward_authorization: Send each caller's own `Authorization` on to this server, which is
                 otherwise never done (F43); for streamable HTTP alone.
+            protocol: `auto` speaks the newest revision that the server knows, `legacy` none after
+                2025-11-25, and `modern` none before 2026-07-28; see docs/sessions.md.
             declare: What to declare when listing, so that the server lists what it offers only to clients
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
                 their own clients can do, whatever this says; see docs/sessions.md.
@@ -82,15 +84,14 @@ class RemoteToolset(Toolset):
         Raises:
             ConfigError: the lock file is broken, or none of ours.
             DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
-                there is no such way to share sessions, to forward credentials or to be asked.
+                there is no such way to share sessions, to forward credentials, to be asked or to speak.
         """
         if not name:
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
         if timeout <= 0 or start_timeout <= 0:
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
-        if sessions not in get_args(SessionRule):
-            rules = ", ".join(get_args(SessionRule))
-            raise DefinitionError(f"mount {name!r}: sessions is one of {rules}, not {sessions!r}")
+        _check_rule(name, "sessions", sessions, SessionRule)
+        _check_rule(name, "protocol", protocol, ProtocolRule)
         declared = tuple(declare)
         if unknown := [name for name in declared if name not in get_args(Asked)]:
             known = ", ".join(get_args(Asked))
@@ -99,6 +100,10 @@ class RemoteToolset(Toolset):
         if forward_authorization and link.transport != "http":
             raise DefinitionError(
                 f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
+            )
+        if protocol == "legacy" and link.transport == "in-process":
+            raise DefinitionError(
+                f"mount {name!r}: a server of this process is spoken to in 2026-07-28; leave out protocol"
             )
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
         judge = Pins(name, pins, entry, link.scrubbed if link.secrets else None)
@@ -110,6 +115,7 @@ class RemoteToolset(Toolset):
             sessions=sessions,
             forward_authorization=forward_authorization,
             shows=declared,
+            protocol=protocol,
         )
         super().__init__(name=name)
 
@@ -174,3 +180,8 @@ class RemoteToolset(Toolset):
     def _provenance(self, tool: str) -> Provenance:
         definition = self.listed(tool)
         return Provenance(self.connection.identity, "" if definition is None else definition.digest)
+
+
+def _check_rule(mount: str, name: str, value: str, rule: Any) -> None:
+    if value not in get_args(rule):
+        raise DefinitionError(f"mount {mount!r}: {name} is one of {', '.join(get_args(rule))}, not {value!r}")

@@ -61,9 +61,8 @@ from mcp.shared.inbound import (
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
 from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
-from pydantic import ValidationError
 
 from mcp_toolset.tools.asking import ELICITATION, ROOTS, SAMPLING
 
@@ -108,7 +107,6 @@ __all__ = [
     "in_process_dispatcher",
     "lowlevel_of",
     "modern_error_data",
-    "negotiate",
     "only_traces",
     "routing_headers",
     "run_notify_intercept",
@@ -128,9 +126,6 @@ RequestAnswerer = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, 
 """Answers a raw request of the server."""
 
 _ANSWERED_HERE: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
-
-PROBE_DEADLINE: Final = 10.0
-"""Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
 
 
 class RequestTimedOut(MCPError):
@@ -264,64 +259,6 @@ def lowlevel_of(server: object) -> Server[Any] | None:
         return cast("Server[Any]", server._lowlevel_server)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     own = getattr(server, "lowlevel", None)
     return cast("Server[Any]", own) if isinstance(own, Server) else None
-
-
-async def negotiate(session: ClientSession, dispatcher: ObservedDispatcher, era: str | None) -> str:
-    """Settle the protocol version with an upstream; probes for the modern era unless `era` is known.
-
-    Returns:
-        `"modern"` or `"legacy"`, to be remembered for the next connection to the same server.
-
-    Raises:
-        MCPError: the server refused both, or the connection broke.
-    """
-    if era != "legacy":
-        discovered = await _probe(session, dispatcher)
-        if discovered is not None:
-            session.adopt(discovered)
-            return "modern"
-    try:
-        await session.initialize()
-    except MCPError as fault:
-        if era == "legacy" or fault.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-            raise
-        # It knows the modern era alone, and was only slow to say so.
-        session.adopt(types.DiscoverResult.model_validate(await _discovered(session)))
-        return "modern"
-    return "legacy"
-
-
-async def _probe(session: ClientSession, dispatcher: ObservedDispatcher) -> types.DiscoverResult | None:
-    with anyio.move_on_after(PROBE_DEADLINE):
-        try:
-            raw = await _discovered(session)
-            found = types.DiscoverResult.model_validate(raw)
-        except MCPError:
-            if dispatcher.closed.is_set():
-                raise
-            return None
-        except ValidationError:
-            return None
-        known = any(version in MODERN_PROTOCOL_VERSIONS for version in found.supported_versions)
-        return found if known else None
-    return None
-
-
-async def _discovered(session: ClientSession) -> dict[str, Any]:
-    """Ask for the newest revision; once more for the newest that the server names instead."""
-    try:
-        return await session.send_discover(LATEST_MODERN_VERSION)
-    except MCPError as fault:
-        data: Any = fault.data
-        supported: Any = (
-            cast("Mapping[str, Any]", data).get("supported") if isinstance(data, Mapping) else None
-        )
-        if fault.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
-            raise
-        mutual = [version for version in MODERN_PROTOCOL_VERSIONS if version in supported]
-        if not mutual:
-            raise
-        return await session.send_discover(mutual[-1])
 
 
 def header_fault(schema: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.faults import LOST, says_broke_off, says_ended
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.link import Link
+from mcp_toolset.bridge.negotiation import negotiate
 from mcp_toolset.bridge.questions import Questions
 from mcp_toolset.bridge.reports import CallInFlight, CallsInFlight
 from mcp_toolset.bridge.sdk import (
@@ -25,11 +26,11 @@ from mcp_toolset.bridge.sdk import (
     ObservedDispatcher,
     RequestTimedOut,
     header_map,
-    negotiate,
     routing_headers,
 )
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.bridge.wire import LOG_LEVELS, forwarded_meta, is_modern, modern_envelope
+from mcp_toolset.config import ProtocolRule
 from mcp_toolset.errors import (
     UpstreamError,
     UpstreamProtocolError,
@@ -110,13 +111,19 @@ class UpstreamSession:
             async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
                 yield session, dispatcher
 
-    async def begin(self, session: ClientSession, dispatcher: ObservedDispatcher, era: str | None) -> str:
+    async def begin(
+        self,
+        session: ClientSession,
+        dispatcher: ObservedDispatcher,
+        era: str | None,
+        protocol: ProtocolRule = "auto",
+    ) -> str:
         """Settle the revision; returns the era, to be remembered.
 
         Raises:
             MCPError: the server refused, or the connection broke.
         """
-        era = await negotiate(session, dispatcher, era)
+        era = await negotiate(session, dispatcher, era, protocol)
         self.protocol_version = session.protocol_version
         self.server = session.server_info
         self.capabilities = session.server_capabilities

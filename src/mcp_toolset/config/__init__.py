@@ -5,6 +5,22 @@ whose single line says where, what and how to mend it.
 """
 
 from mcp_toolset.config.hub import load_config, parse_config
-from mcp_toolset.config.models import Asked, HubConfig, ServerConfig, SessionRule, Transport
+from mcp_toolset.config.models import (
+    Asked,
+    HubConfig,
+    ProtocolRule,
+    ServerConfig,
+    SessionRule,
+    Transport,
+)
 
-__all__ = ["Asked", "HubConfig", "ServerConfig", "SessionRule", "Transport", "load_config", "parse_config"]
+__all__ = [
+    "Asked",
+    "HubConfig",
+    "ProtocolRule",
+    "ServerConfig",
+    "SessionRule",
+    "Transport",
+    "load_config",
+    "parse_config",
+]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from mcp_toolset.config.models import Asked, ChangePolicy, HiddenTextPolicy, SessionRule
+from mcp_toolset.config.models import Asked, ChangePolicy, HiddenTextPolicy, ProtocolRule, SessionRule
 from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "did_you_mean", "known_keys", "validated"]
@@ -90,6 +90,7 @@ class ServerEntry(_Entry):
     sessions: SessionRule = Field("auto", description="one of auto, shared, capabilities, client and call")
     forward_authorization: bool = Field(False, description=_SWITCH)
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
+    protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
 
 
 class ToolsetSection(_Entry):

@@ -8,7 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-__all__ = ["ChangePolicy", "HiddenTextPolicy", "HubConfig", "ServerConfig", "SessionRule", "Transport"]
+__all__ = [
+    "ChangePolicy",
+    "HiddenTextPolicy",
+    "HubConfig",
+    "ProtocolRule",
+    "ServerConfig",
+    "SessionRule",
+    "Transport",
+]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """How a server is reached; `http` is streamable HTTP."""
@@ -20,6 +28,9 @@ HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
 """What is done about characters that hide (F23)."""
 SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
 """How far the callers of a server share sessions with it; see docs/sessions.md."""
+
+ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
+"""In which era a server is spoken to: up to 2025-11-25, from 2026-07-28, or the newest that it knows."""
 
 
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
@@ -60,6 +71,7 @@ class ServerConfig:
         sessions: How far its callers share sessions with it (P5).
         forward_authorization: Whether each caller's own credentials are sent on to it (F43).
         declare: What is declared for the sake of what it lists (P5).
+        protocol: In which era it is spoken to.
     """
 
     name: str
@@ -85,6 +97,7 @@ class ServerConfig:
     sessions: SessionRule = "auto"
     forward_authorization: bool = False
     declare: tuple[Asked, ...] = ()
+    protocol: ProtocolRule = "auto"
 
     def reached(self) -> ServerConfig:
         """What of it decides which process or address it is, and how sessions with it are made.

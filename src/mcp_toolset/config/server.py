@@ -91,6 +91,7 @@ def server_config(
         sessions=entry.sessions,
         forward_authorization=entry.forward_authorization,
         declare=tuple(entry.declare),
+        protocol=entry.protocol,
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
