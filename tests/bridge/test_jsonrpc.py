@@ -17,7 +17,7 @@ from tests.faults.harness import until
 
 from mcp_toolset.bridge import jsonrpc, pipes
 from mcp_toolset.bridge.jsonrpc import LineDispatcher
-from mcp_toolset.bridge.messages import Encoded
+from mcp_toolset.bridge.answers import Encoded
 from mcp_toolset.bridge.pipes import PipePair, unshared
 from mcp_toolset.bridge.sdk import MCPError, RequestTimedOut
 from mcp_toolset.bridge.underway import REPORT_GRACE

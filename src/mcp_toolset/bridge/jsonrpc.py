@@ -20,11 +20,11 @@ import anyio.abc
 import mcp_types as types
 from pydantic_core import from_json
 
+from mcp_toolset.bridge.answers import answer_parts, noted
 from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.bridge.messages import (
     CLOSED,
-    answer_line,
     progress_token,
     strict_object,
 )
@@ -213,7 +213,7 @@ class LineDispatcher(Outbox):
         if fields is None:
             self._skip()
         else:
-            self._take_message(fields)
+            self._take_message(noted(fields, line))
 
     def _take_message(self, message: dict[str, Any]) -> None:
         method, number = message.get("method"), message.get("id")
@@ -386,9 +386,9 @@ class LineDispatcher(Outbox):
         fault: types.ErrorData | None = None,
     ) -> None:
         try:
-            line = answer_line(number, result, fault)
+            parts = answer_parts(number, result, fault)
         except ValueError as raised:
             _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
             error = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
-            line = answer_line(number, None, error)
-        self._pipes.write_line(line, more=len(self._requests) > FEW)
+            parts = answer_parts(number, None, error)
+        self._pipes.write_line(*parts, more=len(self._requests) > FEW)

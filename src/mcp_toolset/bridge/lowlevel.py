@@ -26,12 +26,13 @@ from mcp.server.subscriptions import (
 )
 from mcp_types.methods import serialize_server_result
 
+from mcp_toolset.bridge.answers import Encoded
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import client_of
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
-from mcp_toolset.bridge.messages import Encoded, json_of
+from mcp_toolset.bridge.messages import json_of
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.outcome import halted
 from mcp_toolset.bridge.pipes import lean

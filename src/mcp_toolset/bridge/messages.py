@@ -24,17 +24,6 @@ CLOSED: Final = "Connection closed"
 """What a dispatcher says of a connection that has ended, as the SDK's does."""
 
 
-class Encoded(dict[str, Any]):
-    """A result that is in JSON form already; as a dictionary it is the same result."""
-
-    __slots__ = ("json",)
-
-    def __init__(self, result: Mapping[str, Any], json: bytes) -> None:
-        """Keep both forms; whoever changes one of them has to make a new object."""
-        super().__init__(result)
-        self.json = json
-
-
 def strict_object(message: Any) -> dict[str, Any] | None:
     """A message as a dictionary, if it is one and of JSON-RPC 2.0; a batch is not, in MCP."""
     if type(message) is not dict:
@@ -78,22 +67,6 @@ def request_line(
         raise MCPError(types.INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
 
 
-def answer_line(
-    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
-) -> bytes:
-    """The answer to a request: its result, or the fault if there is one.
-
-    Raises:
-        ValueError: the result has no JSON form.
-    """
-    if fault is not None:
-        error = fault.model_dump(mode="json", exclude_none=True)
-        return json_of({"jsonrpc": "2.0", "id": number, "error": error})
-    if type(result) is Encoded:
-        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json_of(number), result.json)
-    return json_of({"jsonrpc": "2.0", "id": number, "result": result})
-
-
 def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
     """The result in an answer; `None` stands for an answer that will never come.
 
@@ -103,7 +76,7 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
     if answer is None:
         raise MCPError(types.CONNECTION_CLOSED, CLOSED)
     error, result = answer.get("error"), answer.get("result")
-    if error is None and type(result) is dict:
+    if error is None and isinstance(result, dict):
         return cast("dict[str, Any]", result)
     if type(error) is dict:
         fields = cast("dict[str, Any]", error)

@@ -119,25 +119,26 @@ class PipePair:
         while self._unsent:
             await self._empty.wait()
 
-    def write_line(self, line: bytes, *, more: bool = False) -> None:
+    def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
         """Send a line, now or as soon as there is room.
 
         Args:
             line: Without its end.
+            rest: Further parts of it.
             more: Whether others are likely to follow in this turn of the loop; they then go together.
         """
-        if more and len(line) < _PIPE_BUF:
+        if more and not rest and len(line) < _PIPE_BUF:
             self._together.extend((line, b"\n"))
             if len(self._together) == 2:
                 self._context.run(self._loop.call_soon, self._send_together)
             return
         if self._together:
             self._send_together()
-        if len(line) < _CHUNK:
+        if not rest and len(line) < _CHUNK:
             self._write(line + b"\n")
-        else:
-            self._write(line)
-            self._write(b"\n")
+            return
+        for part in (line, *rest, b"\n"):
+            self._write(part)
 
     def _send_together(self) -> None:
         lines, self._together = self._together, []

@@ -18,9 +18,10 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mcp_toolset.bridge.answers import answer_line
 from mcp_toolset.bridge.eras import Callers, Quick, request_of
 from mcp_toolset.bridge.lowlevel import LowlevelServer
-from mcp_toolset.bridge.messages import answer_line, json_of, progress_params, progress_token, strict_object
+from mcp_toolset.bridge.messages import json_of, progress_params, progress_token, strict_object
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
     MAX_BODY,

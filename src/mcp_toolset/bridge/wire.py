@@ -18,6 +18,8 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from mcp_toolset.bridge.answers import carried
+
 _HOP_BY_HOP: Final = frozenset(
     {
         PROTOCOL_VERSION_META_KEY,
@@ -89,7 +91,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
     """
     meta = _own_meta(result.get("_meta"))
     if is_modern(version):
-        return {"resultType": "complete", **result, "_meta": {**meta, **stamp}}
+        return carried(result, {"resultType": "complete", **result, "_meta": {**meta, **stamp}})
     lowered = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
     if meta:
         lowered["_meta"] = meta
@@ -99,7 +101,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
         del lowered["structuredContent"]
     if version < _ALL_CONTENT and isinstance(content := lowered.get("content"), list):
         lowered["content"] = [lowered_block(block, version) for block in cast("list[Any]", content)]
-    return lowered
+    return carried(result, lowered)
 
 
 def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:

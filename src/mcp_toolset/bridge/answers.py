@@ -1,0 +1,143 @@
+"""Answers as lines: results that are in JSON already, as a whole or in their long texts.
+
+A line without a backslash has no escape in it, so every text in it is between its quotes just what it
+is when read. Looking through 32 MB for what has to be escaped takes longer than everything else that is
+done with them; base64 never has any. Which texts are meant is told by identity: a text that anybody
+has changed or put in its place is another object, and is written as any other.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import mcp_types as types
+
+from mcp_toolset.bridge.messages import json_of
+
+LONG: Final = 256 * 1024
+"""Characters from which on a text is worth it."""
+
+_TEXTS: Final = ("text", "data", "blob")
+
+
+class Encoded(dict[str, Any]):
+    """A result that is in JSON form already; as a dictionary it is the same result."""
+
+    __slots__ = ("json",)
+
+    def __init__(self, result: Mapping[str, Any], json: bytes) -> None:
+        """Keep both forms; whoever changes one of them has to make a new object."""
+        super().__init__(result)
+        self.json = json
+
+
+class Verbatim(dict[str, Any]):
+    """A result, and those of its texts that are in JSON what they are."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, result: Mapping[str, Any], texts: Sequence[str]) -> None:
+        """Keep the texts beside the result; whoever makes another result of it may pass them on."""
+        super().__init__(result)
+        self.texts = texts
+
+
+def noted(message: dict[str, Any], line: bytes) -> dict[str, Any]:
+    """The message that was read from a line; long texts of its result are noted if they stand there as is."""
+    if len(line) < LONG or b"\\" in line:
+        return message
+    result: object = message.get("result")
+    if type(result) is dict:
+        found = cast("dict[str, Any]", result)
+        texts = [text for block, key in _places(found) if len(text := block[key]) >= LONG]
+        if texts:
+            message["result"] = Verbatim(found, texts)
+    return message
+
+
+def carried(before: Mapping[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """`after`, which was made of `before` and may still have its texts."""
+    return Verbatim(after, before.texts) if type(before) is Verbatim else after
+
+
+def answer_line(
+    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
+) -> bytes:
+    """The answer to a request: its result, or the fault if there is one.
+
+    Raises:
+        ValueError: the result has no JSON form.
+    """
+    return b"".join(answer_parts(number, result, fault))
+
+
+def answer_parts(
+    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
+) -> list[bytes]:
+    """`answer_line` in parts, so that long texts need not be copied to where the rest of it is.
+
+    Raises:
+        ValueError: the result has no JSON form.
+    """
+    if fault is not None:
+        error = fault.model_dump(mode="json", exclude_none=True)
+        return [json_of({"jsonrpc": "2.0", "id": number, "error": error})]
+    if type(result) is Encoded:
+        return [b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json_of(number), result.json)]
+    if type(result) is Verbatim:
+        return _spliced(number, result)
+    return [json_of({"jsonrpc": "2.0", "id": number, "result": result})]
+
+
+def _spliced(number: types.RequestId | None, result: Verbatim) -> list[bytes]:
+    known = {id(text) for text in result.texts}
+    # Nobody who writes a result can know what stands for its texts.
+    mark = secrets.token_hex(16)
+    texts: list[str] = []
+
+    def stand_in(text: str) -> str:
+        if id(text) not in known:
+            return text
+        texts.append(text)
+        return mark
+
+    message = {"jsonrpc": "2.0", "id": number, "result": _with(result, stand_in)}
+    first, *others = json_of(message).split(mark.encode())
+    parts = [first]
+    for text, other in zip(texts, others, strict=True):
+        parts += (text.encode(), other)
+    return parts
+
+
+def _places(result: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Where a result has texts: in its blocks, and in the resources that these hold."""
+    content: object = result.get("content")
+    for block in cast("list[object]", content) if type(content) is list else ():
+        if type(block) is not dict:
+            continue
+        fields = cast("dict[str, Any]", block)
+        resource: object = fields.get("resource")
+        held = [fields, cast("dict[str, Any]", resource)] if type(resource) is dict else [fields]
+        yield from ((each, key) for each in held for key in _TEXTS if type(each.get(key)) is str)
+
+
+def _with(result: Mapping[str, Any], stand_in: Callable[[str], str]) -> dict[str, Any]:
+    """A copy of the result, as deep as its texts are, with other texts."""
+    copied, content = dict(result), result.get("content")
+    if type(content) is list:
+        copied["content"] = [_copied(block) for block in cast("list[Any]", content)]
+    for place, key in _places(copied):
+        place[key] = stand_in(place[key])
+    return copied
+
+
+def _copied(block: Any) -> Any:
+    if type(block) is not dict:
+        return block
+    copied = dict(cast("dict[str, Any]", block))
+    resource: object = copied.get("resource")
+    if type(resource) is dict:
+        copied["resource"] = dict(cast("dict[str, Any]", resource))
+    return copied
