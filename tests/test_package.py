@@ -1,3 +1,4 @@
+import ast
 import importlib.metadata
 import json
 import re
@@ -64,6 +65,30 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_version_is_that_of_the_installed_distribution():
     assert importlib.metadata.version("mcp-toolset") == mcp_toolset.__version__
+
+
+def test_every_package_that_is_imported_is_declared():
+    required = importlib.metadata.requires("mcp-toolset") or []
+    # pydantic pins its core.
+    declared = {normal(re.split(r"[^\w.-]", text)[0]) for text in required} | {"pydantic-core"}
+    owners = importlib.metadata.packages_distributions()
+    foreign = imported_packages() - {"mcp_toolset", *sys.stdlib_module_names}
+    assert {name for name in foreign if not declared & set(map(normal, owners[name]))} == set()
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def imported_packages() -> set[str]:
+    found: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found
 
 
 def test_wheel_carries_the_type_marker_and_the_command(tmp_path: Path):

@@ -20,7 +20,6 @@ from contextvars import copy_context
 from typing import Final
 
 import anyio
-import sniffio
 
 PIPES: Final = "MCP_TOOLSET_PIPES"
 HIGH_WATER: Final = 4 * 1024 * 1024
@@ -240,7 +239,10 @@ def lean() -> bool:
     """
     if os.environ.get(PIPES) == "sdk" or sys.platform == "win32":
         return False
-    return sniffio.current_async_library() == "asyncio"
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 def can_wait(descriptor: int) -> bool:
