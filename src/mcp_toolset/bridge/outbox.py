@@ -85,10 +85,11 @@ class Outbox:
             timeout = await self._room_within(timeout, method)
         key, number = self._numbered(opts.get("request_id"))
         line = request_line(number, method, params, with_progress=on_progress is not None)
+        # The peer works while what waits for it is made: no answer is taken before this task waits.
+        self._pipes.write_line(line, more=len(self._waiting) >= FEW)
         waiting = self._waiting[key] = Waiting(on_progress)
         timer = None if timeout is None else self._loop.call_later(timeout, waiting.expire)
         try:
-            self._pipes.write_line(line, more=len(self._waiting) > FEW)
             answer = await waiting.answer
             await waiting.reported()
             return result_of(answer)
