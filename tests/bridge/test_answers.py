@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from mcp_toolset.bridge import answers
-from mcp_toolset.bridge.answers import Encoded, Verbatim, answer_line, answer_parts, carried, noted
+from mcp_toolset.bridge.answers import (
+    Encoded,
+    Verbatim,
+    answer_line,
+    answer_parts,
+    carried,
+    noted,
+    with_tools,
+)
+from mcp_toolset.bridge.messages import json_of
 from mcp_toolset.bridge.wire import result_for
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -92,6 +101,14 @@ def test_a_result_whose_content_is_gone_is_written_without() -> None:
 
 def test_short_lines_are_not_looked_at_twice() -> None:
     assert type(read({"content": [{"type": "text", "text": "short"}]})) is dict
+
+
+@given(tools=st.lists(blocks, max_size=3), more=st.lists(blocks, max_size=3))
+def test_a_list_with_more_at_its_end_is_in_json_what_it_is(tools: list[Any], more: list[Any]) -> None:
+    listed = {"tools": tools}
+    longer = with_tools(Encoded(listed, json_of(listed)), more)
+    assert longer == {"tools": [*tools, *more]}
+    assert from_json(longer.json) == longer
 
 
 def test_a_result_that_is_in_json_is_written_as_it_is() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.faults.harness import until
 
 from mcp_toolset.bridge import jsonrpc, pipes
-from mcp_toolset.bridge.jsonrpc import LineDispatcher
 from mcp_toolset.bridge.answers import Encoded
+from mcp_toolset.bridge.jsonrpc import LineDispatcher
 from mcp_toolset.bridge.pipes import PipePair, unshared
 from mcp_toolset.bridge.sdk import MCPError, RequestTimedOut
 from mcp_toolset.bridge.underway import REPORT_GRACE

@@ -44,6 +44,14 @@ class Verbatim(dict[str, Any]):
         self.texts = texts
 
 
+def with_tools(listed: Encoded, more: Sequence[Mapping[str, Any]]) -> Encoded:
+    """A list of tools as legacy clients get it, with more at its end; the rest is not written again."""
+    tools: list[Any] = listed["tools"]
+    added = json_of(more)[1:-1]
+    json = b"%b%b%b]}" % (listed.json[:-2], b"," if tools and more else b"", added)
+    return Encoded({**listed, "tools": [*tools, *more]}, json)
+
+
 def noted(message: dict[str, Any], line: bytes) -> dict[str, Any]:
     """The message that was read from a line; long texts of its result are noted if they stand there as is."""
     if len(line) < LONG or b"\\" in line:

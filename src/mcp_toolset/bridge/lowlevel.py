@@ -26,7 +26,7 @@ from mcp.server.subscriptions import (
 )
 from mcp_types.methods import serialize_server_result
 
-from mcp_toolset.bridge.answers import Encoded
+from mcp_toolset.bridge.answers import Encoded, with_tools
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import client_of
@@ -46,7 +46,7 @@ from mcp_toolset.bridge.sdk import (
     when_traced,
 )
 from mcp_toolset.bridge.streams import MessageStreams
-from mcp_toolset.bridge.wire import is_modern, list_for, result_for
+from mcp_toolset.bridge.wire import is_modern, list_for, lowered_tool, result_for
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -68,8 +68,12 @@ class Surface(Protocol):
         """Run one call through the dispatch table."""
         ...
 
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees, in wire form."""
+    def listed_for_all(self) -> list[dict[str, Any]]:
+        """The tools that every caller sees, in wire form: one object for as long as nothing changes."""
+        ...
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that only this caller sees, a legacy one, in wire form."""
         ...
 
     def list_hint(self) -> CacheHint:
@@ -247,15 +251,16 @@ class LowlevelServer(Server[Any]):
                 types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
             )
         context = WireContext(request)
-        modern = context.modern
-        tools, hint = self._surface.listed(context), self._surface.list_hint() if modern else STRICTEST
+        encoded, granted = self._encoded(context.modern), self._surface.granted(context)
+        return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
+
+    def _encoded(self, modern: bool) -> Encoded:
+        """What all clients of an era are told; brought into JSON once for as long as it lasts."""
+        tools, hint = self._surface.listed_for_all(), self._surface.list_hint() if modern else STRICTEST
         known = self._lists.get(modern)
         if known is not None and known[0] is tools and known[1] == hint:
             return known[2]
         result = list_for(tools, modern=modern, stamp=self._stamp, hint=hint.to_wire())
-        if self._surface.grants_issued(context):
-            return result
-        # A view's list is one object for as long as the view lasts, so it is brought into JSON once.
         self._lists[modern] = (tools, hint, encoded := Encoded(result, json_of(result)))
         return encoded
 

@@ -148,10 +148,14 @@ class ServedTools:
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
+        granted = self.granted(context)
+        return [*self.wire, *granted] if granted else self.wire
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """Of these, what only this caller sees."""
         if context.session is None or not self.defers:
-            return self.wire
-        granted = self.catalog.granted(context)
-        return [*self.wire, *(binding.to_wire() for binding in granted)] if granted else self.wire
+            return []
+        return [binding.to_wire() for binding in self.catalog.granted(context)]
 
     def list_hint(self) -> CacheHint:
         """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).

@@ -462,6 +462,14 @@ class ToolsetServer:
         """The tools that this caller sees; see `ServedTools.listed`."""
         return self._served.listed(context)
 
+    def listed_for_all(self) -> list[dict[str, Any]]:
+        """The tools that every caller sees: one object for as long as nothing changes."""
+        return self._served.wire
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that only this caller sees; see `ServedTools.granted`."""
+        return self._served.granted(context)
+
     def list_hint(self) -> CacheHint:
         """How long a client may keep what is listed; see `ServedTools.list_hint`."""
         return self._served.list_hint()
