@@ -267,7 +267,7 @@ def test_x1_processes_on_one_file(tmp_path: Path) -> None:
 
 
 def test_x1_processes_that_make_the_file_together_make_one(tmp_path: Path) -> None:
-    for attempt in range(5):
+    for attempt in range(20):
         path, faults = tmp_path / f"{attempt}.db", []
         barrier = threading.Barrier(6)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -38,6 +39,11 @@ PRAGMA user_version = {SCHEMA};
 """
 _MAGIC: Final = b"SQLite format 3\x00"
 
+_PATIENCE: Final = 5.0
+"""Seconds that other processes may take to begin with the file."""
+
+_STEP: Final = 0.01
+
 _T = TypeVar("_T")
 
 MEND: Final = "; move it away to begin with an empty one, or name another file"
@@ -54,6 +60,8 @@ def require_ours(path: Path) -> None:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise GrantStoreError(f"{path}: it is no store of grants, and is left as it is{MEND}")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+        # One look at it: another process may be making the tables just now.
+        file.execute("BEGIN")
         _require_version(file, path)
         damage = file.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
@@ -78,7 +86,7 @@ _MARKS: Final = ("application_id", "user_version")
 
 def prepare(file: sqlite3.Connection, path: Path) -> None:
     """Make the tables, unless another process was quicker."""
-    file.execute("PRAGMA journal_mode = WAL")
+    log_ahead(file)
     # A grant that was taken back or used up must stay so, even after a loss of power.
     file.execute("PRAGMA synchronous = FULL")
 
@@ -89,6 +97,24 @@ def prepare(file: sqlite3.Connection, path: Path) -> None:
                 file.execute(statement)
 
     in_transaction(file, make)
+
+
+def log_ahead(file: sqlite3.Connection) -> None:
+    """Have the file written by a log (WAL), which readers do not wait for.
+
+    SQLite waits for other processes by itself, but not here, where several begin with one file at once.
+    """
+    waiting = threading.Event()
+    for _ in range(int(_PATIENCE / _STEP)):
+        try:
+            file.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as fault:
+            if fault.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            waiting.wait(_STEP)
+        else:
+            return
+    file.execute("PRAGMA journal_mode = WAL")
 
 
 def in_transaction(file: sqlite3.Connection, write: Callable[[sqlite3.Connection], _T]) -> _T:

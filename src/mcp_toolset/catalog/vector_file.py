@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
+from mcp_toolset.catalog.sqlite_file import log_ahead
 from mcp_toolset.errors import ToolsetError
 
 _TABLE = "CREATE TABLE IF NOT EXISTS vectors (digest TEXT PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
@@ -22,9 +23,7 @@ class VectorFile:
         """
         self._lock = threading.Lock()
         try:
-            self._base = sqlite3.connect(path, timeout=5, check_same_thread=False, isolation_level=None)
-            self._base.execute("PRAGMA journal_mode=WAL")
-            self._base.execute(_TABLE)
+            self._base = _opened(path)
         except sqlite3.Error as fault:
             raise ToolsetError(f"{path} cannot hold vectors: {fault}; name another, or remove it") from None
 
@@ -42,3 +41,14 @@ class VectorFile:
         """Close the file."""
         with self._lock:
             self._base.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    base = sqlite3.connect(path, timeout=5, check_same_thread=False, isolation_level=None)
+    try:
+        log_ahead(base)
+        base.execute(_TABLE)
+    except sqlite3.Error:
+        base.close()
+        raise
+    return base
