@@ -22,6 +22,7 @@ from mcp_toolset.bridge.arrival import ArrivingRequest, checked_timeout, watchin
 from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.quick_http import QuickAnswers
+from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.errors import ToolsetError
 
@@ -53,7 +54,7 @@ def http_app(
         server: The low-level server to serve.
         allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
         allowed_origins: Further `Origin` values, such as `https://app.example.com`.
-        json_response: Answer legacy calls with JSON instead of an event stream.
+        json_response: Answer with JSON always: nothing is reported, or asked, in the course of a call.
         request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
             `run_app` listens; how long the answer takes is not limited here.
 
@@ -83,7 +84,8 @@ def _quicken(app: Starlette, server: LowlevelServer, *, streams: bool) -> None:
     """Answer what can be answered without the SDK before its endpoint; not past its authentication."""
     for route in app.router.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
-            route.app = QuickAnswers(route.app, server, streams=streams)
+            sessions = LegacySessions(route.app, server, route.endpoint.session_manager)
+            route.app = QuickAnswers(route.app, server, sessions, streams=streams)
 
 
 class Draining:
