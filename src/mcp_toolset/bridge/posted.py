@@ -19,7 +19,14 @@ from starlette.types import Send
 from mcp_toolset.bridge.eras import Quick, request_of
 from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.messages import answer_line, json_of, progress_params, progress_token
-from mcp_toolset.bridge.sdk import Connection, ServerMessageMetadata, TransportContext, fault_for_peer
+from mcp_toolset.bridge.sdk import (
+    CallOptions,
+    Connection,
+    NoBackChannelError,
+    ServerMessageMetadata,
+    TransportContext,
+    fault_for_peer,
+)
 
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
@@ -182,7 +189,19 @@ class PostedRequest:
             self._cancel_requested = anyio.Event()
         return self._cancel_requested
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the client before the answer, where it can be asked.
+
+        Raises:
+            NoBackChannelError: it cannot.
+        """
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
         """Send a notification before the answer."""
         if self._streams and not self.finished:
             await self.say(json_of({"jsonrpc": "2.0", "method": method, "params": dict(params or {})}))

@@ -9,7 +9,6 @@ of legacy sessions are `LegacySessions`' to answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import anyio
@@ -28,7 +27,6 @@ from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
     InboundModernRoute,
-    NoBackChannelError,
     call_route,
     header_map,
 )
@@ -136,9 +134,3 @@ class _Exchange(PostedRequest):
         while True:
             await anyio.sleep(posted.PING_INTERVAL)
             await self.ping()
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
-    ) -> dict[str, Any]:
-        """Refuse: a modern server does not send requests."""
-        raise NoBackChannelError(method)

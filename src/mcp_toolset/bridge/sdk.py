@@ -376,18 +376,17 @@ async def held_open(endpoint: ASGIApp, scope: Scope) -> bool:
     gets. One of a method that it has no use for changes nothing else; what it answers depends on the
     session, and on whose it is.
     """
-    status = 0
+    statuses: list[int] = []
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        nonlocal status
         if message["type"] == "http.response.start":
-            status = message["status"]
+            statuses.append(message["status"])
 
     await endpoint({**scope, "method": "PUT"}, receive, send)
-    return status == HTTPStatus.METHOD_NOT_ALLOWED
+    return statuses == [HTTPStatus.METHOD_NOT_ALLOWED]
 
 
 def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
