@@ -364,7 +364,9 @@ def call_route(
     request: Mapping[str, Any], headers: Iterable[tuple[bytes, bytes]]
 ) -> InboundModernRoute | None:
     """How a modern request that came over HTTP is routed; `None` if the SDK would refuse it."""
-    folded = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    folded = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"mcp-")
+    }
     route = classify_inbound_request(request, headers=folded)
     return route if isinstance(route, InboundModernRoute) else None
 
