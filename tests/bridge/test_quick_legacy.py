@@ -89,12 +89,6 @@ class Stage:
         sample = await context.sample("Who?")
         return f"{sample.text} in {len(await context.roots())}"
 
-    async def change(self) -> str:
-        """Announce another list of tools."""
-        assert self.server is not None
-        await self.server.lowlevel.announce_tools()
-        return "announced"
-
     async def wait(self) -> str:
         """Wait until it may go on."""
         self.started.set()
@@ -120,17 +114,17 @@ def stage() -> Stage:
     return Stage()
 
 
-def serving(stage: Stage, **options: Any) -> tuple[ToolsetServer, Starlette]:
+def serving(stage: Stage, *, deferred: bool = False, **options: Any) -> tuple[ToolsetServer, Starlette]:
     hooks = HookSet()
 
     @hooks.execution("forbidden")
     async def refuse(call: Any, input: Any) -> Reject:
         return Reject("not allowed")
 
-    tools = (stage.add, stage.fail, stage.forbidden, stage.count, stage.ask)
-    more = (stage.consult, stage.change, stage.wait)
+    tools = (stage.add, stage.fail, stage.forbidden, stage.count, stage.ask, stage.consult, stage.wait)
+    toolset = Toolset(*map(tool, tools))
     server = ToolsetServer(
-        Toolset(*map(tool, (*tools, *more))), hooks=hooks, capabilities=("ask", "sample", "roots")
+        toolset.deferred() if deferred else toolset, hooks=hooks, capabilities=("ask", "sample", "roots")
     )
     stage.server = server
     return server, server.http_app(**options)
@@ -245,8 +239,6 @@ def twice(headers: dict[str, str]) -> Headers:
 QUICK: dict[str, tuple[Callable[[dict[str, str]], Headers], Any]] = {
     "a call": (usual, call()),
     "an id of text": (usual, call(number="one")),
-    "a list": (usual, LIST),
-    "a list with a cursor": (usual, {**LIST, "params": {"cursor": "x"}}),
     "unknown tool": (usual, call("nope")),
     "wrong arguments": (usual, call("add", {"a": "x"})),
     "arguments that are none": (usual, call("add", [1])),
@@ -281,13 +273,15 @@ SLOW: dict[str, tuple[Callable[[dict[str, str]], Headers], Any]] = {
     "an id that is none": (usual, call(number=None)),
     "an id of a fraction": (usual, call(number=1.5)),
     "an id that is true": (usual, call(number=True)),
-    "parameters that are none": (usual, {**LIST, "params": None}),
-    "parameters in a list": (usual, {**LIST, "params": []}),
+    "parameters that are none": (usual, {**call(), "params": None}),
+    "parameters in a list": (usual, {**call(), "params": []}),
     "a notification": (usual, note("notifications/roots/list_changed")),
     "an answer to nothing": (usual, {"jsonrpc": "2.0", "id": LEAST_ID + 1, "result": {}}),
     "another JSON-RPC": (usual, {**call(), "jsonrpc": "1.0"}),
     "too big": (usual, call("add", {"a": 1, "b": 2, "c": "x" * 5_000_000})),
     "another method": (usual, {**LIST, "method": "ping"}),
+    "a list": (usual, LIST),
+    "a list with a cursor": (usual, {**LIST, "params": {"cursor": "x"}}),
     "a method that is none": (usual, {**LIST, "method": 7}),
 }
 
@@ -313,7 +307,7 @@ async def test_f30_f31_f33_an_answer_is_the_one_that_the_sdk_would_give(app: Sta
         assert ours.content == plain.content
 
 
-async def test_f10_what_comes_before_the_result_makes_a_stream_of_the_answer(app: Starlette) -> None:
+async def test_p5_what_comes_before_the_result_makes_a_stream_of_the_answer(app: Starlette) -> None:
     async with session_of(app) as session:
         answer = await session.post(call("count", _meta={"progressToken": "t"}))
         silent = await session.post(call("count"))
@@ -391,13 +385,14 @@ async def test_p5_a_client_that_refuses_to_be_asked_fails_the_call_alone(stage: 
         assert sent(await session.post(call()))[0]["result"]["structuredContent"] == {"result": 3}
 
 
-async def test_p6_another_list_is_announced_on_the_stream_of_the_session(stage: Stage) -> None:
-    async with over_http(stage) as (session, _):
+async def test_x2_a_grant_is_announced_on_the_stream_of_the_session(stage: Stage) -> None:
+    async with over_http(stage, deferred=True) as (session, _):
         headers = {**session.headers, "accept": "text/event-stream"}
         async with session.http.stream("GET", "/mcp", headers=headers) as standing:
-            answer = await session.post(call("change"))
+            answer = await session.post(call("resolve_tools", {"ids": ["add"]}))
             assert answer.headers["content-type"] == "application/json"
             assert (await anext(events(standing)))["method"] == "notifications/tools/list_changed"
+        assert sent(await session.post(call()))[0]["result"]["structuredContent"] == {"result": 3}
 
 
 @pytest.mark.parametrize("accept", [HEADERS["accept"], "*/*"])
@@ -600,12 +595,11 @@ async def test_a_middleware_of_the_hosts_sees_every_request(app: Starlette, stag
         return await call_next(ctx)
 
     async with session_of(app) as session:
-        await session.post(LIST)
-        assert stage.server is not None
-        stage.server.lowlevel.middleware.append(look)
-        await session.post({**LIST, "method": "ping"})
         await session.post(call())
-    assert "ping" in seen
+        assert stage.server is not None
+        stage.server.lowlevel.middleware.insert(0, look)
+        await session.post(call())
+    assert seen == ["tools/call"]
 
 
 async def test_f30_an_authenticated_caller_is_the_sdks_to_check(app: Starlette) -> None:

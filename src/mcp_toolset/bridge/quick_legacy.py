@@ -1,8 +1,8 @@
 """`LegacySessions`: calls in legacy sessions over HTTP (2025-11-25 and before), past the SDK's transport.
 
 A session is the SDK's: it opens it, checks who may use it, and ends it. What is taken out of it are the
-POSTs with a plain `tools/call` or `tools/list`, which are answered here, with JSON where nothing has to be
-said before the result. All other messages go on to the SDK. Those that are about a call under way here,
+POSTs with a plain `tools/call`, which are answered here, with JSON where nothing has to be said before the
+result. All other messages go on to the SDK. Those that are about a call under way here,
 a cancellation or the answer to a question that was asked in it, take effect once the SDK has accepted them.
 """
 
@@ -39,6 +39,7 @@ from mcp_toolset.bridge.underway import Waiting
 HOLDS: Final = 20
 """How many times in the idle time of a session its use is told to the SDK."""
 
+_METHOD: Final = "tools/call"
 _LAST_WORD: Final = 1.0
 """Seconds that a client has to take an answer when serving ends."""
 
@@ -133,15 +134,14 @@ class _Session:
             await self._sdk(scope, body.receive, self._noting(message, send))
 
     def _quick(self, message: dict[str, Any]) -> Quick | None:
-        """How to answer a request, if it is a plain one."""
-        method = message.get("method")
+        """How to answer a request, if it is a plain call."""
         plain = (
-            type(method) is str
+            message.get("method") == _METHOD
             and type(message.get("id")) in (int, str)
             and type(message.get("params", {})) is dict
             and message.keys() <= _FIELDS
         )
-        return self._find(cast("str", method)) if plain else None
+        return self._find(_METHOD) if plain else None
 
     async def hold(self, scope: Scope) -> bool:
         """Keep the session from ending as idle, if that was not done lately; whether it is open."""
