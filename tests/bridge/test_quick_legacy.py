@@ -198,21 +198,21 @@ async def session_of(app: ASGIApp) -> AsyncGenerator[Session]:
 
 
 @asynccontextmanager
-async def served(stage: Stage, **options: Any) -> AsyncGenerator[tuple[str, Callable[[], None]]]:
-    """A server that listens; what stops it."""
+async def served(stage: Stage, **options: Any) -> AsyncGenerator[str]:
+    """A server that listens."""
     server, app = serving(stage, **options)
     with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as listening:
         async with server, anyio.create_task_group() as group:
             group.start_soon(run_app, app, listening)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", group.cancel_scope.cancel
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
             group.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def over_http(stage: Stage, **options: Any) -> AsyncGenerator[tuple[Session, Callable[[], None]]]:
-    async with served(stage, **options) as (url, stop):
+async def over_http(stage: Stage, **options: Any) -> AsyncGenerator[Session]:
+    async with served(stage, **options) as url:
         async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
-            yield await Session(client).open(), stop
+            yield await Session(client).open()
 
 
 Headers = dict[str, str] | list[tuple[str, str]]
@@ -333,7 +333,7 @@ async def test_f28_sixteen_calls_at_once_report_each_to_its_own_caller(stage: St
         assert text_of(result) == f"counted to {until}"
         assert steps == [float(step + 1) for step in range(until)]
 
-    async with served(stage) as (url, _), Client(f"{url}/mcp", mode="legacy") as client:
+    async with served(stage) as url, Client(f"{url}/mcp", mode="legacy") as client:
         async with anyio.create_task_group() as group:
             for until in range(1, 17):
                 group.start_soon(one, client, until)
@@ -343,7 +343,7 @@ async def test_p5_a_client_is_asked_by_its_own_call(stage: Stage) -> None:
     async def roots(context: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri="file:///home")])
 
-    async with served(stage) as (url, _):
+    async with served(stage) as url:
         async with Client(
             f"{url}/mcp",
             mode="legacy",
@@ -362,7 +362,7 @@ async def test_p5_the_answer_to_a_question_comes_in_whatever_post_the_sdk_accept
     async def chunks() -> AsyncIterator[bytes]:
         yield json.dumps(answer).encode()
 
-    async with over_http(stage) as (session, _), session.stream(call("ask")) as stream:
+    async with over_http(stage) as session, session.stream(call("ask")) as stream:
         question = await anext(stream)
         assert question["method"] == "elicitation/create" and question["id"] > LEAST_ID
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": ELICITATION}
@@ -375,7 +375,7 @@ async def test_p5_the_answer_to_a_question_comes_in_whatever_post_the_sdk_accept
 
 
 async def test_p5_a_client_that_refuses_to_be_asked_fails_the_call_alone(stage: Stage) -> None:
-    async with over_http(stage) as (session, _):
+    async with over_http(stage) as session:
         async with session.stream(call("ask")) as stream:
             question = await anext(stream)
             error = {"code": -32603, "message": "no screen"}
@@ -386,7 +386,7 @@ async def test_p5_a_client_that_refuses_to_be_asked_fails_the_call_alone(stage: 
 
 
 async def test_x2_a_grant_is_announced_on_the_stream_of_the_session(stage: Stage) -> None:
-    async with over_http(stage, deferred=True) as (session, _):
+    async with over_http(stage, deferred=True) as session:
         headers = {**session.headers, "accept": "text/event-stream"}
         async with session.http.stream("GET", "/mcp", headers=headers) as standing:
             answer = await session.post(call("resolve_tools", {"ids": ["add"]}))
@@ -399,7 +399,7 @@ async def test_x2_a_grant_is_announced_on_the_stream_of_the_session(stage: Stage
 async def test_f26_a_notification_cancels_the_call_that_it_names(stage: Stage, accept: str) -> None:
     answers: list[dict[str, Any]] = []
 
-    async with over_http(stage) as (session, _):
+    async with over_http(stage) as session:
 
         async def wait() -> None:
             answers.extend(sent(await session.post(call("wait", number=7))))
@@ -416,7 +416,7 @@ async def test_f26_a_notification_cancels_the_call_that_it_names(stage: Stage, a
 
 
 async def test_f26_a_call_that_is_cancelled_takes_its_question_back(stage: Stage) -> None:
-    async with over_http(stage) as (session, _), session.stream(call("ask", number=7)) as stream:
+    async with over_http(stage) as session, session.stream(call("ask", number=7)) as stream:
         question = await anext(stream)
         await session.post(note("notifications/cancelled", requestId="7"))
         taken_back, answer = await anext(stream), await anext(stream)
@@ -428,7 +428,7 @@ async def test_f26_a_call_that_is_cancelled_takes_its_question_back(stage: Stage
 async def test_two_calls_under_one_id_get_each_its_own_answer(stage: Stage) -> None:
     answers: list[str] = []
 
-    async with over_http(stage) as (session, _):
+    async with over_http(stage) as session:
 
         async def wait() -> None:
             answers.append(sent(await session.post(call("wait")))[0]["result"]["content"][0]["text"])
@@ -483,22 +483,20 @@ async def test_f30_a_refused_request_to_end_it_does_not_end_a_session(app: Starl
 
 
 async def test_f44_a_server_that_stops_answers_what_is_under_way(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_DRAIN", 0.2)
+    monkeypatch.setattr(http, "_DRAIN", 0.05)
     answers: list[dict[str, Any]] = []
 
-    async with over_http(stage) as (session, stop):
+    async with session_of(app) as session:
 
         async def wait() -> None:
             answers.extend(sent(await session.post(call("wait"))))
 
-        # The server is stopped by cancelling what this runs in.
-        with anyio.CancelScope(shield=True), anyio.fail_after(30):
-            async with anyio.create_task_group() as outside:
-                outside.start_soon(wait)
-                await stage.started.wait()
-                stop()
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await stage.started.wait()
+            app.state.draining.stop()
     assert stage.seen == ["cancelled"]
     assert answers[0]["error"]["message"] == "Connection closed"
 
