@@ -120,10 +120,10 @@ class _Session:
 
     async def take(self, scope: Scope, receive: Receive, send: Send, *, usual: bool) -> None:
         """Answer a request here, or pass it on; `usual` says that the SDK would take it as it is."""
-        known = scope.get("user") is None
+        anonymous = scope.get("user") is None
         if scope["method"] == "DELETE":
             return await self._sdk(scope, receive, _when(send, 200, self.end))
-        if not known or scope["method"] != "POST" or not (usual or self._calls):
+        if not anonymous or scope["method"] != "POST" or not (usual or self._calls):
             return await self._sdk(scope, receive, send)
         body = Body(receive)
         message = _message(await body.read())
@@ -145,10 +145,10 @@ class _Session:
 
     async def hold(self, scope: Scope) -> bool:
         """Keep the session from ending as idle, if that was not done lately; whether it is open."""
-        if self._loop.time() >= self._held_until:
-            held = await held_open(self._sdk, scope)
-            self._held_until = self._loop.time() + self._hold_for if held else -1.0
-            return held and not self._ended
+        if not self._ended and self._loop.time() >= self._held_until:
+            if not await held_open(self._sdk, scope):
+                return False
+            self._held_until = self._loop.time() + self._hold_for
         return not self._ended
 
     async def _answer(self, message: dict[str, Any], quick: Quick, http: Request, send: Send) -> None:
