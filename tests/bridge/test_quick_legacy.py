@@ -14,13 +14,14 @@ import pytest
 from mcp import Client
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from pydantic import FileUrl
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 from tests.bridge.asking import Model, Person, text_of
 from tests.bridge.test_quick_http import Wire, body_of
 
-from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.bridge import http
 from mcp_toolset.bridge import posted as posted_requests
 from mcp_toolset.bridge.http import bound_socket, run_app
@@ -122,7 +123,7 @@ def serving(stage: Stage, *, deferred: bool = False, **options: Any) -> tuple[To
         return Reject("not allowed")
 
     tools = (stage.add, stage.fail, stage.forbidden, stage.count, stage.ask, stage.consult, stage.wait)
-    toolset = Toolset(*map(tool, tools))
+    toolset = Toolset(*tools)
     server = ToolsetServer(
         toolset.deferred() if deferred else toolset, hooks=hooks, capabilities=("ask", "sample", "roots")
     )
@@ -341,7 +342,7 @@ async def test_f28_sixteen_calls_at_once_report_each_to_its_own_caller(stage: St
 
 async def test_p5_a_client_is_asked_by_its_own_call(stage: Stage) -> None:
     async def roots(context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri="file:///home")])
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///home"))])
 
     async with served(stage) as url:
         async with Client(
