@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.bridge import quick_http
+from mcp_toolset.bridge import posted as posted_requests
 from mcp_toolset.bridge.quick_http import QuickAnswers
 
 pytestmark = pytest.mark.anyio
@@ -244,7 +244,7 @@ async def test_f27_a_client_that_leaves_cancels_its_call(app: Starlette) -> None
 async def test_a_silent_call_is_kept_alive_by_comments(
     app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quick_http, "PING_INTERVAL", 0.02)
+    monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
     wire = Wire(call("wait"), {**HEADERS, "mcp-name": "wait"})
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:

@@ -72,6 +72,8 @@ class OldClient:
 
     @staticmethod
     def _result(answer: httpx2.Response) -> dict[str, Any]:
+        if answer.headers["content-type"] == "application/json":
+            return answer.json()["result"]
         (line,) = [line for line in answer.text.splitlines() if line.startswith("data: {")]
         return json.loads(line.removeprefix("data: "))["result"]
 

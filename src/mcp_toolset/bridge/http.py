@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -13,7 +14,6 @@ import uvicorn
 from mcp.server.sse import SseServerTransport
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,7 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcp_toolset.bridge.arrival import ArrivingRequest, checked_timeout, watching_heads
 from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
 from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.posts import header
 from mcp_toolset.bridge.quick_http import QuickAnswers
+from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.errors import ToolsetError
 
@@ -32,6 +34,9 @@ MCP_PATH: Final = "/mcp"
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages/"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_KNOWN: Final = 16
+"""Values of one header whose check is remembered."""
+
 _DRAIN: Final = 2
 """Seconds that open streams are given to end when the server stops (F44)."""
 
@@ -53,7 +58,7 @@ def http_app(
         server: The low-level server to serve.
         allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
         allowed_origins: Further `Origin` values, such as `https://app.example.com`.
-        json_response: Answer legacy calls with JSON instead of an event stream.
+        json_response: Answer with JSON always: nothing is reported, or asked, in the course of a call.
         request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
             `run_app` listens; how long the answer takes is not limited here.
 
@@ -83,7 +88,8 @@ def _quicken(app: Starlette, server: LowlevelServer, *, streams: bool) -> None:
     """Answer what can be answered without the SDK before its endpoint; not past its authentication."""
     for route in app.router.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
-            route.app = QuickAnswers(route.app, server, streams=streams)
+            sessions = LegacySessions(route.app, server, route.endpoint.session_manager)
+            route.app = QuickAnswers(route.app, server, sessions, streams=streams)
 
 
 class Draining:
@@ -104,16 +110,6 @@ class Draining:
             request.deadline = anyio.current_time() + _DRAIN
 
 
-@contextmanager
-def _within(scopes: set[anyio.CancelScope], scope: anyio.CancelScope) -> Generator[None]:
-    with scope:
-        scopes.add(scope)
-        try:
-            yield
-        finally:
-            scopes.discard(scope)
-
-
 class _SseEndpoint:
     """The event stream of the SSE transport: one connection, one session."""
 
@@ -125,8 +121,12 @@ class _SseEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._messages.connect_sse(scope, receive, send) as (read, write):
             # Ending the session ends its stream, which then completes its response by itself.
-            with _within(self._draining.sessions, anyio.CancelScope()):
-                await self._server.run(read, write, self._server.create_initialization_options())
+            with anyio.CancelScope() as session:
+                self._draining.sessions.add(session)
+                try:
+                    await self._server.run(read, write, self._server.create_initialization_options())
+                finally:
+                    self._draining.sessions.discard(session)
 
 
 class _Drained:
@@ -142,8 +142,13 @@ class _Drained:
             await self._app(scope, receive, send)
             return
         request = ArrivingRequest(scope["method"], receive, send, self._seconds)
-        with _within(self._draining.requests, request.scope):
-            await self._app(scope, request.receive, request.send)
+        under_way = self._draining.requests
+        with request.scope:
+            under_way.add(request.scope)
+            try:
+                await self._app(scope, request.receive, request.send)
+            finally:
+                under_way.discard(request.scope)
         if request.scope.cancelled_caught:
             await request.end()
 
@@ -153,21 +158,22 @@ class _OriginGuard:
 
     def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
         self._app = app
-        self._hosts = security.allowed_hosts
-        self._origins = security.allowed_origins
+        # Nearly all requests have one and the same host, and origin.
+        self._is_host = lru_cache(_KNOWN)(partial(_allowed, patterns=tuple(security.allowed_hosts)))
+        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, patterns=tuple(security.allowed_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            headers = Request(scope).headers
-            if not _allowed(headers.get("host", ""), self._hosts):
+            if not self._is_host(header(scope["headers"], b"host") or b""):
                 return await Response("Invalid Host header", status_code=421)(scope, receive, send)
-            origin = headers.get("origin")
-            if origin and not _allowed(origin, self._origins):
+            origin = header(scope["headers"], b"origin")
+            if origin and not self._is_origin(origin):
                 return await Response("Invalid Origin header", status_code=403)(scope, receive, send)
         await self._app(scope, receive, send)
 
 
-def _allowed(value: str, patterns: Sequence[str]) -> bool:
+def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:
+    value = raw.decode("latin-1")
     return any(
         value == pattern or (pattern.endswith(":*") and _has_port(value, pattern[:-1]))
         for pattern in patterns

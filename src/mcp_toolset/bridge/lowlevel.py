@@ -112,6 +112,7 @@ class LowlevelServer(Server[Any]):
         self._listening = ListenHandler(self._bus)
         self._lists: dict[bool, tuple[list[dict[str, Any]], CacheHint, Encoded]] = {}
         self._sessions: dict[int, Connection] = {}
+        self._over_http: dict[str, Connection] = {}
         self._trips = RoundTrips()
         super().__init__(
             name,
@@ -204,6 +205,10 @@ class LowlevelServer(Server[Any]):
             return None
         return self._answerers.get(method)
 
+    def over_http(self, session_id: str) -> Connection | None:
+        """The connection of a legacy session over HTTP, unless everything is to go the SDK's way."""
+        return self._over_http.get(session_id)
+
     async def run(
         self,
         read_stream: Any,
@@ -226,7 +231,9 @@ class LowlevelServer(Server[Any]):
                 _require_session(ctx)
                 return self._list(ctx)
             case "initialize":
-                return self._declared(await call_next(ctx))
+                answer = self._declared(await call_next(ctx))
+                self._note_session(ctx)
+                return answer
             case "notifications/initialized":
                 self._remember(ctx)
             case "notifications/roots/list_changed":
@@ -314,6 +321,13 @@ class LowlevelServer(Server[Any]):
         if id(connection) not in self._sessions:
             self._sessions[id(connection)] = connection
             connection.exit_stack.callback(self._sessions.pop, id(connection), None)
+
+    def _note_session(self, request: Request) -> None:
+        connection = connection_of(request.session)
+        name = connection.session_id
+        if name is not None and lean():
+            self._over_http[name] = connection
+            connection.exit_stack.callback(self._over_http.pop, name, None)
 
     async def _typed_list(
         self, request: Request, params: types.PaginatedRequestParams | None

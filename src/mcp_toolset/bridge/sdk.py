@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 import anyio
@@ -28,7 +29,9 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.models import InitializationOptions
 from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
 from mcp.server.session import ServerSession
+from mcp.server.streamable_http import REQUEST_CANCELLED
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager as SessionManager
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE as MAX_BODY
 from mcp.shared._otel import inject_trace_context, otel_span
 from mcp.shared.dispatcher import (
@@ -63,12 +66,14 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
+from starlette.types import ASGIApp, Message, Scope
 
 from mcp_toolset.tools.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
     "ERROR_CODE_HTTP_STATUS",
     "MAX_BODY",
+    "REQUEST_CANCELLED",
     "CallOptions",
     "ClientSession",
     "Connection",
@@ -92,6 +97,7 @@ __all__ = [
     "ServerRequestContext",
     "ServerRunner",
     "ServerSession",
+    "SessionManager",
     "StreamableHTTPASGIApp",
     "TransportContext",
     "aclose_shielded",
@@ -103,6 +109,7 @@ __all__ = [
     "fault_for_peer",
     "header_fault",
     "header_map",
+    "held_open",
     "holds_cleanup",
     "in_process_dispatcher",
     "lowlevel_of",
@@ -294,9 +301,31 @@ def call_route(
     request: Mapping[str, Any], headers: Iterable[tuple[bytes, bytes]]
 ) -> InboundModernRoute | None:
     """How a modern request that came over HTTP is routed; `None` if the SDK would refuse it."""
-    folded = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    folded = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"mcp-")
+    }
     route = classify_inbound_request(request, headers=folded)
     return route if isinstance(route, InboundModernRoute) else None
+
+
+async def held_open(endpoint: ASGIApp, scope: Scope) -> bool:
+    """Have a legacy session over HTTP counted as used just now; whether it is open to who asks.
+
+    A session ends that has had no request for its idle time, and the SDK knows only of those that it
+    gets. One of a method that it has no use for changes nothing else; what it answers depends on the
+    session, and on whose it is.
+    """
+    statuses: list[int] = []
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await endpoint({**scope, "method": "PUT"}, receive, send)
+    return statuses == [HTTPStatus.METHOD_NOT_ALLOWED]
 
 
 def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:

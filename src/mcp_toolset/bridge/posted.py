@@ -1,0 +1,225 @@
+"""`PostedRequest`: a request that came by POST, and the answer to it: JSON, or an event stream if need be.
+
+The answer is JSON unless something is to be said before it: a report, a question to the client, or after
+some time of silence that there still is somebody. From then on it is a stream of events (basic/transports).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from starlette.requests import Request
+from starlette.types import Send
+
+from mcp_toolset.bridge.answers import answer_line
+from mcp_toolset.bridge.eras import Quick, request_of
+from mcp_toolset.bridge.handling import Handling
+from mcp_toolset.bridge.messages import json_of, progress_params, progress_token
+from mcp_toolset.bridge.sdk import (
+    CallOptions,
+    Connection,
+    NoBackChannelError,
+    ServerMessageMetadata,
+    TransportContext,
+    fault_for_peer,
+)
+
+PING_INTERVAL: Final = 15.0
+"""Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
+
+Outcome = tuple[dict[str, Any] | None, types.ErrorData | None]
+"""The result of a request, or what went wrong; neither if it was cancelled."""
+
+_STREAM: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+_UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class PostedRequest:
+    """One request and its answer; the handler's context at the same time (the SDK's `DispatchContext`).
+
+    Attributes:
+        http: The HTTP request that it came in.
+        scope: What the handler runs in.
+        finished: Whether the handler has ended, so that nothing more can be said before the answer.
+    """
+
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        http: Request,
+        send: Send,
+        *,
+        streams: bool,
+        asks: bool = False,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        """Take a request.
+
+        Args:
+            request: The message; its parameters may be left out.
+            http: The HTTP request that it came in.
+            send: Where the response goes.
+            streams: Whether the response may become an event stream.
+            asks: Whether the client can be asked something in it.
+            headers: What is said in the head of every response.
+        """
+        self._method: str = request["method"]
+        self._params: dict[str, Any] = request.get("params") or {}
+        self._token = progress_token(self._params)
+        self._send = send
+        self._streams = streams
+        self.http = http
+        self._headers = headers
+        self._streaming = False
+        self._sending: anyio.Lock | None = None
+        self._beside: Handling | None = None
+        self._cancel_requested: anyio.Event | None = None
+        self.scope = anyio.CancelScope()
+        self.finished = False
+        self.request_id: types.RequestId = request["id"]
+        self.transport = TransportContext(kind="streamable-http", can_send_request=asks)
+        self.message_metadata = ServerMessageMetadata(request_context=http)
+
+    async def perform(self, quick: Quick, connection: Connection, watched_after: float) -> Outcome:
+        """Run the handler; `watch` runs beside it, if it takes longer than `watched_after` seconds."""
+        context = request_of(self, connection, self._method, self._params, {})
+        timer = asyncio.get_running_loop().call_later(watched_after, self._begin_watch)
+        try:
+            with self.scope:
+                try:
+                    return await quick(context), None
+                # A handler may raise anything; the client gets an answer whatever it is.
+                except Exception as raised:
+                    return None, fault_for_peer(raised)
+        finally:
+            self.finished = True
+            timer.cancel()
+            if self._beside is not None:
+                await self._beside.end()
+        return None, None
+
+    def _begin_watch(self) -> None:
+        self.beside(self.watch)
+
+    def beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` until the handler has ended."""
+        if self.finished:
+            return
+        if self._beside is None:
+            self._beside = Handling(self._failed)
+        scope = anyio.CancelScope()
+
+        async def scoped() -> None:
+            with scope:
+                await work()
+
+        self._beside.start(scope, scoped())
+
+    def _failed(self) -> None:
+        fault = None if self._beside is None else self._beside.fault
+        _log.warning("nothing more reaches the client of a request", exc_info=fault)
+
+    async def watch(self) -> None:
+        """What is to be done for a request that takes its time."""
+        raise NotImplementedError
+
+    async def ping(self) -> None:
+        """Keep the connection in use while there is nothing to say."""
+        if self._streams:
+            await self.event(b": ping\r\n\r\n")
+
+    async def event(self, event: bytes) -> None:
+        """Send an event, which makes a stream of the response; once the handler has ended, nothing."""
+        if self._sending is None:
+            self._sending = anyio.Lock()
+        async with self._sending:
+            if self.finished:
+                return
+            if not self._streaming:
+                headers = [*_STREAM, *self._headers]
+                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+                self._streaming = True
+            await self._send({"type": "http.response.body", "body": event, "more_body": True})
+
+    async def say(self, message: bytes) -> None:
+        """Send a message before the answer."""
+        await self.event(b"event: message\r\ndata: " + message + b"\r\n\r\n")
+
+    async def answer(self, outcome: Outcome, statuses: Mapping[int, int]) -> None:
+        """Send the answer, with the status that its error code has, and complete the response."""
+        body, status = _answer_body(self.request_id, outcome, statuses)
+        if self._sending is None:
+            return await self._complete(body, status)
+        # A task of the tool's own may be saying something at this moment.
+        async with self._sending:
+            await self._complete(body, status)
+
+    async def _complete(self, body: bytes, status: int) -> None:
+        if self._streaming:
+            event = b"event: message\r\ndata: " + body + b"\r\n\r\n"
+            await self._send({"type": "http.response.body", "body": event, "more_body": False})
+            return
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            *self._headers,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the client can be asked something in the course of this request."""
+        return self.transport.can_send_request and not self.finished
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Set when the client has cancelled the request by a message."""
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+        return self._cancel_requested
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the client before the answer, where it can be asked.
+
+        Raises:
+            NoBackChannelError: it cannot.
+        """
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification before the answer."""
+        if self._streams and not self.finished:
+            await self.say(json_of({"jsonrpc": "2.0", "method": method, "params": dict(params or {})}))
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
+        if self._token is None:
+            return
+        params = progress_params(self._token, progress, total, message)
+        await self.notify("notifications/progress", params)
+
+
+def _answer_body(number: types.RequestId, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
+    result, fault = outcome
+    if fault is None:
+        try:
+            return answer_line(number, result, None), 200
+        except ValueError:
+            fault = _UNWRITTEN
+    return answer_line(number, None, fault), statuses.get(fault.code, 200)

@@ -1,0 +1,103 @@
+"""What a POST to the endpoint says of itself: its head, as far as one has to know it, and its body."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from starlette.types import Message, Receive
+
+from mcp_toolset.bridge.sdk import MAX_BODY
+
+Headers = list[tuple[bytes, bytes]]
+
+SESSION: Final = b"mcp-session-id"
+VERSION: Final = b"mcp-protocol-version"
+METHOD: Final = b"mcp-method"
+
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"text/event-stream"
+_ONCE: Final = frozenset(
+    (b"accept", b"content-length", b"content-type", METHOD, b"mcp-name", VERSION, SESSION, b"host")
+)
+_UNKNOWN: Final = (b"transfer-encoding", b"content-encoding", b"expect")
+_PARAM: Final = b"mcp-param-"
+_KINDS: Final = 64
+"""Different values of one header that are remembered; clients send one and the same."""
+
+
+def header(headers: Headers, name: bytes) -> bytes | None:
+    """The first value of a header."""
+    for each, value in headers:
+        if each == name:
+            return value
+    return None
+
+
+def usual_head(headers: Headers) -> dict[bytes, bytes] | None:
+    """The headers of a POST, if there is nothing about them that the SDK might object to."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in found and name in _ONCE:
+            return None
+        if name in _UNKNOWN or name.startswith(_PARAM):
+            return None
+        found[name] = value
+    size = found.get(b"content-length", b"")
+    fits = (
+        _is_json(found.get(b"content-type", b""))
+        and _takes_both(found.get(b"accept", b""))
+        and size.isdigit()
+        and int(size) <= MAX_BODY
+    )
+    return found if fits else None
+
+
+@lru_cache(_KINDS)
+def _is_json(kind: bytes) -> bool:
+    return kind.partition(b";")[0].strip() == _JSON
+
+
+@lru_cache(_KINDS)
+def _takes_both(accept: bytes) -> bool:
+    kinds = {kind.partition(b";")[0].strip().lower() for kind in accept.split(b",")}
+    return _JSON in kinds and _EVENTS in kinds
+
+
+class Body:
+    """The body of a POST, read here, and to be read again by whoever takes the request after all.
+
+    Attributes:
+        whole: All of it; `None` if the client left before its end, or it is too long to be looked at.
+        left: Whether the client has left.
+    """
+
+    __slots__ = ("_receive", "_unread", "left", "whole")
+
+    def __init__(self, receive: Receive) -> None:
+        """Read nothing yet."""
+        self._receive = receive
+        self._unread: list[Message] = []
+        self.whole: bytes | None = None
+        self.left = False
+
+    async def read(self) -> bytes | None:
+        """Read all of it, or as much as the SDK would take."""
+        size = 0
+        while size <= MAX_BODY:
+            message = await self._receive()
+            self._unread.append(message)
+            if message["type"] != "http.request":
+                self.left = True
+                return None
+            part = message.get("body", b"")
+            if not message.get("more_body", False):
+                parts = [each.get("body", b"") for each in self._unread]
+                self.whole = part if not size else b"".join(parts)
+                return self.whole
+            size += len(part)
+        return None
+
+    async def receive(self) -> Message:
+        """The request as if nobody had read it."""
+        return self._unread.pop(0) if self._unread else await self._receive()

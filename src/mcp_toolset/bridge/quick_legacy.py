@@ -1,0 +1,288 @@
+"""`LegacySessions`: calls in legacy sessions over HTTP (2025-11-25 and before), past the SDK's transport.
+
+A session is the SDK's: it opens it, checks who may use it, and ends it. What is taken out of it are the
+POSTs with a plain `tools/call`, which are answered here, with JSON where nothing has to be said before the
+result. All other messages go on to the SDK. Those that are about a call under way here,
+a cancellation or the answer to a question that was asked in it, take effect once the SDK has accepted them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mcp_toolset.bridge import posted
+from mcp_toolset.bridge.eras import Quick
+from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.messages import CLOSED, json_of, request_line, result_of, strict_object
+from mcp_toolset.bridge.posted import Outcome, PostedRequest
+from mcp_toolset.bridge.posts import SESSION, Body
+from mcp_toolset.bridge.sdk import (
+    REQUEST_CANCELLED,
+    CallOptions,
+    Connection,
+    NoBackChannelError,
+    RequestTimedOut,
+    SessionManager,
+    coerce_request_id,
+    held_open,
+)
+from mcp_toolset.bridge.underway import Waiting
+
+HOLDS: Final = 20
+"""How many times in the idle time of a session its use is told to the SDK."""
+
+_METHOD: Final = "tools/call"
+_LAST_WORD: Final = 1.0
+"""Seconds that a client has to take an answer when serving ends."""
+
+_FIRST_ID: Final = 1_000_000_000
+"""The id of the first request to a client: the SDK counts its own ones of the same session from one."""
+
+_FIELDS: Final = frozenset(("jsonrpc", "id", "method", "params"))
+_ENDED: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
+_CANCELLED: Final = types.ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+_OK: Final[Mapping[int, int]] = {}
+
+
+class LegacySessions:
+    """The sessions of one endpoint in which calls are answered here."""
+
+    def __init__(self, sdk: ASGIApp, server: LowlevelServer, manager: SessionManager) -> None:
+        """Stand before `sdk`, whose sessions `manager` keeps."""
+        self._sdk = sdk
+        self._server = server
+        self._manager = manager
+        # What can be resumed is kept by the SDK, and without sessions there is nothing to be found.
+        self._off = manager.stateless or manager.event_store is not None
+        self._known: dict[bytes, _Session] = {}
+
+    def find(self, name: bytes) -> _Session | None:
+        """A session by the value of its header, if it is open and calls in it can be answered here."""
+        session = self._known.get(name)
+        if session is None and not self._off:
+            connection = self._server.over_http(name.decode("latin-1"))
+            if connection is not None and connection.initialize_accepted:
+                session = self._known[name] = self._opened(name, connection)
+        return session
+
+    def _opened(self, name: bytes, connection: Connection) -> _Session:
+        session = _Session(
+            name,
+            connection,
+            self._sdk,
+            self._server.quick,
+            idle=self._manager.session_idle_timeout,
+            streams=not self._manager.json_response,
+        )
+
+        def end() -> None:
+            self._known.pop(name, None)
+            session.end()
+
+        connection.exit_stack.callback(end)
+        return session
+
+
+class _Session:
+    """One session, the calls under way in it, and what their clients were asked."""
+
+    def __init__(
+        self,
+        name: bytes,
+        connection: Connection,
+        sdk: ASGIApp,
+        find: Callable[[str], Quick | None],
+        *,
+        idle: float | None,
+        streams: bool,
+    ) -> None:
+        self.headers = ((SESSION, name),)
+        self.connection = connection
+        self.streams = streams
+        self.pause = posted.PING_INTERVAL if idle is None else min(posted.PING_INTERVAL, idle / HOLDS)
+        self._sdk = sdk
+        self._find = find
+        self._loop = asyncio.get_running_loop()
+        self._hold_for = float("inf") if idle is None else idle / HOLDS
+        self._held_until = -1.0
+        self._ended = False
+        self._calls: dict[types.RequestId, _Call] = {}
+        self._waiting: dict[types.RequestId, Waiting] = {}
+        self._next_id = _FIRST_ID
+
+    async def take(self, scope: Scope, receive: Receive, send: Send, *, usual: bool) -> None:
+        """Answer a request here, or pass it on; `usual` says that the SDK would take it as it is."""
+        anonymous = scope.get("user") is None
+        if scope["method"] == "DELETE":
+            return await self._sdk(scope, receive, _when(send, 200, self.end))
+        if not anonymous or scope["method"] != "POST" or not (usual or self._calls):
+            return await self._sdk(scope, receive, send)
+        body = Body(receive)
+        message = _message(await body.read())
+        quick = self._quick(message) if usual and message is not None else None
+        if quick is not None and await self.hold(scope):
+            await self._answer(cast("dict[str, Any]", message), quick, Request(scope, receive), send)
+        elif not usual or not body.left:
+            await self._sdk(scope, body.receive, self._noting(message, send))
+
+    def _quick(self, message: dict[str, Any]) -> Quick | None:
+        """How to answer a request, if it is a plain call."""
+        plain = (
+            message.get("method") == _METHOD
+            and type(message.get("id")) in (int, str)
+            and type(message.get("params", {})) is dict
+            and message.keys() <= _FIELDS
+        )
+        return self._find(_METHOD) if plain else None
+
+    async def hold(self, scope: Scope) -> bool:
+        """Keep the session from ending as idle, if that was not done lately; whether it is open."""
+        if not self._ended and self._loop.time() >= self._held_until:
+            if not await held_open(self._sdk, scope):
+                return False
+            self._held_until = self._loop.time() + self._hold_for
+        return not self._ended
+
+    async def _answer(self, message: dict[str, Any], quick: Quick, http: Request, send: Send) -> None:
+        call = _Call(message, http, send, self)
+        key = coerce_request_id(call.request_id)
+        self._calls[key] = call
+        try:
+            await call.run(quick)
+        finally:
+            if self._calls.get(key) is call:
+                del self._calls[key]
+        await self.hold(http.scope)
+
+    def _noting(self, message: dict[str, Any] | None, send: Send) -> Send:
+        """`send`, which has a message take effect on what is under way here once the SDK accepts it."""
+        if message is None or not self._calls:
+            return send
+        method, number = message.get("method"), message.get("id")
+        if method is None and type(number) in (int, str):
+            waiting = self._waiting.get(coerce_request_id(cast("types.RequestId", number)))
+            return send if waiting is None else _when(send, 202, lambda: waiting.settle(message))
+        params: object = message.get("params")
+        if method == "notifications/cancelled" and "id" not in message and isinstance(params, dict):
+            number = cast("dict[str, Any]", params).get("requestId")
+            if type(number) in (int, str):
+                return _when(send, 202, lambda: self._cancel(cast("types.RequestId", number)))
+        return send
+
+    def _cancel(self, number: types.RequestId) -> None:
+        call = self._calls.get(coerce_request_id(number))
+        if call is not None:
+            call.cancel()
+
+    def expect(self) -> tuple[int, Waiting]:
+        """The id of the next request to the client, and its answer to come."""
+        self._next_id += 1
+        waiting = self._waiting[self._next_id] = Waiting(None)
+        return self._next_id, waiting
+
+    def forget(self, number: int) -> None:
+        """Expect the answer no more."""
+        del self._waiting[number]
+
+    def end(self) -> None:
+        """End what is under way: whoever waits is told that there is no connection any more."""
+        self._ended = True
+        for call in list(self._calls.values()):
+            call.scope.cancel()
+
+
+class _Call(PostedRequest):
+    """One request of a session. A client that leaves has not cancelled it (basic/transports)."""
+
+    def __init__(self, message: Mapping[str, Any], http: Request, send: Send, session: _Session) -> None:
+        streams = session.streams
+        super().__init__(message, http, send, streams=streams, asks=streams, headers=session.headers)
+        self._session = session
+        self._cancelled = False
+
+    async def run(self, quick: Quick) -> None:
+        """Call, and answer, whatever happens."""
+        try:
+            outcome: Outcome = await self.perform(quick, self._session.connection, self._session.pause)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORD, shield=True):
+                await self.answer((None, _ENDED), _OK)
+            raise
+        if self._cancelled:
+            outcome = None, _CANCELLED
+        elif outcome == (None, None):
+            outcome = None, _ENDED
+        await self.answer(outcome, _OK)
+
+    def cancel(self) -> None:
+        """Cancel the handler, because the client has said so."""
+        self._cancelled = True
+        self.cancel_requested.set()
+        self.scope.cancel()
+
+    async def watch(self) -> None:
+        while True:
+            await self.ping()
+            await self._session.hold(self.http.scope)
+            await anyio.sleep(self._session.pause)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the client before the answer; what it says comes in a POST of its own.
+
+        Raises:
+            MCPError: it answered with an error, or not in time, or nothing can be asked any more.
+        """
+        if not self.can_send_request:
+            raise NoBackChannelError(method)
+        timeout = (opts or {}).get("timeout")
+        number, waiting = self._session.expect()
+        timer = None
+        try:
+            await self.say(request_line(number, method, params, with_progress=False))
+            if timeout is not None:
+                timer = asyncio.get_running_loop().call_later(timeout, waiting.expire)
+            return result_of(await waiting.answer)
+        except TimeoutError:
+            await self._abandon(number, "timed out")
+            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORD, shield=True):
+                await self._abandon(number, "caller cancelled")
+            raise
+        finally:
+            self._session.forget(number)
+            if timer is not None:
+                timer.cancel()
+
+    async def _abandon(self, number: int, reason: str) -> None:
+        params = {"requestId": number, "reason": reason}
+        await self.say(json_of({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+
+
+def _message(body: bytes | None) -> dict[str, Any] | None:
+    """The message in a body, if it is one of JSON-RPC 2.0."""
+    try:
+        return None if body is None else strict_object(from_json(body))
+    except ValueError:
+        return None
+
+
+def _when(send: Send, status: int, then: Callable[[], None]) -> Callable[[Message], Awaitable[None]]:
+    """`send`, with something to be done when a response begins with a status."""
+
+    async def watched(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == status:
+            then()
+        await send(message)
+
+    return watched
