@@ -9,10 +9,12 @@ import anyio
 import anyio.abc
 import pytest
 from mcp import Client
+from starlette.types import Message
 from tests.bridge.asking import text_of
 from tests.bridge.test_quick_http import HEADERS
 
 from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.bridge.arrival import ArrivingRequest
 from mcp_toolset.bridge.http import bound_socket, run_app
 from mcp_toolset.errors import DefinitionError
 
@@ -109,6 +111,27 @@ async def test_f33_an_answer_may_take_its_time_and_so_may_a_stream(mode: str) ->
     address = "http://127.0.0.1:{}/mcp"
     async with serving(LENIENT) as port, Client(address.format(port), mode=mode, cache=None) as client:
         assert text_of(await client.call_tool("ponder", {})) == "pondered"
+
+
+@pytest.mark.parametrize(("arrived", "status"), [(True, 503), (False, 408)])
+async def test_f44_a_request_that_a_stop_cuts_off_is_not_told_that_it_was_slow(
+    arrived: bool, status: int
+) -> None:
+    said: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"{}", "more_body": not arrived}
+
+    async def send(message: Message) -> None:
+        said.append(message)
+
+    request = ArrivingRequest("POST", receive, send, 60)
+    with anyio.fail_after(30), request.scope:
+        await request.receive()
+        request.scope.cancel()
+        await anyio.sleep_forever()
+    await request.end()
+    assert [message.get("status") for message in said] == [status, None]
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
