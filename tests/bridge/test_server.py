@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -212,3 +215,28 @@ async def test_resources_are_listed_read_and_announced(mode: str) -> None:
 def test_a_target_of_no_known_kind_is_said_with_the_mend(target: Any, cause: str) -> None:
     with pytest.raises(DefinitionError, match=f"mount 'm': .*{cause}"):
         RemoteToolset(target, name="m")
+
+
+def test_a_derived_server_is_told_everything_that_its_origin_was() -> None:
+    (made,) = (
+        node
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(ToolsetServer.derived))))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ToolsetServer"
+    )
+    passed_on = {"self", "toolset", *(keyword.arg for keyword in made.keywords)}
+    assert set(inspect.signature(ToolsetServer.__init__).parameters) == passed_on
+
+
+async def test_h19_a_derived_server_searches_as_its_origin_does() -> None:
+    async def refund(order: str) -> str:
+        """Give money back to a buyer."""
+        return order
+
+    found: list[list[str]] = []
+    for origin in (
+        ToolsetServer(Toolset(refund).deferred()),
+        ToolsetServer(Toolset(refund).deferred(), scorer=None),
+    ):
+        async with origin.derived(name="again") as server:
+            found.append([hit.name for hit in server.search("reimburse a customer's payment")])
+    assert found == [["refund"], []]

@@ -198,6 +198,7 @@ class ToolsetServer:
             access=self._access,
             client_prefix=self._client_prefix if client_prefix is None else client_prefix,
             state=state or self._state,
+            scorer=self._scorer,
             list_hint=self._list_hint,
         )
 
