@@ -23,6 +23,7 @@ from tests.bridge.test_quick_legacy import (
     deadline_of,
     endpoint,
     note,
+    sent,
     serving,
     session_of,
 )
@@ -188,3 +189,55 @@ async def test_p5_a_question_that_outlives_its_call_is_answered_or_ends_with_the
                 assert left.status_code == 200
             await beside.told.wait()
     assert (beside.heard == [{"answer": "Ada"}]) is answered
+
+
+@pytest.mark.parametrize("number", [None, 1.0])
+async def test_f26_a_cancellation_with_an_id_that_is_none_is_one_still(
+    app: Starlette, stage: Stage, number: object
+) -> None:
+    """Some clients write `"id": null` into every notification; the SDK takes it for one."""
+    answers: list[dict[str, Any]] = []
+
+    async with session_of(app) as session:
+
+        async def wait() -> None:
+            answers.extend(sent(await session.post(call("wait", number=7))))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await stage.started.wait()
+            cancelled = {**note("notifications/cancelled", requestId=7), "id": number}
+            assert (await session.post(cancelled)).status_code == 202
+    assert stage.seen == ["cancelled"]
+    assert answers[0]["error"]["code"] == -32800
+
+
+async def test_f26_a_session_cannot_cancel_or_answer_for_another(app: Starlette, stage: Stage) -> None:
+    answers: list[dict[str, Any]] = []
+
+    async with session_of(app) as session, session_of(app) as other:
+
+        async def wait() -> None:
+            answers.extend(sent(await session.post(call("wait", number=7))))
+
+        asking = Wire(call("ask", number=8), session.headers)
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await stage.started.wait()
+            group.start_soon(app, asking.scope, asking.receive, asking.send)
+            while len(asking.sent) < 2:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            question = json.loads(asking.sent[1]["body"].split(b"data: ")[1])
+            forged = {"action": "accept", "content": {"answer": "Eve"}}
+            for from_other in (
+                note("notifications/cancelled", requestId=7),
+                note("notifications/cancelled", requestId=8),
+                {"jsonrpc": "2.0", "id": question["id"], "result": forged},
+            ):
+                assert (await other.post(from_other)).status_code == 202
+            own = {"jsonrpc": "2.0", "id": question["id"], "result": ELICITATION}
+            assert (await session.post(own)).status_code == 202
+            stage.go_on.set()
+    assert stage.seen == ["finished"]
+    assert answers[0]["result"]["content"][0]["text"] == "waited"
+    assert b"Ada" in asking.sent[-1]["body"]

@@ -176,7 +176,7 @@ class _Session:
             waiting = self._waiting.get(coerce_request_id(cast("types.RequestId", number)))
             return send if waiting is None else _when(send, 202, lambda: waiting.settle(message))
         params: object = message.get("params")
-        if method == "notifications/cancelled" and "id" not in message and isinstance(params, dict):
+        if method == "notifications/cancelled" and isinstance(params, dict):
             number = cast("dict[str, Any]", params).get("requestId")
             if type(number) in (int, str):
                 return _when(send, 202, lambda: self._cancel(cast("types.RequestId", number)))
