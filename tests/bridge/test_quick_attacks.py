@@ -11,7 +11,9 @@ import pytest
 from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 from starlette.types import Message
+from tests.bridge.test_quick_http import HEADERS as MODERN_HEADERS
 from tests.bridge.test_quick_http import Wire
+from tests.bridge.test_quick_http import call as modern_call
 from tests.bridge.test_quick_legacy import (
     ELICITATION,
     INITIALIZE,
@@ -29,6 +31,7 @@ from tests.bridge.test_quick_legacy import (
 )
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
+from mcp_toolset.bridge import http
 from mcp_toolset.bridge import posted as posted_requests
 from mcp_toolset.bridge.posts import Body, usual_head
 from mcp_toolset.bridge.sdk import MAX_BODY, Connection
@@ -241,3 +244,18 @@ async def test_f26_a_session_cannot_cancel_or_answer_for_another(app: Starlette,
     assert stage.seen == ["finished"]
     assert answers[0]["result"]["content"][0]["text"] == "waited"
     assert b"Ada" in asking.sent[-1]["body"]
+
+
+async def test_f44_a_modern_call_that_a_stop_ends_is_not_told_to_be_sent_again(
+    app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 408 would say that it had not arrived."""
+    monkeypatch.setattr(http, "_DRAIN", 0.05)
+    wire = Wire(modern_call("wait"), {**MODERN_HEADERS, "mcp-name": "wait"})
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(app, wire.scope, wire.receive, wire.send)
+            await stage.started.wait()
+            app.state.draining.stop()
+    assert stage.seen == ["cancelled"]
+    assert wire.sent[0]["status"] == 503 and not wire.sent[-1].get("more_body", False)

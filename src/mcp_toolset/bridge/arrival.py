@@ -12,6 +12,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from mcp_toolset.errors import DefinitionError
 
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
+_LATE: Final = b"The request did not arrive in time"
+_STOPPING: Final = b"The server stops"
 
 
 def checked_timeout(seconds: float) -> float:
@@ -61,17 +63,19 @@ class ArrivingRequest:
         await self._send(message)
 
     async def end(self) -> None:
-        """Complete the response of a request whose scope was cancelled."""
+        """Complete the response of a request whose scope was cancelled: it is late, or serving ends."""
         if self.unfinished:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         elif not self.started:
-            text = b"The request did not arrive in time"
+            # Who reads 408 may send the request again, which has arrived, and perhaps had its effect.
+            late = self.scope.deadline == self._until
+            status, text = (408, _LATE) if late else (503, _STOPPING)
             headers = [
                 (b"content-type", b"text/plain"),
                 (b"content-length", b"%d" % len(text)),
                 (b"connection", b"close"),
             ]
-            await self._send({"type": "http.response.start", "status": 408, "headers": headers})
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": text})
 
     def _arrived(self) -> None:
