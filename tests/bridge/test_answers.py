@@ -24,6 +24,10 @@ from mcp_toolset.bridge.messages import json_of
 from mcp_toolset.bridge.wire import result_for
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+kinds = st.sampled_from(["type", "text", "data", "blob", "uri"])
+odd = st.dictionaries(
+    kinds | st.just("resource"), texts | st.dictionaries(kinds, texts, max_size=3), max_size=4
+)
 blocks = st.one_of(
     st.fixed_dictionaries({"type": st.just("text"), "text": texts}),
     st.fixed_dictionaries({"type": st.just("image"), "data": texts, "mimeType": st.just("image/png")}),
@@ -34,6 +38,7 @@ blocks = st.one_of(
         }
     ),
     st.none() | texts | st.just({"type": "text", "text": 3}),
+    odd,
 )
 results = st.fixed_dictionaries(
     {"content": st.lists(blocks, max_size=4) | st.none()}, optional={"structuredContent": blocks}
@@ -57,6 +62,21 @@ def read(result: dict[str, Any], *, escaped: bool = False) -> dict[str, Any]:
 def test_whatever_is_read_is_written_the_same(result: dict[str, Any], escaped: bool) -> None:
     line = answer_line(7, read(result, escaped=escaped), None)
     assert json.loads(line) == {"jsonrpc": "2.0", "id": 7, "result": result}
+
+
+@pytest.mark.usefixtures("_all_are_long")
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"data": "AAAA", "text": "BBBB"},
+        {"blob": "AAAA", "data": "BBBB", "text": "CCCC"},
+        {"resource": {"text": "AAAA"}, "text": "BBBB"},
+        {"text": "AAAA", "resource": {"blob": "BBBB", "text": "CCCC"}, "data": "DDDD"},
+    ],
+)
+def test_texts_in_any_order_are_written_each_in_its_place(block: dict[str, Any]) -> None:
+    line = answer_line(1, read({"content": [block, block]}), None)
+    assert json.loads(line)["result"] == {"content": [block, block]}
 
 
 @pytest.mark.usefixtures("_all_are_long")

@@ -120,15 +120,25 @@ def _spliced(number: types.RequestId | None, result: Verbatim) -> list[bytes]:
 
 
 def _places(result: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where a result has texts: in its blocks, and in the resources that these hold."""
+    """Where a result has texts, in the order in which they are written.
+
+    These are its blocks, and the resources that the blocks hold.
+    """
     content: object = result.get("content")
     for block in cast("list[object]", content) if type(content) is list else ():
         if type(block) is not dict:
             continue
         fields = cast("dict[str, Any]", block)
-        resource: object = fields.get("resource")
-        held = [fields, cast("dict[str, Any]", resource)] if type(resource) is dict else [fields]
-        yield from ((each, key) for each in held for key in _TEXTS if type(each.get(key)) is str)
+        for name, value in fields.items():
+            if name == "resource" and type(value) is dict:
+                held = cast("dict[str, Any]", value)
+                yield from ((held, key) for key, text in held.items() if _is_text(key, text))
+            elif _is_text(name, value):
+                yield fields, name
+
+
+def _is_text(key: str, value: object) -> bool:
+    return key in _TEXTS and type(value) is str
 
 
 def _with(result: Mapping[str, Any], stand_in: Callable[[str], str]) -> dict[str, Any]:

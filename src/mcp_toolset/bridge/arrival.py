@@ -12,8 +12,8 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from mcp_toolset.errors import DefinitionError
 
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
-_TOO_SLOW: Final = (408, b"The request did not arrive in time")
-_STOPPING: Final = (503, b"The server stops")
+_LATE: Final = b"The request did not arrive in time"
+_STOPPING: Final = b"The server stops"
 
 
 def checked_timeout(seconds: float) -> float:
@@ -32,12 +32,11 @@ class ArrivingRequest:
 
     Attributes:
         scope: Its deadline is that of the body, until the body is there or an answer is under way.
-        arrived: Whether all of it is here.
         started: Whether the response has begun.
         unfinished: Whether it has begun and not ended.
     """
 
-    __slots__ = ("_receive", "_send", "_until", "arrived", "scope", "started", "unfinished")
+    __slots__ = ("_receive", "_send", "_until", "scope", "started", "unfinished")
 
     def __init__(self, method: str, receive: Receive, send: Send, seconds: float) -> None:
         """Begin with the head; the body is given `seconds` from now."""
@@ -45,7 +44,6 @@ class ArrivingRequest:
         self._send = send
         self._until = anyio.current_time() + seconds if method in _WITH_BODY else float("inf")
         self.scope = anyio.CancelScope(deadline=self._until)
-        self.arrived = False
         self.started = False
         self.unfinished = False
 
@@ -53,24 +51,25 @@ class ArrivingRequest:
         """The next part of the request."""
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
-            self.arrived = True
-            self._on_time()
+            self._arrived()
         return message
 
     async def send(self, message: Message) -> None:
         """Send a part of the response."""
         if not self.started:
             self.started = True
-            self._on_time()
+            self._arrived()
         self.unfinished = message["type"] != "http.response.body" or message.get("more_body", False)
         await self._send(message)
 
     async def end(self) -> None:
-        """Complete the response of a request whose scope was cancelled."""
+        """Complete the response of a request whose scope was cancelled: it is late, or serving ends."""
         if self.unfinished:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         elif not self.started:
-            status, text = _STOPPING if self.arrived else _TOO_SLOW
+            # Who reads 408 may send the request again, which has arrived, and perhaps had its effect.
+            late = self.scope.deadline == self._until
+            status, text = (408, _LATE) if late else (503, _STOPPING)
             headers = [
                 (b"content-type", b"text/plain"),
                 (b"content-length", b"%d" % len(text)),
@@ -79,7 +78,7 @@ class ArrivingRequest:
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": text})
 
-    def _on_time(self) -> None:
+    def _arrived(self) -> None:
         # A server that stops gives each request a deadline of its own, which stays.
         if self.scope.deadline == self._until:
             self.scope.deadline = float("inf")

@@ -325,7 +325,8 @@ class LowlevelServer(Server[Any]):
     def _note_session(self, request: Request) -> None:
         connection = connection_of(request.session)
         name = connection.session_id
-        if name is not None and lean():
+        # A client may repeat its handshake; its session ends once.
+        if name is not None and name not in self._over_http and lean():
             self._over_http[name] = connection
             connection.exit_stack.callback(self._over_http.pop, name, None)
 

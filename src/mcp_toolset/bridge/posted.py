@@ -134,6 +134,11 @@ class PostedRequest:
         """What is to be done for a request that takes its time."""
         raise NotImplementedError
 
+    async def client_gone(self) -> None:
+        """Wait until the client leaves."""
+        while (await self.http.receive())["type"] != "http.disconnect":
+            pass
+
     async def ping(self) -> None:
         """Keep the connection in use while there is nothing to say."""
         if self._streams:

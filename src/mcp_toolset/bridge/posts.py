@@ -22,6 +22,9 @@ _ONCE: Final = frozenset(
 )
 _UNKNOWN: Final = (b"transfer-encoding", b"content-encoding", b"expect")
 _PARAM: Final = b"mcp-param-"
+_DIGITS: Final = len(str(MAX_BODY))
+"""Digits of the largest size; Python refuses to read thousands of them."""
+
 _KINDS: Final = 64
 """Different values of one header that are remembered; clients send one and the same."""
 
@@ -48,6 +51,7 @@ def usual_head(headers: Headers) -> dict[bytes, bytes] | None:
         _is_json(found.get(b"content-type", b""))
         and _takes_both(found.get(b"accept", b""))
         and size.isdigit()
+        and len(size) <= _DIGITS
         and int(size) <= MAX_BODY
     )
     return found if fits else None
@@ -68,36 +72,38 @@ class Body:
     """The body of a POST, read here, and to be read again by whoever takes the request after all.
 
     Attributes:
-        whole: All of it; `None` if the client left before its end, or it is too long to be looked at.
-        left: Whether the client has left.
+        left: Whether the client has left before its end.
     """
 
-    __slots__ = ("_receive", "_unread", "left", "whole")
+    __slots__ = ("_receive", "_unread", "left")
 
     def __init__(self, receive: Receive) -> None:
         """Read nothing yet."""
         self._receive = receive
         self._unread: list[Message] = []
-        self.whole: bytes | None = None
         self.left = False
 
     async def read(self) -> bytes | None:
-        """Read all of it, or as much as the SDK would take."""
-        size = 0
-        while size <= MAX_BODY:
+        """Read all of it; `None` if the client left, or if it is longer than the SDK would take."""
+        # A message for each crumb of it would take a hundred times the room.
+        gathered = bytearray()
+        while len(gathered) <= MAX_BODY:
             message = await self._receive()
-            self._unread.append(message)
             if message["type"] != "http.request":
                 self.left = True
+                self._unread = [_part(gathered, more=True), message]
                 return None
-            part = message.get("body", b"")
+            gathered += message.get("body", b"")
             if not message.get("more_body", False):
-                parts = [each.get("body", b"") for each in self._unread]
-                self.whole = part if not size else b"".join(parts)
-                return self.whole
-            size += len(part)
+                self._unread = [whole := _part(gathered, more=False)]
+                return whole["body"]
+        self._unread = [_part(gathered, more=True)]
         return None
 
     async def receive(self) -> Message:
         """The request as if nobody had read it."""
         return self._unread.pop(0) if self._unread else await self._receive()
+
+
+def _part(body: bytearray, *, more: bool) -> Message:
+    return {"type": "http.request", "body": bytes(body), "more_body": more}

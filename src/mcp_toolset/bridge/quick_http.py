@@ -126,8 +126,7 @@ class _Exchange(PostedRequest):
 
     async def watch(self) -> None:
         self.beside(self._keep_alive)
-        while (await self.http.receive())["type"] != "http.disconnect":
-            pass
+        await self.client_gone()
         self.scope.cancel()
 
     async def _keep_alive(self) -> None:

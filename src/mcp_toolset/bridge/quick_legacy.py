@@ -123,7 +123,7 @@ class _Session:
         anonymous = scope.get("user") is None
         if scope["method"] == "DELETE":
             return await self._sdk(scope, receive, _when(send, 200, self.end))
-        if not anonymous or scope["method"] != "POST" or not (usual or self._calls):
+        if not anonymous or scope["method"] != "POST" or not (usual or self._busy):
             return await self._sdk(scope, receive, send)
         body = Body(receive)
         message = _message(await body.read())
@@ -162,16 +162,21 @@ class _Session:
                 del self._calls[key]
         await self.hold(http.scope)
 
+    @property
+    def _busy(self) -> bool:
+        """Whether a message can be about anything here; a question may be open longer than its call."""
+        return bool(self._calls or self._waiting)
+
     def _noting(self, message: dict[str, Any] | None, send: Send) -> Send:
         """`send`, which has a message take effect on what is under way here once the SDK accepts it."""
-        if message is None or not self._calls:
+        if message is None or not self._busy:
             return send
         method, number = message.get("method"), message.get("id")
         if method is None and type(number) in (int, str):
             waiting = self._waiting.get(coerce_request_id(cast("types.RequestId", number)))
             return send if waiting is None else _when(send, 202, lambda: waiting.settle(message))
         params: object = message.get("params")
-        if method == "notifications/cancelled" and "id" not in message and isinstance(params, dict):
+        if method == "notifications/cancelled" and isinstance(params, dict):
             number = cast("dict[str, Any]", params).get("requestId")
             if type(number) in (int, str):
                 return _when(send, 202, lambda: self._cancel(cast("types.RequestId", number)))
@@ -197,16 +202,21 @@ class _Session:
         self._ended = True
         for call in list(self._calls.values()):
             call.scope.cancel()
+        for waiting in self._waiting.values():
+            waiting.settle(None)
 
 
 class _Call(PostedRequest):
-    """One request of a session. A client that leaves has not cancelled it (basic/transports)."""
+    """One request of a session. A client that leaves has not cancelled it (basic/transports).
+
+    It keeps its session only while the client is there: the call may never end.
+    """
 
     def __init__(self, message: Mapping[str, Any], http: Request, send: Send, session: _Session) -> None:
         streams = session.streams
         super().__init__(message, http, send, streams=streams, asks=streams, headers=session.headers)
         self._session = session
-        self._cancelled = False
+        self._cancelled = self._left = False
 
     async def run(self, quick: Quick) -> None:
         """Call, and answer, whatever happens."""
@@ -229,7 +239,12 @@ class _Call(PostedRequest):
         self.scope.cancel()
 
     async def watch(self) -> None:
-        while True:
+        self.beside(self._keep_alive)
+        await self.client_gone()
+        self._left = True
+
+    async def _keep_alive(self) -> None:
+        while not self._left:
             await self.ping()
             await self._session.hold(self.http.scope)
             await anyio.sleep(self._session.pause)
