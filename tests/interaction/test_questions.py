@@ -315,7 +315,7 @@ async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_ma
 
         await each(sixteen)
     assert len(answers) == 16 * len(UPSTREAMS)
-    assert [expected for (_, expected), answer in answers.items() if answer != expected] == []
+    assert {tag: answer for (_, tag), answer in answers.items() if answer != tag} == {}
     for desk in desks:
         assert sorted(desk.forms) == sorted(f"{upstream} {n}" for upstream in UPSTREAMS for n in range(4))
 

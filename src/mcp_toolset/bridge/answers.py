@@ -8,6 +8,7 @@ has changed or put in its place is another object, and is written as any other.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
@@ -18,6 +19,8 @@ from mcp_toolset.bridge.messages import json_of
 
 LONG: Final = 256 * 1024
 """Characters from which on a text is worth it."""
+
+_DIGITS: Final = 9
 
 _TEXTS: Final = ("text", "data", "blob")
 
@@ -109,21 +112,17 @@ def _spliced(number: types.RequestId | None, result: Verbatim) -> list[bytes]:
         if id(text) not in known:
             return text
         texts.append(text)
-        return mark
+        return f"{mark}{len(texts) - 1:0{_DIGITS}}"
 
     message = {"jsonrpc": "2.0", "id": number, "result": _with(result, stand_in)}
-    first, *others = json_of(message).split(mark.encode())
-    parts = [first]
-    for text, other in zip(texts, others, strict=True):
-        parts += (text.encode(), other)
+    parts = re.split(rb"%b(\d{%d})" % (mark.encode(), _DIGITS), json_of(message))
+    # Between each two parts stands which text is between them.
+    parts[1::2] = [texts[int(place)].encode() for place in parts[1::2]]
     return parts
 
 
 def _places(result: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where a result has texts, in the order in which they are written.
-
-    These are its blocks, and the resources that the blocks hold.
-    """
+    """Where a result has texts: in its blocks, and in the resources that these hold."""
     content: object = result.get("content")
     for block in cast("list[object]", content) if type(content) is list else ():
         if type(block) is not dict:
