@@ -37,6 +37,10 @@ CONNECT_TIMEOUT: Final = 30.0
 """Seconds to connect to, and to write to, an HTTP upstream. Reading has no limit of its own: calls
 have their deadlines, and a stream of changes may be silent for days."""
 
+KEPT_OPEN: Final = 4.0
+"""Seconds that an idle HTTP connection is kept: servers close theirs after 5 (uvicorn, Node). A request that
+meets that moment is lost, and the SDK's transport with it."""
+
 GOODBYE_TIMEOUT: Final = 1.0
 """Seconds that ending an HTTP session may take."""
 
@@ -122,7 +126,7 @@ class Link:
             auth=self.auth,
             timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
             # How many calls are under way at once is for the connection to limit (F28).
-            limits=httpx2.Limits(max_connections=None),
+            limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN),
             event_hooks={"response": [session.note]},
         )
         async with client:
@@ -149,7 +153,11 @@ class Link:
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(
-                headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [note]}
+                headers=headers,
+                timeout=timeout,
+                auth=auth,
+                limits=httpx2.Limits(keepalive_expiry=KEPT_OPEN),
+                event_hooks={"response": [note]},
             )
 
         async with sse_client(
