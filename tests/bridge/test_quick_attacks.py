@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 from starlette.types import Message
 from tests.bridge.test_quick_http import HEADERS as MODERN_HEADERS
-from tests.bridge.test_quick_http import Wire
+from tests.bridge.test_quick_http import Wire, endpoint
 from tests.bridge.test_quick_http import call as modern_call
 from tests.bridge.test_quick_legacy import (
     ELICITATION,
@@ -23,11 +23,10 @@ from tests.bridge.test_quick_legacy import (
     Stage,
     call,
     deadline_of,
-    endpoint,
     note,
-    sent,
     serving,
     session_of,
+    waiting,
 )
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
@@ -199,34 +198,21 @@ async def test_f26_a_cancellation_with_an_id_that_is_none_is_one_still(
     app: Starlette, stage: Stage, number: object
 ) -> None:
     """Some clients write `"id": null` into every notification; the SDK takes it for one."""
-    answers: list[dict[str, Any]] = []
-
-    async with session_of(app) as session:
-
-        async def wait() -> None:
-            answers.extend(sent(await session.post(call("wait", number=7))))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await stage.started.wait()
-            cancelled = {**note("notifications/cancelled", requestId=7), "id": number}
-            assert (await session.post(cancelled)).status_code == 202
+    async with session_of(app) as session, waiting(session, stage, 7) as answers:
+        cancelled = {**note("notifications/cancelled", requestId=7), "id": number}
+        assert (await session.post(cancelled)).status_code == 202
     assert stage.seen == ["cancelled"]
     assert answers[0]["error"]["code"] == -32800
 
 
 async def test_f26_a_session_cannot_cancel_or_answer_for_another(app: Starlette, stage: Stage) -> None:
-    answers: list[dict[str, Any]] = []
-
-    async with session_of(app) as session, session_of(app) as other:
-
-        async def wait() -> None:
-            answers.extend(sent(await session.post(call("wait", number=7))))
-
+    async with (
+        session_of(app) as session,
+        session_of(app) as other,
+        waiting(session, stage, 7) as answers,
+    ):
         asking = Wire(call("ask", number=8), session.headers)
         async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await stage.started.wait()
             group.start_soon(app, asking.scope, asking.receive, asking.send)
             while len(asking.sent) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.01)

@@ -16,16 +16,14 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from pydantic import FileUrl
 from starlette.applications import Starlette
-from starlette.routing import Route
 from starlette.types import ASGIApp
 from tests.bridge.asking import Model, Person, text_of
-from tests.bridge.test_quick_http import Wire, body_of
+from tests.bridge.test_quick_http import Wire, body_of, endpoint
 
 from mcp_toolset import HookSet, Reject, ToolContext, Toolset, ToolsetServer
 from mcp_toolset.bridge import http
 from mcp_toolset.bridge import posted as posted_requests
 from mcp_toolset.bridge.http import bound_socket, run_app
-from mcp_toolset.bridge.quick_http import QuickAnswers
 
 pytestmark = pytest.mark.anyio
 
@@ -138,13 +136,6 @@ async def app(stage: Stage) -> AsyncIterator[Starlette]:
         yield built
 
 
-def endpoint(app: Starlette) -> tuple[Route, QuickAnswers]:
-    for route in app.router.routes:
-        if isinstance(route, Route) and isinstance(route.app, QuickAnswers):
-            return route, route.app
-    raise AssertionError("nothing stands before the SDK's endpoint")
-
-
 class Session:
     """A legacy session by hand."""
 
@@ -187,6 +178,20 @@ def sent(answer: httpx2.Response) -> list[dict[str, Any]]:
     if answer.headers["content-type"] == "application/json":
         return [answer.json()]
     return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+@asynccontextmanager
+async def waiting(session: Session, stage: Stage, number: int = 1) -> AsyncGenerator[list[dict[str, Any]]]:
+    """A call of `wait` that has begun; it is awaited at the end of the block, and is its answers then."""
+    answers: list[dict[str, Any]] = []
+
+    async def wait() -> None:
+        answers.extend(sent(await session.post(call("wait", number=number))))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await stage.started.wait()
+        yield answers
 
 
 @asynccontextmanager
@@ -398,20 +403,11 @@ async def test_x2_a_grant_is_announced_on_the_stream_of_the_session(stage: Stage
 
 @pytest.mark.parametrize("accept", [HEADERS["accept"], "*/*"])
 async def test_f26_a_notification_cancels_the_call_that_it_names(stage: Stage, accept: str) -> None:
-    answers: list[dict[str, Any]] = []
-
-    async with over_http(stage) as session:
-
-        async def wait() -> None:
-            answers.extend(sent(await session.post(call("wait", number=7))))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await stage.started.wait()
-            headers = {**session.headers, "accept": accept}
-            for number in (8, 7):
-                cancelled = note("notifications/cancelled", requestId=number)
-                assert (await session.post(cancelled, headers)).status_code == 202
+    async with over_http(stage) as session, waiting(session, stage, 7) as answers:
+        headers = {**session.headers, "accept": accept}
+        for number in (8, 7):
+            cancelled = note("notifications/cancelled", requestId=number)
+            assert (await session.post(cancelled, headers)).status_code == 202
     assert stage.seen == ["cancelled"]
     assert answers == [{"jsonrpc": "2.0", "id": 7, "error": {"code": -32800, "message": "Request cancelled"}}]
 
@@ -427,19 +423,10 @@ async def test_f26_a_call_that_is_cancelled_takes_its_question_back(stage: Stage
 
 
 async def test_two_calls_under_one_id_get_each_its_own_answer(stage: Stage) -> None:
-    answers: list[str] = []
-
-    async with over_http(stage) as session:
-
-        async def wait() -> None:
-            answers.append(sent(await session.post(call("wait")))[0]["result"]["content"][0]["text"])
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await stage.started.wait()
-            assert sent(await session.post(call()))[0]["result"]["structuredContent"] == {"result": 3}
-            stage.go_on.set()
-    assert answers == ["waited"]
+    async with over_http(stage) as session, waiting(session, stage) as answers:
+        assert sent(await session.post(call()))[0]["result"]["structuredContent"] == {"result": 3}
+        stage.go_on.set()
+    assert [answer["result"]["content"][0]["text"] for answer in answers] == ["waited"]
 
 
 async def test_f27_a_client_that_leaves_has_not_cancelled_its_call(app: Starlette, stage: Stage) -> None:
@@ -457,16 +444,8 @@ async def test_f27_a_client_that_leaves_has_not_cancelled_its_call(app: Starlett
 async def test_f30_a_session_that_is_ended_answers_its_call_and_takes_no_other(
     app: Starlette, stage: Stage
 ) -> None:
-    answers: list[dict[str, Any]] = []
-
     async with session_of(app) as session:
-
-        async def wait() -> None:
-            answers.extend(sent(await session.post(call("wait"))))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await stage.started.wait()
+        async with waiting(session, stage) as answers:
             left = await session.http.delete("/mcp", headers=session.headers)
             assert left.status_code == 200
         after = await session.post(call())
@@ -487,17 +466,8 @@ async def test_f44_a_server_that_stops_answers_what_is_under_way(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "_DRAIN", 0.05)
-    answers: list[dict[str, Any]] = []
-
-    async with session_of(app) as session:
-
-        async def wait() -> None:
-            answers.extend(sent(await session.post(call("wait"))))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await stage.started.wait()
-            app.state.draining.stop()
+    async with session_of(app) as session, waiting(session, stage) as answers:
+        app.state.draining.stop()
     assert stage.seen == ["cancelled"]
     assert answers[0]["error"]["message"] == "Connection closed"
 

@@ -15,13 +15,14 @@ import anyio
 import anyio.abc
 from mcp.server.lowlevel import Server
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
-from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.exceptions import MCPError
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.eras import modern_answers
 from mcp_toolset.bridge.sdk import RequestTimedOut
+from mcp_toolset.bridge.underway import Unasked
 
 _log = logging.getLogger("mcp_toolset.upstream")
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
@@ -110,10 +111,10 @@ class DirectCalls:
             await self._on_notify(call, method, params)
 
 
-class _DirectCall:
-    """One request, as the server sees it (the SDK's `DispatchContext`)."""
+class _DirectCall(Unasked):
+    """One request, as the server sees it."""
 
-    __slots__ = ("_calls", "_cancel_requested", "_opts", "request_id")
+    __slots__ = ("_calls", "_opts", "request_id")
 
     transport = _TRANSPORT
     message_metadata = None
@@ -122,21 +123,8 @@ class _DirectCall:
     def __init__(self, calls: DirectCalls, opts: CallOptions, number: int) -> None:
         self._calls = calls
         self._opts = opts
-        self._cancel_requested: anyio.Event | None = None
+        self._cancel_requested = None
         self.request_id: RequestId = opts.get("request_id", number)
-
-    @property
-    def cancel_requested(self) -> anyio.Event:
-        """Set by nobody: a cancelled caller cancels the handler itself."""
-        if self._cancel_requested is None:
-            self._cancel_requested = anyio.Event()
-        return self._cancel_requested
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Refuse: a modern server does not send requests."""
-        raise NoBackChannelError(method)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -23,11 +23,11 @@ from mcp_toolset.bridge.messages import json_of, progress_params, progress_token
 from mcp_toolset.bridge.sdk import (
     CallOptions,
     Connection,
-    NoBackChannelError,
     ServerMessageMetadata,
     TransportContext,
     fault_for_peer,
 )
+from mcp_toolset.bridge.underway import Unasked
 
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
@@ -45,8 +45,8 @@ _UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the resu
 _log = logging.getLogger("mcp_toolset.wire")
 
 
-class PostedRequest:
-    """One request and its answer; the handler's context at the same time (the SDK's `DispatchContext`).
+class PostedRequest(Unasked):
+    """One request and its answer; the handler's context at the same time.
 
     Attributes:
         http: The HTTP request that it came in.
@@ -84,7 +84,7 @@ class PostedRequest:
         self._streaming = False
         self._sending: anyio.Lock | None = None
         self._beside: Handling | None = None
-        self._cancel_requested: anyio.Event | None = None
+        self._cancel_requested = None
         self.scope = anyio.CancelScope()
         self.finished = False
         self.request_id: types.RequestId = request["id"]
@@ -159,7 +159,7 @@ class PostedRequest:
 
     async def say(self, message: bytes) -> None:
         """Send a message before the answer."""
-        await self.event(b"event: message\r\ndata: " + message + b"\r\n\r\n")
+        await self.event(_event_of(message))
 
     async def answer(self, outcome: Outcome, statuses: Mapping[int, int]) -> None:
         """Send the answer, with the status that its error code has, and complete the response."""
@@ -172,8 +172,7 @@ class PostedRequest:
 
     async def _complete(self, body: bytes, status: int) -> None:
         if self._streaming:
-            event = b"event: message\r\ndata: " + body + b"\r\n\r\n"
-            await self._send({"type": "http.response.body", "body": event, "more_body": False})
+            await self._send({"type": "http.response.body", "body": _event_of(body), "more_body": False})
             return
         headers = [
             (b"content-type", b"application/json"),
@@ -188,23 +187,6 @@ class PostedRequest:
         """Whether the client can be asked something in the course of this request."""
         return self.transport.can_send_request and not self.finished
 
-    @property
-    def cancel_requested(self) -> anyio.Event:
-        """Set when the client has cancelled the request by a message."""
-        if self._cancel_requested is None:
-            self._cancel_requested = anyio.Event()
-        return self._cancel_requested
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Ask the client before the answer, where it can be asked.
-
-        Raises:
-            NoBackChannelError: it cannot.
-        """
-        raise NoBackChannelError(method)
-
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
@@ -218,6 +200,10 @@ class PostedRequest:
             return
         params = progress_params(self._token, progress, total, message)
         await self.notify("notifications/progress", params)
+
+
+def _event_of(message: bytes) -> bytes:
+    return b"event: message\r\ndata: " + message + b"\r\n\r\n"
 
 
 def _answer_body(number: types.RequestId, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:

@@ -58,6 +58,31 @@ class Waiting:
             self.answer.set_result(message)
 
 
+class Unasked:
+    """A request as its handler sees it (the SDK's `DispatchContext`); its client is asked nothing."""
+
+    __slots__ = ("_cancel_requested",)
+
+    _cancel_requested: anyio.Event | None
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Set if the client cancels the request by a message; otherwise the handler itself is cancelled."""
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+        return self._cancel_requested
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Refuse.
+
+        Raises:
+            NoBackChannelError: always.
+        """
+        raise NoBackChannelError(method)
+
+
 class Incoming:
     """A message of the peer, as its handler sees it (the SDK's `DispatchContext`)."""
 

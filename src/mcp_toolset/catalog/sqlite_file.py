@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -104,17 +105,16 @@ def log_ahead(file: sqlite3.Connection) -> None:
 
     SQLite waits for other processes by itself, but not here, where several begin with one file at once.
     """
-    waiting = threading.Event()
-    for _ in range(int(_PATIENCE / _STEP)):
+    waiting, until = threading.Event(), time.monotonic() + _PATIENCE
+    while True:
         try:
             file.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as fault:
-            if fault.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            if fault.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             waiting.wait(_STEP)
         else:
             return
-    file.execute("PRAGMA journal_mode = WAL")
 
 
 def in_transaction(file: sqlite3.Connection, write: Callable[[sqlite3.Connection], _T]) -> _T:
