@@ -1,7 +1,8 @@
 """The manifest that ties every row of the requirements to its tests, read and compared with the tests.
 
-`tests/requirements.toml` has a table for each row: `does` in our own words, `state` (`held`, `partly`,
-`open`), `tests` (node ids, `*` allowed in the name), and `missing`, the reason of a row that is not held.
+`tests/requirements.toml` and `tests/findings.toml` have a table for each row: `does` in our own words, `state`
+(`held`, `partly`, `open`), `tests` (node ids, `*` allowed in the name), and `missing`, the reason of a row that
+is not held.
 
     python tests/requirements.py --missing    tests named after a row that the manifest does not have there
     python tests/requirements.py              how many rows are held, and what is missing of the others
@@ -21,15 +22,17 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MANIFEST = Path(__file__).with_suffix(".toml")
+MANIFESTS = (Path(__file__).with_suffix(".toml"), Path(__file__).with_name("findings.toml"))
 GROUPS = {"L": range(1, 29), "A": [*range(1, 15), 16, 18], "O": range(1, 10), "N": range(1, 12)} | {
     "H": range(1, 27),
     "P": range(1, 14),
     "X": range(1, 10),
     "F": range(1, 48),
+    "U": [*range(1, 49), 61, 62, *range(65, 71)],
+    "S": range(1, 5),
 }
 ROWS = [f"{group}{number}" for group, numbers in GROUPS.items() for number in numbers]
-_IN_NAME = re.compile(r"(?<=_)[laonhpxf]\d{1,2}(?=_|$)")
+_IN_NAME = re.compile(r"(?<=_)[laonhpxfus]\d{1,2}(?=_|$)")
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,11 @@ class Row:
 
 
 def manifest() -> dict[str, Row]:
-    """The rows by their ids, in the order of the file."""
+    """The rows by their ids, in the order of the files."""
     return {
         id: Row(id, row["does"], row["state"], tuple(row.get("tests", ())), row.get("missing", ""))
-        for id, row in tomllib.loads(MANIFEST.read_text()).items()
+        for file in MANIFESTS
+        for id, row in tomllib.loads(file.read_text()).items()
     }
 
 
