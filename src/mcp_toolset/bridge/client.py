@@ -29,6 +29,12 @@ ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Each of them with all its features, as a client declares it that has them."""
 
+CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
+"""The extensions of which every message crosses the bridge: an app is a resource and a key of `_meta`.
+
+The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would reach nobody.
+"""
+
 _CLIENT_KEY: Final = "mcp_toolset.client"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -140,6 +146,20 @@ def declared_by(capabilities: object) -> Mapping[str, Any]:
         return _NOTHING
     wire = cast("Mapping[str, Any]", capabilities)
     return {name: wire[name] for name in ANSWERABLE if isinstance(wire.get(name), Mapping)}
+
+
+def carried_by(capabilities: object) -> Mapping[str, Any]:
+    """The client capabilities that a mounted server is told of: all that the bridge carries, and no more.
+
+    A server may use whatever is declared to it. What the bridge cannot carry to the end, such as the
+    tasks extension, would be lost half way.
+    """
+    carried = dict(declared_by(capabilities))
+    wire = cast("Mapping[str, Any]", capabilities) if isinstance(capabilities, Mapping) else _NOTHING
+    extensions = wire.get("extensions")
+    named = cast("Mapping[str, Any]", extensions) if isinstance(extensions, Mapping) else _NOTHING
+    kept = {name: value for name, value in named.items() if name in CARRIED_EXTENSIONS}
+    return {**carried, "extensions": kept} if kept else carried
 
 
 def _declared(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.sessions import SessionPool, SessionRule
 from mcp_toolset.bridge.stderr import StderrTail
+from mcp_toolset.bridge.uncarried import fault_of_task
 from mcp_toolset.bridge.upstream_tools import UpstreamTools
 from mcp_toolset.catalog.lockfile import LockEntry
 from mcp_toolset.catalog.pins import PinPolicy, Pins
@@ -392,7 +393,7 @@ class UpstreamConnection:
             ending.freed()
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
-        fault = fault_of_result(wire)
+        fault = fault_of_task(wire) or fault_of_result(wire)
         if fault is not None:
             raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
         wire.setdefault("content", [])

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import anyio
 import mcp_types as types
 
-from mcp_toolset.bridge.client import ServedClient
+from mcp_toolset.bridge.client import ServedClient, carried_by
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.faults import LOST, says_broke_off, says_ended
 from mcp_toolset.bridge.forward import WireContext
@@ -29,6 +29,7 @@ from mcp_toolset.bridge.sdk import (
     routing_headers,
 )
 from mcp_toolset.bridge.stderr import StderrTail
+from mcp_toolset.bridge.uncarried import missing_extensions
 from mcp_toolset.bridge.wire import LOG_LEVELS, forwarded_meta, is_modern, modern_envelope
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.errors import (
@@ -298,6 +299,8 @@ class UpstreamSession:
             self.on_broken_off()
             return UpstreamUnavailableError(self.link.name, f"{LOST} ({self.link.scrubbed(fault.message)})")
         message = self.link.scrubbed(fault.message)
+        if missing := missing_extensions(fault.code, fault.data):
+            message += f"; it runs only with {missing}, which this bridge does not carry"
         return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
 
 
@@ -309,8 +312,11 @@ HEARD_BY_DEFAULT: Final = "info"
 
 def _asked(context: ToolContext) -> Mapping[str, Any]:
     """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
-    if is_modern(context.protocol_version) or not isinstance(context, WireContext):
+    if not isinstance(context, WireContext):
         return context.meta
+    if context.modern:
+        declared = carried_by(context.meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+        return {**context.meta, types.CLIENT_CAPABILITIES_META_KEY: declared}
     return {
         types.CLIENT_CAPABILITIES_META_KEY: context.declares,
         types.LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
