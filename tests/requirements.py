@@ -1,8 +1,8 @@
 """The manifest that ties every row of the requirements to its tests, read and compared with the tests.
 
-`tests/requirements.toml` and `tests/findings.toml` have a table for each row: `does` in our own words, `state`
-(`held`, `partly`, `open`), `tests` (node ids, `*` allowed in the name), and `missing`, the reason of a row that
-is not held.
+`tests/requirements.toml` and `tests/findings.toml` have a table for each row: `does` in our own words,
+`state` (`held`, `partly`, `open`), `tests` (node ids, `*` allowed in the name), and `missing`, the reason
+of a row that is not held.
 
     python tests/requirements.py --missing    tests named after a row that the manifest does not have there
     python tests/requirements.py              how many rows are held, and what is missing of the others
