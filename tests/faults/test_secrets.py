@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -117,8 +119,11 @@ def test_f42_what_is_a_secret_of_a_mount(tmp_path: Path) -> None:
         args=["--api-key", "abcdef1", "--verbose", "--auth=abcdef2", "--key"],
         env={"T": "abcdef3", "N": "1"},
     )
-    assert set(link_to(process, name="up").secrets) == {"abcdef1", "abcdef2", "abcdef3"}
+    assert set(link_to(process, name="up").secrets.values) == {"abcdef1", "abcdef2", "abcdef3"}
     url = link_to("https://me:abcdef4@h/mcp?k=abcdef5", name="up", headers={"A": "Bearer abcdef6", "B": "1"})
-    assert set(url.secrets) == {"abcdef4", "abcdef5", "k=abcdef5", "abcdef6", "Bearer abcdef6"}
+    basic = b64encode(b"me:abcdef4").decode()
+    quoted = {"k%3Dabcdef5", "Bearer%20abcdef6", quote(basic, safe="")}
+    plain = {"abcdef4", "abcdef5", "k=abcdef5", "abcdef6", "Bearer abcdef6", basic}
+    assert set(url.secrets.values) == plain | quoted
     assert url.scrubbed("Bearer abcdef6, abcdef6, ?k=abcdef5") == "***, ***, ?***"
-    assert link_to(["x"], name="up").secrets == ()
+    assert not link_to(["x"], name="up").secrets

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import secrets
 import shutil
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -30,7 +29,9 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp_toolset.bridge.child import child_dispatcher
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, stream_dispatcher
+from mcp_toolset.bridge.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 from mcp_toolset.bridge.stderr import StderrTail
+from mcp_toolset.config import chain
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 
 CONNECT_TIMEOUT: Final = 30.0
@@ -46,8 +47,6 @@ GOODBYE_TIMEOUT: Final = 1.0
 
 _SESSION_ID: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
-_SECRET_FLAG: Final = re.compile(r"(?i)^-{1,2}[\w-]*(?:key|token|secret|password|auth|credential)[\w-]*")
-_SHORTEST_SECRET: Final = 6
 
 Transport = Literal["stdio", "http", "sse", "in-process"]
 Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
@@ -65,6 +64,7 @@ class Link:
         auth: Gets and renews the credentials of an HTTP upstream, such as the SDK's `OAuthClientProvider`.
         process: For `stdio`.
         server: For `in-process`.
+        hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
     """
 
     name: str
@@ -74,16 +74,16 @@ class Link:
     auth: httpx2.Auth | None = field(default=None, repr=False)
     process: StdioServerParameters | None = field(default=None, repr=False)
     server: Server[Any] | None = field(default=None, repr=False)
+    hidden: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def shown(self) -> str:
         """Where it leads, without secrets (F42)."""
         if self.process is not None:
-            return f"command {self.process.command}"
+            return self.scrubbed(f"command {self.process.command}")
         if not self.url:
             return "a server of this process"
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        return Secrets.of(self.hidden).scrubbed(shown_url(self.url))
 
     @cached_property
     def identity(self) -> str:
@@ -104,6 +104,7 @@ class Link:
     async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher[Any]]:
         """Connect. `stderr` takes what a child process writes there (F12)."""
         async with AsyncExitStack() as stack:
+            stack.enter_context(self.secrets.kept_from_logs())
             if self.server is not None:
                 yield await stack.enter_async_context(in_process_dispatcher(self.server))
                 return
@@ -171,43 +172,31 @@ class Link:
             yield streams
 
     @cached_property
-    def secrets(self) -> tuple[str, ...]:
-        """What this mount was given that must not come out of it: longest first (F42)."""
-        found = [value for header in self.headers.values() for value in (header, *header.split(None, 1)[1:])]
+    def secrets(self) -> Secrets:
+        """What this mount was given that must not come out of it (F42)."""
+        found = [*self.hidden]
+        found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
         if self.process is not None:
-            found.extend((self.process.env or {}).values())
-            found.extend(_secret_arguments(self.process.args))
-        if self.url:
-            parts = urlsplit(self.url)
-            found.extend((parts.username or "", parts.password or ""))
-            found.extend(value for _, value in parse_qsl(parts.query))
-            found.append(parts.query)
-        return tuple(sorted({each for each in found if len(each) >= _SHORTEST_SECRET}, key=len, reverse=True))
+            found += (value for name, value in (self.process.env or {}).items() if name != chain.VARIABLE)
+            found += secret_arguments(self.process.args)
+        found += secrets_of_url(self.url) if self.url else ()
+        return Secrets.of(found, self.url)
 
     def scrubbed(self, text: str) -> str:
         """`text` without the secrets that this mount was given (F42)."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+        return self.secrets.scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:
         """A JSON value, every text in it scrubbed."""
-        if not self.secrets:
-            return value
-        if isinstance(value, str):
-            return self.scrubbed(value)
-        if isinstance(value, list):
-            return [self.cleaned(item) for item in cast("list[Any]", value)]
-        if isinstance(value, Mapping):
-            return {key: self.cleaned(item) for key, item in cast("Mapping[str, Any]", value).items()}
-        return value
+        return self.secrets.cleaned(value)
 
     def _check_command(self, process: StdioServerParameters) -> None:
         path = (process.env or {}).get("PATH")
         beside = Path(process.cwd or ".") / process.command
         if shutil.which(process.command, path=path) is None and not beside.is_file():
             raise UpstreamUnavailableError(
-                self.name, f"command not found: {process.command}; install it or give its full path"
+                self.name,
+                self.scrubbed(f"command not found: {process.command}; install it or give its full path"),
             )
 
 
@@ -267,13 +256,6 @@ class _HttpSession:
             await client.delete(self._url, headers=self._headers)
 
 
-def _secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
-    """The values of options that are named like secrets: `--token=x`, `--api-key x`."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        if _SECRET_FLAG.match(argument):
-            yield argument.partition("=")[2] or following
-
-
 def link_to(
     target: Target,
     *,
@@ -283,6 +265,7 @@ def link_to(
     auth: httpx2.Auth | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
+    hidden: Iterable[str] = (),
 ) -> Link:
     """Read a target.
 
@@ -290,9 +273,10 @@ def link_to(
         DefinitionError: it is none of the known kinds, or does not go with the transport.
     """
     if isinstance(target, str):
-        return replace(_url_link(target, name, transport, headers or {}), auth=auth)
+        return replace(_url_link(target, name, transport, headers or {}), auth=auth, hidden=tuple(hidden))
     if isinstance(target, StdioServerParameters):
-        return Link(name, "stdio", process=target)
+        env = chain.inherited() | (target.env or {})
+        return Link(name, "stdio", process=target.model_copy(update={"env": env or None}))
     server = lowlevel_of(target)
     if server is not None:
         return Link(name, "in-process", server=server)
@@ -302,19 +286,25 @@ def link_to(
             raise DefinitionError(
                 f"mount {name!r}: the argument list is empty; give a command and its arguments"
             )
-        process = StdioServerParameters(command=command[0], args=command[1:], env=dict(env or {}), cwd=cwd)
-        return Link(name, "stdio", process=process)
+        given = chain.inherited() | dict(env or {})
+        process = StdioServerParameters(command=command[0], args=command[1:], env=given, cwd=cwd)
+        return Link(name, "stdio", process=process, hidden=tuple(hidden))
     raise DefinitionError(
         f"mount {name!r}: {type(target).__name__} is no target; give a URL, an argument list, "
         "StdioServerParameters or an in-process server"
     )
 
 
+def _told(target: str) -> str:
+    """What a wrong target is called in an error: a URL by its scheme, a command by its first word."""
+    return f"a URL of {target.partition('://')[0]}" if "://" in target else repr(target.partition(" ")[0])
+
+
 def _url_link(url: str, name: str, transport: str, headers: Mapping[str, str]) -> Link:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise DefinitionError(
-            f"mount {name!r}: {url!r} is no http or https URL; a command is given as a list: [{url!r}]"
+            f"mount {name!r}: {_told(url)} is no http or https URL; a command is given as a list"
         )
     if transport == "stdio":
         raise DefinitionError(f"mount {name!r}: a URL is reached by http or sse, not by stdio")

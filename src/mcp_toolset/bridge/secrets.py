@@ -1,0 +1,199 @@
+"""`Secrets`: what a mount was given that must not be shown, and how a text is cleared of it.
+
+A `Link` collects them; statuses, errors and logs pass through them. docs/configuration.md has the rule:
+
+- A value counts from four characters on. Words that configurations are full of (`true`, `debug`) do not.
+- A value of fewer than eight characters is blanked where it stands as a word of its own, a longer one
+  wherever it occurs. A value of several lines is blanked line by line too.
+- The address of an HTTP server is shown as its origin and `/…`. A segment of its path counts if it may be a
+  token: if it has a digit or a capital letter, or at least 16 characters.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, cast
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+__all__ = ["Secrets", "origin_of", "secret_arguments", "secrets_of_url", "shown_url"]
+
+SHORTEST: Final = 4
+"""Characters from which on a value is blanked: shorter ones are in every text by chance."""
+
+ANYWHERE: Final = 8
+"""Characters from which on a value is blanked inside of words too."""
+
+BLANK: Final = "***"
+
+_COMMON: Final = frozenset(
+    "true false null none auto default enabled disabled debug trace info warn warning error critical "
+    "production development staging test local localhost 127.0.0.1 0.0.0.0 utf-8 utf8 c.utf-8 en_us.utf-8 "
+    "http https stdio basic bearer token application/json text/event-stream "
+    "mcp sse api public server servers tools stream messages events".split()
+)
+_FLAG: Final = re.compile(
+    r"(?i)^-{1,2}[\w-]*(?:key|token|secret|pass|pwd|auth|credential|cookie|header)[\w-]*"
+)
+_ASSIGNED: Final = re.compile(r"(?i)^[\w-]*(?:key|token|secret|pass|pwd|auth|credential|cookie)[\w-]*=(.+)")
+_TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
+"""A segment of a path that may be a token; plain words in lower case name places."""
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_LOGGERS: Final = ("mcp_toolset", "mcp", "httpx2", "httpcore2", "httpx", "httpcore", "asyncio", "anyio")
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The values to blank, longest first, and the address to shorten; false if there is nothing to do."""
+
+    values: tuple[str, ...] = ()
+    url: str = ""
+
+    @classmethod
+    def of(cls, found: Iterable[str], url: str = "") -> Secrets:
+        """The secrets among the values that were found, in every spelling in which they may come out."""
+        spelt = {spelling for value in found for spelling in _spellings(value) if _counts(spelling)}
+        return cls(tuple(sorted(spelt, key=lambda value: (-len(value), value))), url)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to blank."""
+        return bool(self.values or self.url)
+
+    def scrubbed(self, text: str) -> str:
+        """`text` with its secrets blanked and the address shortened."""
+        if self._address is not None:
+            text = self._address.sub(lambda found: self._shortened(found[0]), text)
+        return text if self._pattern is None else self._pattern.sub(BLANK, text)
+
+    def cleaned(self, value: Any) -> Any:
+        """A JSON value, every text in it scrubbed, the keys of objects too."""
+        if not self:
+            return value
+        if isinstance(value, str):
+            return self.scrubbed(value)
+        if isinstance(value, list):
+            return [self.cleaned(item) for item in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            table = cast("Mapping[str, Any]", value)
+            return {self.scrubbed(key): self.cleaned(item) for key, item in table.items()}
+        return value
+
+    @contextmanager
+    def kept_from_logs(self) -> Generator[None]:
+        """Blank them in the records of this package, of the SDK and of the HTTP client, for a block."""
+        if not self:
+            yield
+            return
+        blanking = _Blanking(self)
+        loggers = [logging.getLogger(name) for name in _loggers()]
+        for logger in loggers:
+            logger.addFilter(blanking)
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.removeFilter(blanking)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return re.compile("|".join(map(_matching, self.values))) if self.values else None
+
+    @cached_property
+    def _address(self) -> re.Pattern[str] | None:
+        if not self.url:
+            return None
+        parts = urlsplit(self.url)
+        host = re.escape(parts.netloc.rpartition("@")[2])
+        return re.compile(rf"(?i){re.escape(parts.scheme)}://(?:[^\s/@]*@)?{host}(?:[/?#][^\s'\"<>,;]*)?")
+
+    @staticmethod
+    def _shortened(url: str) -> str:
+        trail = ")" * url.endswith(")")
+        return shown_url(url) + trail
+
+
+class _Blanking(logging.Filter):
+    """A filter of a logger that blanks one mount's secrets in each record."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        record.msg, record.args = self._secrets.scrubbed(said), ()
+        if record.exc_info:
+            trace = logging.Formatter().formatException(record.exc_info)
+            clear = self._secrets.scrubbed(trace)
+            if clear != trace:
+                record.exc_text, record.exc_info = clear, None
+        return True
+
+
+def _loggers() -> list[str]:
+    prefixes = tuple(f"{name}." for name in _LOGGERS)
+    return [name for name in list(logging.root.manager.loggerDict) if f"{name}.".startswith(prefixes)]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL, without a user's name and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be shown: its origin, and `/…` for a path or query."""
+    parts = urlsplit(url)
+    return origin_of(url) + ("/…" if parts.path.strip("/") or parts.query or parts.fragment else "")
+
+
+def secrets_of_url(url: str) -> Iterator[str]:
+    """What a URL may hide: name and password, the segments of its path, its query."""
+    parts = urlsplit(url)
+    name, password = parts.username or "", parts.password or ""
+    yield from (name, password, unquote(name), unquote(password))
+    if password:
+        yield b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+    yield from filter(_TOKEN.match, parts.path.split("/"))
+    yield from (parts.query, parts.fragment)
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        yield value or key
+
+
+def secret_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Values of arguments that are named like secrets (`--token=x`, `--api-key x`, `KEY=x`), and in URLs."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        if _FLAG.match(argument):
+            value = argument.partition("=")[2] or following
+            yield from (value, *value.split(), *re.split(r":\s*", value, maxsplit=1)[1:])
+        elif assigned := _ASSIGNED.match(argument):
+            yield assigned[1]
+        for url in _URL.findall(argument):
+            yield from secrets_of_url(url)
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """A value as it is, its lines, and what quoting in JSON, Python and URLs makes of it."""
+    for plain in {value, value.strip(), *(line.strip() for line in value.splitlines())}:
+        yield from (plain, quote(plain, safe=""), quote(plain), unquote(plain))
+        yield from (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1], repr(plain)[1:-1])
+
+
+def _counts(value: str) -> bool:
+    return len(value) >= SHORTEST and value.lower() not in _COMMON and bool(value.strip("*/._- "))
+
+
+def _matching(value: str) -> str:
+    plain = re.escape(value)
+    if len(value) >= ANYWHERE:
+        return plain
+    before = r"(?<![A-Za-z0-9])" if value[0].isalnum() else ""
+    after = r"(?![A-Za-z0-9])" if value[-1].isalnum() else ""
+    return before + plain + after
