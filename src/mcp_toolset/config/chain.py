@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_toolset.errors import ConfigError
 
@@ -48,7 +48,7 @@ class ServedFile:
 def above(environ: Mapping[str, str] = os.environ) -> tuple[ServedFile, ...]:
     """The files that are served by the bridges which started this process, outermost first."""
     try:
-        listed = cast("Any", json.loads(environ.get(VARIABLE, "[]")))
+        listed: Any = json.loads(environ.get(VARIABLE, "[]"))
         return tuple(ServedFile(int(device), int(number), str(path)) for device, number, path in listed)
     except (ValueError, TypeError):
         # Whoever wrote that, it was none of our bridges.
