@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,6 +15,8 @@ from behaviour import Behaviour, text  # pyright: ignore[reportMissingImports]
 
 BEHAVIOUR = Behaviour.read()
 SESSION = f"session-{os.getpid()}"
+GATE = threading.Event()
+WAITING: list[tuple[queue.Queue[dict[str, Any] | None], Any]] = []
 STREAMS: list[queue.Queue[dict[str, Any] | None]] = []
 
 
@@ -26,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._log(None)
         if self.path.partition("?")[0] != "/sse":
-            return self._status(405)
+            return self._status(405) if "get" not in BEHAVIOUR.script else self._stream_that_ends()
         stream: queue.Queue[dict[str, Any] | None] = queue.Queue()
         STREAMS.append(stream)
         self._stream_head()
@@ -34,6 +37,13 @@ class Handler(BaseHTTPRequestHandler):
         self._event(endpoint, "endpoint")
         while (item := stream.get()) is not None:
             self._event(json.dumps(item))
+        self.close_connection = True
+
+    def _stream_that_ends(self) -> None:
+        if BEHAVIOUR.script["get"] == "drop":
+            self.close_connection = True
+            return
+        self._stream_head()
         self.close_connection = True
 
     def do_DELETE(self) -> None:
@@ -65,6 +75,19 @@ class Handler(BaseHTTPRequestHandler):
             self._stream_head()
             self.wfile.write(b": a beginning\n\n")
             self.close_connection = True
+        elif name == "drop":
+            self.close_connection = True
+        elif name == "half":
+            self._json({"jsonrpc": "2.0", "id": message["id"], "result": text("all")}, 200, missing=5)
+            self.close_connection = True
+        elif name == "garbled":
+            self._json({"jsonrpc": "2.0", "id": message["id"], "result": text("all")}, 200, encoding="gzip")
+        elif name == "open":
+            GATE.set()
+            self._json({"jsonrpc": "2.0", "id": message["id"], "result": text("done")}, 200)
+        elif name == "wait":
+            GATE.wait()
+            self._json({"jsonrpc": "2.0", "id": message["id"], "result": text("done")}, 200)
         elif name == "big":
             result = text("x" * params["arguments"]["size"])
             self._stream_head()
@@ -80,10 +103,18 @@ class Handler(BaseHTTPRequestHandler):
         name = (message.get("params") or {}).get("name")
         if name == "refuse_post":
             return self._status(500)
+        if name == "drop":
+            self.close_connection = True
+            return
         self._status(202)
         stream = STREAMS[int(self.path.rpartition("=")[2])]
         if name == "end_stream":
             stream.put(None)
+        elif name == "wait":
+            WAITING.append((stream, message["id"]))
+        elif name == "open":
+            for waiting, number in [*WAITING, (stream, message["id"])]:
+                waiting.put({"jsonrpc": "2.0", "id": number, "result": text("done")})
         elif "id" in message and (answer := BEHAVIOUR.answer(message)) is not None:
             stream.put({"jsonrpc": "2.0", "id": message["id"], **answer})
 
@@ -96,11 +127,13 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    def _json(self, value: Any, code: int) -> None:
+    def _json(self, value: Any, code: int, *, missing: int = 0, encoding: str = "") -> None:
         body = json.dumps(value).encode()
         self.send_response(code)
         self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
+        self.send_header("content-length", str(len(body) + missing))
+        if encoding:
+            self.send_header("content-encoding", encoding)
         if not BEHAVIOUR.script.get("modern"):
             self.send_header("mcp-session-id", SESSION)
         self.end_headers()

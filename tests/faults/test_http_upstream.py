@@ -25,7 +25,7 @@ from tests.faults.harness import (
 )
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge import backoff
+from mcp_toolset.bridge import backoff, http_client
 from mcp_toolset.bridge import link as link_module
 from mcp_toolset.bridge.http import bound_socket, run_app
 from mcp_toolset.errors import UpstreamProtocolError
@@ -92,9 +92,9 @@ async def test_f2_killed_while_idle_the_next_call_says_so_at_once_and_it_comes_b
             process.wait()
             with anyio.fail_after(SOON):
                 lost = await server.call_tool("echo", {})
-            assert lost.is_error and lost.text.startswith("up: ")
-            await until(lambda: server.statuses()["up"].retry_in is not None)
-            assert "Connect" in server.statuses()["up"].reason
+            assert lost.is_error and lost.text.startswith("up: the server cannot be reached, so the call did")
+            await until(lambda: "Connect" in server.statuses()["up"].reason)
+            assert server.statuses()["up"].state == "offline"
             with hostile_http(tools=HTTP_TOOLS, port=port):
                 await until(ready(server))
                 assert await echoes(server)
@@ -244,6 +244,7 @@ async def test_f5_f6_addresses_where_nobody_answers_are_alone_unavailable() -> N
 
 async def test_f11_an_answer_over_the_limit_fails_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "MAX_MESSAGE", 100_000)
+    monkeypatch.setattr(http_client, "MAX_MESSAGE", 100_000)
     with hostile_http(tools=HTTP_TOOLS) as (port, _):
         async with served(at(port)) as server:
             with anyio.fail_after(SOON), pytest.raises(UpstreamProtocolError, match="more than 100000 bytes"):

@@ -295,7 +295,7 @@ class UpstreamConnection:
             await self._refresh.wait()
             self._refresh = anyio.Event()
             try:
-                await self._take_list()
+                await self._take_list_surely()
             except UpstreamUnavailableError:
                 return self._lose()
             except UpstreamError as fault:
@@ -321,6 +321,15 @@ class UpstreamConnection:
             await anyio.sleep(backoff.after(anyio.current_time() - began))
             self._refresh.set()
             self.offers.outdated()
+
+    async def _take_list_surely(self) -> None:
+        """List, a second time if the request was lost on an open connection: one request proves nothing."""
+        try:
+            await self._take_list()
+        except UpstreamUnavailableError:
+            if self._main.dispatcher is None:
+                raise
+            await self._take_list()
 
     async def _take_list(self) -> None:
         """List, and take the list as the state of the server.

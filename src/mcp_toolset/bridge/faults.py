@@ -13,9 +13,17 @@ from mcp_toolset.errors import UpstreamError, innermost
 ENDED: Final = "the connection was lost"
 LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
 
+FAILED_ON_ITS_WAY: Final = "HTTP request failed"
+"""How the error begins that stands for the answer to a request over HTTP that got none."""
+
+NOT_SENT: Final = "no HTTP connection"
+"""How it begins if the request was not even sent."""
+
+UNREACHED: Final = "the server cannot be reached, so the call did not run"
+
 _CLOSED: Final = "Connection closed"
 _SESSION_GONE: Final = "Session terminated"
-_BROKE_OFF: Final = "SSE stream"
+_BROKE_OFF: Final = ("SSE stream", FAILED_ON_ITS_WAY, NOT_SENT)
 
 
 def says_ended(fault: MCPError) -> bool:
@@ -25,10 +33,15 @@ def says_ended(fault: MCPError) -> bool:
 
 
 def says_broke_off(fault: MCPError) -> bool:
-    """Whether the SDK made this error up because one answer over HTTP broke off."""
+    """Whether this error was made up here because one request over HTTP failed, or its answer broke off."""
     return (
         fault.code == types.CONNECTION_CLOSED and fault.data is None and fault.message.startswith(_BROKE_OFF)
     )
+
+
+def lost_by(fault: MCPError) -> str:
+    """What it means for a call that its request over HTTP failed."""
+    return UNREACHED if fault.message.startswith(NOT_SENT) else LOST
 
 
 def reason_of(fault: BaseException) -> str:

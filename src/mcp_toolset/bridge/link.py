@@ -16,37 +16,26 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 import anyio
 import httpx2
+import mcp_types as types
 from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.message import SessionMessage
 
 from mcp_toolset.bridge.child import child_dispatcher
+from mcp_toolset.bridge.http_client import CONNECT_TIMEOUT, UpstreamHttp, UpstreamSse
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, stream_dispatcher
 from mcp_toolset.bridge.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.config import chain
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
-
-CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to connect to, and to write to, an HTTP upstream. Reading has no limit of its own: calls
-have their deadlines, and a stream of changes may be silent for days."""
-
-KEPT_OPEN: Final = 4.0
-"""Seconds that an idle HTTP connection is kept: servers close theirs after 5 (uvicorn, Node). A request that
-meets that moment is lost, and the SDK's transport with it."""
-
-GOODBYE_TIMEOUT: Final = 1.0
-"""Seconds that ending an HTTP session may take."""
-
-_SESSION_ID: Final = "mcp-session-id"
-_VERSION: Final = "mcp-protocol-version"
 
 Transport = Literal["stdio", "http", "sse", "in-process"]
 Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
@@ -121,55 +110,46 @@ class Link:
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[tuple[Any, Any]]:
-        session = _HttpSession(self.name, self.url)
-        client = httpx2.AsyncClient(
-            headers=dict(self.headers),
-            auth=self.auth,
-            timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
-            # How many calls are under way at once is for the connection to limit (F28).
-            limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN),
-            event_hooks={"response": [session.note]},
-        )
-        async with client:
+        async with UpstreamHttp(self.name, self.url, headers=dict(self.headers), auth=self.auth) as client:
             try:
                 async with streamable_http_client(
                     self.url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE
                 ) as streams:
                     yield streams
             finally:
-                await session.end(client)
+                await client.end()
 
     @asynccontextmanager
     async def _sse(self) -> AsyncGenerator[tuple[Any, Any]]:
-        opened: list[Any] = []
+        sender, receiver = anyio.create_memory_object_stream[Any](0)
 
-        async def note(response: httpx2.Response) -> None:
-            # The SDK's transport would leave the request that was refused waiting.
-            if response.request.method == "POST" and response.is_error and opened:
-                await opened[0].aclose()
+        async def answer(error: types.JSONRPCError) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await sender.send(SessionMessage(error))
 
-        def client(
-            headers: dict[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,
-            auth: httpx2.Auth | None = None,
-        ) -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(
-                headers=headers,
-                timeout=timeout,
-                auth=auth,
-                limits=httpx2.Limits(keepalive_expiry=KEPT_OPEN),
-                event_hooks={"response": [note]},
-            )
+        async def pass_on(read: Any) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                async for message in read:
+                    await sender.send(message)
+            sender.close()
 
-        async with sse_client(
-            self.url,
-            headers=dict(self.headers),
-            timeout=CONNECT_TIMEOUT,
-            httpx_client_factory=client,
-            auth=self.auth,
-        ) as streams:
-            opened.append(streams[0])
-            yield streams
+        async with (
+            sender,
+            receiver,
+            sse_client(
+                self.url,
+                headers=dict(self.headers),
+                timeout=CONNECT_TIMEOUT,
+                httpx_client_factory=lambda headers=None, timeout=None, auth=None: UpstreamSse(
+                    answer, headers=headers, timeout=timeout, auth=auth
+                ),
+                auth=self.auth,
+            ) as (read, write),
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(pass_on, read)
+            yield receiver, write
+            group.cancel_scope.cancel()
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -198,62 +178,6 @@ class Link:
                 self.name,
                 self.scrubbed(f"command not found: {process.command}; install it or give its full path"),
             )
-
-
-class _Capped(httpx2.AsyncByteStream):
-    """A body that fails its own request once it is too long (F11); events have a limit of their own."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        size = 0
-        async for chunk in self._body:
-            size += len(chunk)
-            if size > MAX_MESSAGE:
-                raise httpx2.StreamError(f"its answer has more than {MAX_MESSAGE} bytes")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._body.aclose()
-
-
-class _HttpSession:
-    """The session that an HTTP upstream has opened for one connection, if it has."""
-
-    def __init__(self, name: str, url: str) -> None:
-        self._name = name
-        self._url = url
-        self._headers: dict[str, str] = {}
-
-    async def note(self, response: httpx2.Response) -> None:
-        """Learn the session from an answer, and notice when it is gone.
-
-        The answer to a lost session is 404 (basic/transports, "Session Management"), with a body that
-        the SDK takes for an ordinary error of the request.
-
-        Raises:
-            UpstreamUnavailableError: the session is gone; raised where it ends the connection.
-        """
-        if response.request.method == "DELETE":
-            return
-        asked = response.request.headers
-        if response.status_code == 404 and _SESSION_ID in asked:
-            self._headers = {}
-            raise UpstreamUnavailableError(self._name, "the server has ended the session")
-        if "text/event-stream" not in response.headers.get("content-type", ""):
-            response.stream = _Capped(response.stream)
-        if response.headers.get(_SESSION_ID):
-            self._headers[_SESSION_ID] = response.headers[_SESSION_ID]
-        if self._headers and _VERSION in asked:
-            self._headers[_VERSION] = asked[_VERSION]
-
-    async def end(self, client: httpx2.AsyncClient) -> None:
-        """End the session, also when the connection was cancelled (F46)."""
-        if not self._headers:
-            return
-        with anyio.move_on_after(GOODBYE_TIMEOUT, shield=True), suppress(httpx2.HTTPError):
-            await client.delete(self._url, headers=self._headers)
 
 
 def link_to(

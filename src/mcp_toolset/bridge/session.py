@@ -13,7 +13,7 @@ import mcp_types as types
 
 from mcp_toolset.bridge.client import ServedClient, carried_by
 from mcp_toolset.bridge.deadline import WorkingTime
-from mcp_toolset.bridge.faults import LOST, says_broke_off, says_ended
+from mcp_toolset.bridge.faults import LOST, lost_by, says_broke_off, says_ended
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.negotiation import negotiate
@@ -295,9 +295,11 @@ class UpstreamSession:
             if dispatcher is self.dispatcher:
                 self.on_lost()
             return UpstreamUnavailableError(self.link.name, LOST)
-        if self.link.transport == "http" and says_broke_off(fault):
+        if self.link.transport in ("http", "sse") and says_broke_off(fault):
             self.on_broken_off()
-            return UpstreamUnavailableError(self.link.name, f"{LOST} ({self.link.scrubbed(fault.message)})")
+            return UpstreamUnavailableError(
+                self.link.name, f"{lost_by(fault)} ({self.link.scrubbed(fault.message)})"
+            )
         message = self.link.scrubbed(fault.message)
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which this bridge does not carry"
