@@ -20,7 +20,7 @@ from server import ROOT, demo_server
 from tour import StepFailedError, Tour
 
 from mcp_toolset.bridge.http import bound_socket, run_app
-from mcp_toolset.bridge.serve import run_until_signal
+from mcp_toolset.bridge.signals import run_until_signal
 from mcp_toolset.errors import ToolsetError, sole
 
 DEADLINE = 120.0

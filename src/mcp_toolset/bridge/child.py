@@ -23,10 +23,14 @@ from mcp_toolset.bridge.jsonrpc import LineDispatcher
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.pipes import PipePair, lean, widened
 from mcp_toolset.bridge.sdk import Dispatcher, stream_dispatcher
+from mcp_toolset.bridge.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
 
 GRACE: Final = 2.0
 """Seconds that a child is given to end by itself, and again after SIGTERM."""
+
+_HURRIED: Final = 0.25
+"""The same after a Ctrl-C."""
 
 _FLUSH: Final = 0.5
 _AFTER_KILL: Final = 0.2
@@ -126,14 +130,14 @@ class _Child:
 
     async def _stop(self) -> None:
         self._pipes.start()
-        with anyio.move_on_after(_FLUSH):
+        with anyio.move_on_after(patience(_FLUSH, _HURRIED / 5)):
             await self._pipes.flushed()
         self._pipes.close_writer()
         self._stdin.close_writer()
-        with anyio.move_on_after(GRACE):
+        with anyio.move_on_after(patience(GRACE, _HURRIED)):
             await self._process.wait()
         await _end_group(self._process.pid)
-        with anyio.move_on_after(GRACE):
+        with anyio.move_on_after(patience(GRACE, _HURRIED)):
             await self._process.wait()
         self._pipes.stop()
         self._tell_oddities()
@@ -149,10 +153,10 @@ class _Child:
 
 async def _end_group(group: int) -> None:
     """End what is left of a process group, also when its leader has gone before."""
-    for number, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, _AFTER_KILL)):
+    for number, seconds in ((signal.SIGTERM, patience(GRACE, _HURRIED)), (signal.SIGKILL, _AFTER_KILL)):
         if not _signalled(group, number):
             return
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(seconds):
             # Nobody is told when a group of processes is empty.
             while _signalled(group, 0):  # noqa: ASYNC110
                 await anyio.sleep(_POLL)

@@ -25,6 +25,7 @@ from mcp_toolset.bridge.posts import header
 from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
+from mcp_toolset.bridge.signals import patience
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ _KNOWN: Final = 16
 
 _DRAIN: Final = 2
 """Seconds that open streams are given to end when the server stops (F44)."""
+
+_HURRIED: Final = 0.3
+"""The same after a Ctrl-C."""
 
 
 def http_app(
@@ -102,12 +106,12 @@ class Draining:
         self.sessions: set[anyio.CancelScope] = set()
 
     def stop(self) -> None:
-        """End standing streams now; what else is under way is given `_DRAIN` seconds."""
+        """End standing streams now; what else is under way is given `_DRAIN` seconds, less after a Ctrl-C."""
         self._server.end_streams()
         for session in self.sessions:
             session.cancel()
         for request in self.requests:
-            request.deadline = anyio.current_time() + _DRAIN
+            request.deadline = anyio.current_time() + patience(_DRAIN, _HURRIED)
 
 
 class _SseEndpoint:

@@ -246,12 +246,41 @@ def lean() -> bool:
 
 
 def can_wait(descriptor: int) -> bool:
-    """Whether a descriptor is a pipe or a socket, so that its readiness can be waited for."""
+    """Whether a descriptor is a pipe, a socket or a terminal, so that its readiness can be waited for."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
         return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def never_full(descriptor: int) -> bool:
+    """Whether a descriptor takes what is written at once, as a file does."""
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def readable(descriptor: int) -> Generator[int]:
+    """A terminal's input without blocking, and without changing the terminal for the shell that has it too.
+
+    Anything else is read when it is ready.
+    """
+    if not os.isatty(descriptor):
+        yield descriptor
+        return
+    try:
+        own = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        # The terminal has no name here, such as in a container: another reader could take its line first.
+        yield descriptor
+        return
+    try:
+        yield own
+    finally:
+        os.close(own)
 
 
 @contextmanager
@@ -267,6 +296,9 @@ def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
             sock = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
             yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
             return
+        if never_full(descriptor):
+            yield descriptor, None
+            return
         try:
             own = reopened(descriptor)
         except OSError:
@@ -278,7 +310,7 @@ def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
 
 def reopened(descriptor: int) -> int:
     """A descriptor of our own for the same pipe, which does not block; `OSError` where there is no such."""
-    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _polled(descriptor: int) -> Writing:

@@ -1,18 +1,21 @@
-"""`serve`: from a toolset to a running server in one call."""
+"""`serve`: from a toolset to a running server in one call; `run_server`, which the command line shares."""
 
 from __future__ import annotations
 
 import gc
-import signal
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack
 from contextvars import ContextVar
+from dataclasses import dataclass
 from os import PathLike
+from socket import socket
 from typing import Any, Final, Literal, cast
 
 import anyio
 
+from mcp_toolset.bridge.announcement import at_address, in_terminal, on_stdio, tell
 from mcp_toolset.bridge.server import ToolsetServer
+from mcp_toolset.bridge.signals import leave_no_thread, run_until_signal
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.catalog.grants import GrantLedger
@@ -98,28 +101,101 @@ def serve(
         capture(server)
         return
 
+    how = Serving(transport, host, port, tuple(allowed_hosts), tuple(allowed_origins), watch)
+    if run_server(server, how):
+        leave_no_thread(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How a server is served; see `serve`."""
+
+    transport: TransportName = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    watch: bool = True
+
+
+def run_server(
+    server: ToolsetServer,
+    how: Serving,
+    *,
+    opened: Callable[[ToolsetServer], None] | None = None,
+    reread: Callable[[str], None] | None = None,
+    listening: Callable[[str], None] | None = None,
+) -> bool:
+    """Serve until the client leaves or a SIGINT or SIGTERM arrives; then close everything.
+
+    A person in a terminal is told what is served, and that one Ctrl-C ends it.
+
+    Args:
+        server: What to serve.
+        how: By which transport, and where.
+        opened: Called when everything is opened; what it raises ends the server.
+        reread: Told about a configuration that was read again.
+        listening: Told the URL, if nobody is at a terminal.
+
+    Returns:
+        Whether a signal has ended it.
+    """
+
     async def run() -> None:
         async with AsyncExitStack() as stack:
+            # First the port: that it is taken should be known before anything is started.
+            port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
             await stack.enter_async_context(server)
-            if watch and server.configured is not None:
+            if opened is not None:
+                opened(server)
+            if how.watch and server.configured is not None:
                 from mcp_toolset.bridge.watch import watching
 
-                await stack.enter_async_context(watching(server))
+                await stack.enter_async_context(watching(server, tell=reread) if reread else watching(server))
             # What is loaded by now stays: a big catalog is not to be searched for garbage at every turn.
             gc.freeze()
-            if transport == "stdio":
+            if port is None:
+                if in_terminal():
+                    tell(on_stdio(server))
                 await server.run_stdio()
             else:
-                from mcp_toolset.bridge.http import serve_http
-
-                await serve_http(
-                    server, host=host, port=port, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
-                )
+                await _listen(server, port, how, listening)
 
     try:
-        anyio.run(run_until_signal, run)
+        ended = anyio.run(run_until_signal, run) is not None
+    except KeyboardInterrupt:
+        # It came before the loop was there to take it, or after.
+        ended = True
     except BaseExceptionGroup as group:
         raise sole(group) from None
+    if ended:
+        # The interpreter would look through all of it for garbage on its way out, while a person waits.
+        gc.freeze()
+    return ended
+
+
+def _bound(how: Serving) -> AbstractContextManager[socket]:
+    from mcp_toolset.bridge.http import bound_socket
+
+    return bound_socket(how.host, how.port)
+
+
+async def _listen(
+    server: ToolsetServer, listening: socket, how: Serving, say: Callable[[str], None] | None
+) -> None:
+    from mcp_toolset.bridge.http import run_app
+
+    app = server.http_app(allowed_hosts=how.allowed_hosts, allowed_origins=how.allowed_origins)
+    host, path = (
+        f"[{how.host}]" if ":" in how.host else how.host,
+        "/sse" if how.transport == "sse" else "/mcp",
+    )
+    url = f"http://{host}:{listening.getsockname()[1]}{path}"
+    if in_terminal():
+        tell(at_address(server, url))
+    elif say is not None:
+        say(url)
+    await run_app(app, listening)
 
 
 def server_of(
@@ -171,18 +247,3 @@ def server_of(
         prompts=prompts,
         completions=completions,
     )
-
-
-async def run_until_signal(run: Callable[[], Awaitable[None]]) -> None:
-    """Run something until it ends by itself or a SIGINT or SIGTERM arrives; either way it is unwound."""
-    async with anyio.create_task_group() as group:
-
-        async def stop_on_signal() -> None:
-            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                async for _ in signals:
-                    group.cancel_scope.cancel()
-                    return
-
-        group.start_soon(stop_on_signal)
-        await run()
-        group.cancel_scope.cancel()

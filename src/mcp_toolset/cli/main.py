@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,8 +30,6 @@ __all__ = ["cli", "main"]
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
-GRACE: Final = 0.5
-"""Seconds that threads are given to end by themselves."""
 
 
 class _InOrder(click.Group):
@@ -67,7 +64,10 @@ for _command in (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. An error is one line on stderr, see `debugging`."""
     code = _run(arguments)
-    _leave_no_thread(code)
+    if threading.active_count() > 1:
+        from mcp_toolset.bridge.signals import leave_no_thread
+
+        leave_no_thread(code)
     return code
 
 
@@ -109,17 +109,6 @@ def _mistaken(fault: click.ClickException) -> int:
     else:
         complain(f"{fault.format_message().rstrip('.')} (see {command} --help)", command=command)
     return USAGE
-
-
-def _leave_no_thread(code: int) -> None:
-    """End the process though a tool's function is still at work in its thread: nobody waits for it (F44)."""
-    deadline = time.monotonic() + GRACE
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                sys.stderr.flush()
-                os._exit(code)
 
 
 if __name__ == "__main__":

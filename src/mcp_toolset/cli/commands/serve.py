@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.target import parse_target
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.serve import Serving, TransportName
     from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.catalog.grants import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
@@ -71,7 +72,7 @@ __all__ = ["serve_command"]
 def serve_command(
     ctx: click.Context,
     words: Sequence[str],
-    transport: str,
+    transport: TransportName,
     host: str,
     port: int,
     allow_host: Sequence[str],
@@ -93,6 +94,7 @@ def serve_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
+    from mcp_toolset.bridge.serve import Serving
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.output import log_to_stderr
 
@@ -101,7 +103,7 @@ def serve_command(
         options = MountOptions(deferred, timeout, name, ledger, client_prefix, state)
         server = _mounted(place, options)
         single = bool(command) or "://" in (target or "")
-        _serve(server, single, transport, (host, port), (allow_host, allow_origin), watch=watch)
+        _serve(server, single, Serving(transport, host, port, (*allow_host,), (*allow_origin,), watch))
 
 
 @contextmanager
@@ -126,44 +128,16 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
         return mount(target, options)
 
 
-def _serve(
-    server: ToolsetServer,
-    single: bool,
-    transport: str,
-    address: tuple[str, int],
-    allowed: tuple[Sequence[str], Sequence[str]],
-    *,
-    watch: bool,
-) -> None:
-    import anyio
-
-    from mcp_toolset.bridge.http import bound_socket, run_app
-    from mcp_toolset.bridge.serve import run_until_signal
+def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
+    from mcp_toolset.bridge.serve import run_server
     from mcp_toolset.cli.mount import report_down, require_something
     from mcp_toolset.cli.output import complain, note
 
-    async def serve() -> None:
-        async with AsyncExitStack() as stack:
-            # First the port: that it is taken should be known before anything is started.
-            listening = None if transport == "stdio" else stack.enter_context(bound_socket(*address))
-            await stack.enter_async_context(server)
-            # A server named by itself has to be there; one of several may come later (F6, H24).
-            (require_something if single else report_down)(server)
-            if watch and server.configured is not None:
-                from mcp_toolset.bridge.watch import watching
-
-                await stack.enter_async_context(watching(server, tell=complain))
-            if listening is None:
-                await server.run_stdio()
-                return
-            app = server.http_app(allowed_hosts=allowed[0], allowed_origins=allowed[1])
-            path = "/sse" if transport == "sse" else "/mcp"
-            where = _shown_address(address[0], listening.getsockname()[1])
-            note(f"serving {server.name} at http://{where}{path}")
-            await run_app(app, listening)
-
-    anyio.run(run_until_signal, serve)
-
-
-def _shown_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    run_server(
+        server,
+        how,
+        # A server named by itself has to be there; one of several may come later (F6, H24).
+        opened=require_something if single else report_down,
+        reread=complain,
+        listening=lambda url: note(f"serving {server.name} at {url}"),
+    )
