@@ -453,7 +453,6 @@ async def async_steps() -> Any:
         (steps, "is a generator, and a call has one result"),
         (async_steps, "is a generator, and a call has one result"),
         (lambda: 1, "no name of its own"),
-        (Desk.ask, "is a method; bind it first"),
         (min, "no signature that can be read"),
         (Desk, "a class cannot be a tool"),
         (5, "@tool takes a function, not 5"),

@@ -29,6 +29,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.names import MAX_NAME_LENGTH, check_prefix, public_name, qualified
+from mcp_toolset.tools.selector import means, own_name
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def _reaches(chosen: _Chosen, subject: str | ToolBinding) -> bool:
     """Whether a hook is for a tool; a long name may have been cut before the end of its prefixes."""
     if isinstance(subject, str):
         return _matches(chosen.name, subject)
-    if chosen.tool is not None and subject.origin is chosen.tool:
+    if chosen.tool is not None and means(chosen.tool, subject):
         return True
     # A guard must not be lost because its tool has to be served under another name (F16).
     return _matches(chosen.name, subject.name) or bool(subject.asked) and _matches(chosen.name, subject.asked)
@@ -260,7 +261,7 @@ def _text(value: object) -> str | None:
 
 
 def _selected(selector: object) -> _Chosen:
-    name: object = selector if isinstance(selector, str) else getattr(selector, "name", None)
-    if not isinstance(name, str) or not name:
+    name = own_name(selector)
+    if not name:
         raise DefinitionError(f"a hook is registered for a tool, a tool's name or '*', not {selector!r}")
     return _Chosen(name, None if isinstance(selector, str) else selector)

@@ -1,15 +1,23 @@
 """Toolsets declared as classes: `class AppTools(Toolset): search = search_tool` (L6, L7).
 
-The attributes are the tools themselves, so a type checker and an editor know them as what can be
-called, selected and hooked.
+The attributes are the tools themselves, or what tools are made of: classes declared with `@tool_input`,
+functions, and methods with `@tool`. A type checker and an editor know them as what can be called,
+selected and hooked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from types import FunctionType
 from typing import Any, Generic, TypeVar, cast
 
+from pydantic import BaseModel
+
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.function import FunctionTool, tool
+from mcp_toolset.tools.identity import declared_tool
+from mcp_toolset.tools.signature import is_method
 from mcp_toolset.tools.tool import Tool
 
 T = TypeVar("T")
@@ -23,7 +31,7 @@ class ClassMembers(Generic[T]):
         self._base = base
         self._taken = taken
 
-    def of(self, kind: type[T]) -> list[Tool[..., Any] | T]:
+    def of(self, kind: type[T]) -> dict[str, Tool[..., Any] | T]:
         """The members of a class: inherited ones first, then its own, in the order of definition.
 
         A subclass that gives an inherited name to another tool puts it in the same place; one that
@@ -37,14 +45,39 @@ class ClassMembers(Generic[T]):
                         members[name] = member
                     else:
                         members.pop(name, None)
-        return list(members.values())
+        return members
+
+    def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
+        """The members of an instance; a tool that is a method is bound to it, and is its attribute."""
+        found: list[Tool[..., Any] | T] = []
+        for name, member in self.of(type(instance)).items():
+            if isinstance(member, FunctionTool) and member.unbound:
+                own = cast("FunctionTool[..., Any]", member).bound_to(instance)
+                vars(instance)[name] = own
+                found.append(own)
+            else:
+                found.append(cast("Tool[..., Any] | T", member))
+        return found
+
+    def adopt(self, kind: type[T]) -> None:
+        """Make tools of the plain functions that a class declares: those that are no methods.
+
+        Raises:
+            DefinitionError: a function cannot be a tool; the message says why.
+        """
+        for name, value in [*vars(kind).items()]:
+            function: Any = cast("Any", value).__func__ if isinstance(value, staticmethod) else value
+            if name.startswith("_") or not isinstance(cast("object", function), FunctionType | partial):
+                continue
+            if value is not function or not _is_plain_method(function, name, kind):
+                setattr(kind, name, _made(function, f"{kind.__qualname__}.{name}"))
 
     def check(self, kind: type[T]) -> None:
         """Refuse what a class declares and cannot mean.
 
         Raises:
             DefinitionError: a member has the name of a method of toolsets, is a class instead of a
-                toolset, or is a method that is not bound.
+                toolset, a model that is not declared, or takes a `self` that nothing gives it.
         """
         for name, value in vars(kind).items():
             where = f"{kind.__qualname__}.{name}"
@@ -53,14 +86,23 @@ class ClassMembers(Generic[T]):
                     f"{where} would take the place of Toolset.{name}; give the attribute another name: "
                     "the tool's own name stays as it is"
                 )
-            if isinstance(value, type) and issubclass(value, self._base) and not _is_inside(value, kind):
-                raise DefinitionError(f"{where} is a class; write {name} = {value.__name__}()")
-        for where, tool in self._own_tools(kind):
-            if "self" in tool.definition.input_schema.get("properties", {}):
+            if isinstance(value, type) and not name.startswith("_") and not _is_inside(value, kind):
+                self._check_class(where, name, value)
+        for where, found in self._own_tools(kind):
+            if "self" in found.definition.input_schema.get("properties", {}):
                 raise DefinitionError(
-                    f"{where} takes self, which nobody gives it: leave it out, or bind the method with "
-                    f"Toolset(instance.{tool.__name__})"
+                    f"{where} takes self, which nobody gives it: leave it out, or write a bare self and no "
+                    "@staticmethod, so that it is a method"
                 )
+
+    def _check_class(self, where: str, name: str, value: type) -> None:
+        if issubclass(value, self._base):
+            raise DefinitionError(f"{where} is a class; write {name} = {value.__name__}()")
+        if issubclass(value, BaseModel) and declared_tool(value) is None:
+            raise DefinitionError(
+                f"{where} is a model that is no tool: declare {value.__name__} with @tool_input, write "
+                f"{name} = input_tool({value.__name__}), or _{name} for what is to be none"
+            )
 
     def _own_tools(self, kind: type[T]) -> Iterator[tuple[str, Tool[..., Any]]]:
         for name, value in vars(kind).items():
@@ -70,10 +112,29 @@ class ClassMembers(Generic[T]):
     def _member(self, name: str, value: object) -> Tool[..., Any] | T | None:
         if isinstance(value, staticmethod):
             value = cast("object", value.__func__)
-        if name.startswith("_") or not isinstance(value, Tool | self._base):
+        member = declared_tool(value) or value
+        if name.startswith("_") or not isinstance(member, Tool | self._base):
             return None
-        return cast("Tool[..., Any] | T", value)
+        return cast("Tool[..., Any] | T", member)
 
 
 def _is_inside(inner: type, outer: type) -> bool:
     return inner.__qualname__.startswith(f"{outer.__qualname__}.")
+
+
+def _is_plain_method(function: object, name: str, kind: type) -> bool:
+    """Whether a function in a class body is a method of the class: its first parameter is the instance."""
+    if not isinstance(function, FunctionType):
+        return False
+    first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
+    is_own = function.__qualname__ == f"{kind.__qualname__}.{name}"
+    return is_method(function) or (is_own and bool(first) and first[0] not in function.__annotations__)
+
+
+def _made(function: Any, where: str) -> Tool[..., Any]:
+    try:
+        return tool(function)
+    except DefinitionError as fault:
+        raise DefinitionError(
+            f"{where} cannot be a tool: {fault}. A function that is to be none has a name like _helper"
+        ) from None

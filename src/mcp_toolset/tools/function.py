@@ -8,21 +8,67 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Unpack, overload
+from types import MethodType
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 import anyio.to_thread
 
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.signature import FunctionSignature, read_signature
+from mcp_toolset.tools.signature import FunctionSignature, is_method, read_signature
 from mcp_toolset.tools.tool import P, R, Tool
 from mcp_toolset.tools.view import Executor
 
-__all__ = ["Tool", "runner", "tool"]
+__all__ = ["FunctionTool", "Tool", "runner", "tool"]
+
+S = TypeVar("S")
+Q = ParamSpec("Q")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FunctionTool(Tool[P, R]):
+    """A tool that was made of a function by `@tool`.
+
+    In a class it may be a method: an instance has it as a tool of its own, bound to the instance.
+
+    Attributes:
+        signature: What the function says about itself.
+        unbound: Whether it is a method that is bound to no instance, and cannot run.
+    """
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
+
+    signature: FunctionSignature = field(kw_only=True, compare=False)
+    unbound: bool = field(default=False, kw_only=True, compare=False)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: FunctionTool[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> FunctionTool[Q, R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Self: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., Any]:
+        """The tool itself, or that of an instance if it is a method."""
+        return self if instance is None or not self.unbound else self.bound_to(instance)
+
+    def bound_to(self, instance: object) -> FunctionTool[..., R]:
+        """A method as the tool of one instance; the method selects it wherever it stands."""
+        assert self.function is not None
+        method = cast("Callable[..., R]", MethodType(self.function, instance))
+        run = runner(method, self.signature)
+        made = replace(self, function=method, run=run, unbound=False, declared=self)
+        return cast("FunctionTool[..., R]", made)
 
 
 def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
@@ -38,19 +84,23 @@ def runner(function: Callable[..., Any], signature: FunctionSignature) -> Execut
     return run if inspect.iscoroutinefunction(function) else run_in_thread
 
 
+async def _unbound(call: ToolCall, context: ToolContext) -> ToolResult:
+    raise StateError(f"tool {call.name!r} is a method without an instance; use that of an instance")
+
+
 async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     value = await anyio.to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
     return await value if inspect.isawaitable(value) else value
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
 @overload
 def tool(
     *, name: str | None = None, **options: Unpack[ToolOptions]
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(
@@ -60,7 +110,8 @@ def tool(
 
     A sync function runs in a worker thread, so that it never blocks the event loop. A parameter
     annotated with `ToolContext` or `Annotated[T, Injected]` is supplied by the surroundings and
-    hidden from the model (L5).
+    hidden from the model (L5). A method, whose first parameter is a bare `self`, is the tool of each
+    instance: `Toolset(instance.method)`, or a method of a class toolset.
 
     Args:
         function: The function, when used as a bare decorator.
@@ -74,10 +125,11 @@ def tool(
     """
     checked("tool()", options)
 
-    def define(function: Callable[..., Any]) -> Tool[..., Any]:
+    def define(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         if isinstance(function, staticmethod):  # `@tool` over `@staticmethod`, in a class toolset (L7).
             function = function.__func__
-        signature = read_signature(function, name)
+        unbound = is_method(function)
+        signature = read_signature(function, name, without_self=unbound)
         definition = ToolDefinition(
             name=signature.name,
             description=options.get("description") or signature.description,
@@ -87,14 +139,17 @@ def tool(
             annotations=annotations_of(options),
             meta=options.get("meta"),
         )
-        return Tool(
+        return FunctionTool(
             definition,
             function,
             signature.place,
             options.get("manual", False),
             options.get("timeout"),
             options.get("id", ""),
-            run=runner(function, signature),
+            run=_unbound if unbound else runner(function, signature),
+            signature=signature,
+            unbound=unbound,
+            declared=function,
         )
 
     if function is None:

@@ -206,4 +206,5 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
         options.get("id", ""),
         calling=HandlerCall(reader, returned),
         reader=reader,
+        declared=model,
     )

@@ -1,25 +1,50 @@
 """Selectors: how an application names a tool, or a group of them, in whatever toolset it stands (L8).
 
-A tool is selected by its public name or by the `Tool` itself. The `Tool` is found by identity in
-the compiled table, under whatever name nesting and verbs have given it there: no name is parsed.
+A tool is selected by its public name, by the `Tool` itself, or by what the tool was made of: the class
+that `@tool_input` has declared, or the function. These are found by identity in the compiled table, under
+whatever name nesting and verbs have given the tool there: no name is parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, ForwardRef, Protocol, TypeVar, Union, runtime_checkable
+from types import FunctionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    ForwardRef,
+    Protocol,
+    TypeVar,
+    Union,
+    runtime_checkable,
+)
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
+from mcp_toolset.tools.identity import declared_tool
 
 if TYPE_CHECKING:
+    from enum import Enum
+
+    from pydantic import BaseModel
+
     from mcp_toolset.tools.tool import Tool
     from mcp_toolset.tools.view import ToolBinding
 
-    ToolSelector = str | Tool[..., Any]
-    """A tool's public name, or the tool itself, such as the attribute of a class toolset."""
+    class _IsDataclass(Protocol):
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    InputClass = type[BaseModel] | type[_IsDataclass] | type[Enum] | type[Mapping[str, object]]
+    """A class that can be declared with `@tool_input`."""
+
+    ToolSelector = str | Tool[..., Any] | InputClass | FunctionType
+    """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
+    of: a declared input class, a function."""
 else:
-    ToolSelector = Union[str, ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.tool")]  # noqa: UP007
+    _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.tool")
+    ToolSelector = Union[str, _Tool, type, FunctionType]  # noqa: UP007
 
 V = TypeVar("V")
 if TYPE_CHECKING:
@@ -48,7 +73,7 @@ def names_of(selector: object, table: Mapping[str, ToolBinding]) -> list[str]:
     """The public names under which a selector's tool stands in a table: usually one."""
     if isinstance(selector, str):
         return [selector] if selector in table else []
-    return [name for name, binding in table.items() if _is_origin(selector, binding)]
+    return [name for name, binding in table.items() if means(selector, binding)]
 
 
 def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
@@ -104,10 +129,11 @@ def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -
 
 def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
     """The error for a selector that stands for nothing in a table, with what it may have meant."""
-    name: object = selector if isinstance(selector, str) else getattr(selector, "name", None)
-    if not isinstance(name, str):
+    name = own_name(selector)
+    if name is None:
         return DefinitionError(
-            f"a tool is selected by its public name or by the tool itself, not {selector!r}"
+            "a tool is selected by its public name or by the tool itself, or by what it was made of: a "
+            f"function, or a class that @tool_input has declared; not by {selector!r}"
         )
     if not isinstance(selector, str) and name in table:
         return UnknownToolError(
@@ -132,16 +158,26 @@ def picked(by: Mapping[ToolSelector, V], binding: ToolBinding) -> V | None:
     """What a mapping by selectors has for one tool; its public name goes before the tool itself."""
     if binding.name in by:
         return by[binding.name]
-    return next((by[key] for key in by if _is_origin(key, binding)), None)
+    return next((by[key] for key in by if means(key, binding)), None)
 
 
 def is_selected(selectors: Iterable[ToolSelector], binding: ToolBinding) -> bool:
     """Whether one of the selectors, which may be name patterns such as `get_*`, means this tool."""
     return any(
-        fnmatchcase(binding.name, one) if isinstance(one, str) else _is_origin(one, binding)
-        for one in selectors
+        fnmatchcase(binding.name, one) if isinstance(one, str) else means(one, binding) for one in selectors
     )
 
 
-def _is_origin(selector: object, binding: ToolBinding) -> bool:
-    return selector is binding.origin and selector is not None
+def means(selector: object, binding: ToolBinding) -> bool:
+    """Whether a selector that is no name stands for a tool: it is the tool, or what the tool was made of."""
+    origin: Any = binding.origin
+    return origin is not None and (selector is origin or selector is getattr(origin, "declared", origin))
+
+
+def own_name(selector: object) -> str | None:
+    """The name that a selector has by itself: a text, a tool's name, or that of what a tool is made of."""
+    if isinstance(selector, str):
+        return selector
+    tool = declared_tool(selector) or selector
+    name: object = tool.__name__ if isinstance(tool, FunctionType) else getattr(tool, "name", None)
+    return name if isinstance(name, str) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
@@ -69,8 +69,20 @@ class FunctionSignature:
     returned: Returned
 
 
-def read_signature(function: Callable[..., Any], name: str | None = None) -> FunctionSignature:
-    """Read a function as a tool.
+def is_method(function: object) -> bool:
+    """Whether a function is defined in a class and takes a bare `self` first."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    scope, _, _ = function.__qualname__.rpartition(".")
+    is_inside_a_class = scope != "" and not scope.endswith("<locals>")
+    first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
+    return is_inside_a_class and first == ("self",) and "self" not in function.__annotations__
+
+
+def read_signature(
+    function: Callable[..., Any], name: str | None = None, *, without_self: bool = False
+) -> FunctionSignature:
+    """Read a function as a tool; that of a method `without_self`.
 
     Raises:
         DefinitionError: see `tool`.
@@ -85,7 +97,8 @@ def read_signature(function: Callable[..., Any], name: str | None = None) -> Fun
     check_name(own, place)
     hints = resolved_hints(target, place)
     doc = described_by(inspect.getdoc(target) or "")
-    arguments = _arguments(function, place, hints, doc.parameters)
+    parameters = _parameters(function, place)[1 if without_self else 0 :]
+    arguments = _arguments(parameters, place, hints, doc.parameters)
     returned = returned_as(hints.get("return", inspect.Signature.empty), place)
     return FunctionSignature(own, doc.text, place, arguments, returned)
 
@@ -130,12 +143,15 @@ def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _arguments(
-    function: Callable[..., Any], place: str, hints: Mapping[str, Any], described: Mapping[str, str]
+    parameters: Iterable[inspect.Parameter],
+    place: str,
+    hints: Mapping[str, Any],
+    described: Mapping[str, str],
 ) -> Arguments:
     visible: list[inspect.Parameter] = []
     context: list[str] = []
     injected: list[InjectedParameter] = []
-    for parameter in _parameters(function, place):
+    for parameter in parameters:
         annotation = _annotation(parameter, hints, place)
         if _is_context(annotation):
             context.append(parameter.name)

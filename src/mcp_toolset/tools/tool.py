@@ -38,6 +38,7 @@ class Tool(Generic[P, R]):
         handler: What `run` calls with the arguments, for a tool that is defined by a schema (A4).
         calling: How it is called.
         run: What runs a call, if anything does.
+        declared: What the tool was made of and can be selected by: an input class, a function.
     """
 
     __name__: ClassVar[str]
@@ -52,6 +53,7 @@ class Tool(Generic[P, R]):
     handler: Handler | None = field(default=None, kw_only=True, compare=False)
     calling: HandlerCall | None = field(default=None, kw_only=True, compare=False)
     run: Executor | None = field(default=None, kw_only=True, compare=False)
+    declared: object = field(default=None, kw_only=True, compare=False)
     _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

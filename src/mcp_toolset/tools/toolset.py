@@ -18,7 +18,7 @@ from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.class_toolset import ClassMembers
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.function import tool
+from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
 from mcp_toolset.tools.opening import open_sources, unwind
 from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
@@ -36,14 +36,21 @@ __all__ = ["Toolset", "Transform", "Transformed"]
 class Toolset(ToolsetVerbs):
     """A group of tools, plain functions and other toolsets.
 
-    Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools and
-    toolsets; its instances have them in the order of definition, inherited ones first (L6, L7):
+    Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
+    classes, functions and toolsets; its instances have them in the order of definition, inherited ones
+    first (L6, L7):
 
     ```python
     class AppTools(Toolset):
-        search = search_tool
+        search = WebSearchArgs  # declared with @tool_input
+        read = read_file  # a function
         data = DataTools().prefixed("data")
+
+        @tool
+        def recent(self, limit: int) -> list[str]: ...
     ```
+
+    Methods without `@tool`, and names with an underscore, are no members.
 
     `AppTools.search` is the tool: it can be called, and it selects itself wherever a name does.
     `async with toolset:` opens what is mounted in it; a toolset of local tools needs no opening.
@@ -57,8 +64,9 @@ class Toolset(ToolsetVerbs):
             NameConflictError: two local tools have one name (L28).
         """
         super().__init_subclass__(**keywords)
+        _DECLARED.adopt(cls)
         _DECLARED.check(cls)
-        _check_names(_flat(_DECLARED.of(cls), UNPREPARED))
+        _check_names(_flat(_DECLARED.of(cls).values(), UNPREPARED))
 
     def __init__(
         self, *members: Tool[..., Any] | Callable[..., Any] | Toolset, name: str | None = None
@@ -74,7 +82,7 @@ class Toolset(ToolsetVerbs):
             NameConflictError: two local tools have one name (L28).
         """
         self.name = name
-        self._members = (*_DECLARED.of(type(self)), *map(_member, members))
+        self._members = (*_DECLARED.of_instance(self), *map(_member, members))
         self._stack: AsyncExitStack | None = None
         _check_names(self.compiled(UNPREPARED))
 
@@ -220,12 +228,14 @@ def _check_names(bindings: Iterable[ToolBinding]) -> None:
 
 
 def _member(member: object) -> Tool[..., Any] | Toolset:
-    if isinstance(member, Tool | Toolset):
-        return cast("Tool[..., Any] | Toolset", member)
     if (declared := declared_tool(member)) is not None:
         return declared
-    if callable(member) and not isinstance(member, type):
-        return tool(member)
+    if callable(member) and not isinstance(member, type | Tool):
+        member = tool(member)
+    if isinstance(member, FunctionTool) and member.unbound:
+        raise DefinitionError(f"tool {member.name!r} is a method; bind it first: give instance.{member.name}")
+    if isinstance(member, Tool | Toolset):
+        return cast("Tool[..., Any] | Toolset", member)
     raise DefinitionError(f"a toolset takes tools, functions and toolsets, not {member!r}")
 
 
