@@ -8,6 +8,7 @@ ToolsetError                     catch this to catch all
 ├── TargetError                  a command-line target names nothing that can be served
 ├── CallError                    one call cannot go on; becomes a result the model can act on (N7)
 │   ├── UnknownToolError         no such tool, or none that this caller may know of (F34)
+│   │   └── ToolNotReadyError    a mounted server that may have the tool is starting or offline
 │   ├── InvalidArgumentsError    the arguments do not fit the tool's schema
 │   ├── InvalidOutputError       the tool's result does not fit its own output schema (F22)
 │   ├── PermissionDeniedError    a policy refused the call
@@ -62,6 +63,7 @@ __all__ = [
     "TargetError",
     "ToolExecutionError",
     "ToolMismatchError",
+    "ToolNotReadyError",
     "ToolsetError",
     "UnknownToolError",
     "UpstreamError",
@@ -125,6 +127,16 @@ class UnknownToolError(CallError):
         """Name the tool that was asked for, as the caller wrote it; `hint` is for the host alone."""
         super().__init__(f"Unknown tool: {name}{hint}")
         self.name = name
+
+
+class ToolNotReadyError(UnknownToolError):
+    """The tool is not in the toolset, and a mounted server that may have it is starting or offline."""
+
+    def __init__(self, name: str, reason: str, hint: str = "") -> None:
+        """Name the tool as the caller wrote it; `reason` says which server is in which state, and why."""
+        super().__init__(name, hint)
+        self.args = (f"{name} is not available: {reason}{hint}",)
+        self.reason = reason
 
 
 class InvalidArgumentsError(CallError):

@@ -2,7 +2,8 @@
 
 Keys: `tools` (names), `label` (in every answer), `gate` (a FIFO that `held` waits for), `start` (a FIFO
 that the handshake waits for), `uri` (a resource that can be watched; `touch` says that it has changed),
-`prompt` (a prompt's name), `wide` (every tool takes one more thing). `ask` asks the client.
+`prompt` (a prompt's name), `quiet` (announce no changes), `says` (its instructions), `info` (more of what
+it says about itself), `wide` (every tool takes one more thing). `ask` asks the client.
 """
 
 from __future__ import annotations
@@ -65,13 +66,15 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             if "start" in OPTIONS:
                 with open(OPTIONS["start"]):
                     pass
+            changes = {"listChanged": not OPTIONS.get("quiet")}
             offers: dict[str, Any] = {"tools": {}}
             if "uri" in OPTIONS:
-                offers["resources"] = {"subscribe": True, "listChanged": True}
+                offers["resources"] = {"subscribe": True, **changes}
             if "prompt" in OPTIONS:
-                offers["prompts"] = {"listChanged": True}
-            info = {"name": "plain", "version": "1"}
-            return {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
+                offers["prompts"] = changes
+            info = {"name": "plain", "version": "1", **OPTIONS.get("info", {})}
+            said = {"instructions": OPTIONS["says"]} if "says" in OPTIONS else {}
+            return {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info, **said}
         case "tools/list":
             return {"tools": [tool(name) for name in OPTIONS.get("tools", ())]}
         case "resources/list":

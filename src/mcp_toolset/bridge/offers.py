@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.bridge.listing import Listing
-from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
+from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
 
@@ -212,7 +212,7 @@ class UpstreamOffers:
         try:
             await self._request(method, params)
         except UpstreamError as fault:
-            self._log.warning("%s failed: %s", method, fault)
+            self._log.log(_level_of(fault), "%s failed: %s", method, fault)
             return False
         return True
 
@@ -317,12 +317,18 @@ class UpstreamOffers:
             )
             return OfferList(taken=anyio.current_time()) if fault.code == -32601 else None
         except (UpstreamError, TimeoutError) as fault:
-            self._log.warning("%s failed, the last list stays: %s", kind.method, fault or "no answer in time")
+            reason = str(fault) or "no answer in time"
+            self._log.log(_level_of(fault), "%s failed, the last list stays: %s", kind.method, reason)
             return None
         return _checked(kind, listing, self._hidden_text)
 
 
 _NOTHING: Final = OfferList()
+
+
+def _level_of(fault: Exception) -> int:
+    """How loud a failure is: the status of the mount tells of a lost or closed connection already."""
+    return logging.DEBUG if isinstance(fault, UpstreamUnavailableError) else logging.WARNING
 
 
 def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferList:

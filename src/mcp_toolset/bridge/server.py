@@ -32,9 +32,10 @@ from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.errors import StateError, sole
+from mcp_toolset.tools import opening
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.capability import ALWAYS, granted
-from mcp_toolset.tools.opening import settled, unwind
+from mcp_toolset.tools.opening import Waiting, settled, unwind
 from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
@@ -203,7 +204,11 @@ class ToolsetServer:
         )
 
     async def __aenter__(self) -> Self:
-        """Open every upstream concurrently and freeze the first view.
+        """Open every upstream concurrently, wait for them, and freeze the first view.
+
+        For programs that use the server from Python: it returns when each upstream is ready or has
+        failed, or some seconds after something can be used. Serving waits for no upstream: `run_stdio`,
+        `run_http` and `http_app` open a server that is not open yet by `opened()`.
 
         Raises:
             StateError: it is open already.
@@ -212,12 +217,12 @@ class ToolsetServer:
         if self._stack is not None:
             raise StateError(f"server {self.name!r} is already open")
         try:
-            await self._open()
+            await self._open(Waiting(patience=opening.PATIENCE))
         except BaseExceptionGroup as group:
             raise sole(group) from None
         return self
 
-    async def _open(self) -> None:
+    async def _open(self, waiting: Waiting) -> None:
         async with AsyncExitStack() as stack:
             self._news.attach()
             if self._keeper is not None:
@@ -226,7 +231,7 @@ class ToolsetServer:
                 stack.push_async_callback(self._save_last)
             for source in self.toolset.sources():
                 stack.callback(source.on_change(self._news.changed.set))
-            await stack.enter_async_context(self.toolset)
+            await stack.enter_async_context(self.toolset.opening(waiting))
             await self._rebuild()
             stack.callback(self.registry.on_change(self._news.changed.set))
             stack.callback(self.grants.on_revoke(self._news.revoked.set))

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from mcp_toolset.errors import sole
+from mcp_toolset.tools.opening_report import OpeningReport
 from mcp_toolset.tools.source import ToolSource
 
 PATIENCE: Final = 3.0
-"""Seconds that something usable waits for the rest; what is not there by then joins later."""
+"""Seconds that an entered server with something usable waits for the rest, which joins later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long opening waits for the first attempts of the sources.
+
+    Attributes:
+        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source.
+        patience: Seconds to wait for the rest once something is usable; `None` waits for all.
+        tells: Whether to say on a terminal what is waited for.
+    """
+
+    limit: float | None = None
+    patience: float | None = None
+    tells: bool = False
 
 
 class _Settled(anyio.abc.TaskStatus[None]):
@@ -29,27 +47,48 @@ class _Settled(anyio.abc.TaskStatus[None]):
 
 
 async def open_sources(
-    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], *, has_local_tools: bool
+    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: Waiting, *, has_local_tools: bool
 ) -> None:
-    """Start every source in `group`, and wait until there is something to serve.
+    """Start every source in `group`, and wait until each first attempt has succeeded or failed.
 
-    Returns when each first attempt has succeeded or failed; or `PATIENCE` seconds after something
-    was usable, which local tools are at once.
+    It returns sooner if `waiting` says so. Local tools are usable at once.
     """
-    with anyio.CancelScope() as waiting:
+    opened = [(source, _Settled()) for source in sources]
+    for source, status in opened:
+        group.start_soon(partial(source.run, task_status=status))
+    # The sources have begun by then, and say so.
+    await anyio.lowlevel.checkpoint()
+    if waiting.limit == 0 or not opened:
+        return
+    report = OpeningReport(sources if waiting.tells else ())
+    with anyio.CancelScope() as scope:
+        if waiting.limit is not None:
+            scope.deadline = anyio.current_time() + waiting.limit
         if has_local_tools:
-            waiting.deadline = anyio.current_time() + PATIENCE
+            _hurry(scope, waiting.patience)
         async with anyio.create_task_group() as watch:
-            for source in sources:
-                status = _Settled()
-                group.start_soon(partial(source.run, task_status=status))
-                watch.start_soon(_watch, source, status, waiting)
+            for source, status in opened:
+                watch.start_soon(_watch, source, status, scope, waiting.patience, report)
+            watch.start_soon(report.run)
+    report.ended()
 
 
-async def _watch(source: ToolSource, status: _Settled, waiting: anyio.CancelScope) -> None:
+async def _watch(
+    source: ToolSource,
+    status: _Settled,
+    scope: anyio.CancelScope,
+    patience: float | None,
+    report: OpeningReport,
+) -> None:
     await status.event.wait()
+    report.settled(source)
     if source.status.state == "ready":
-        waiting.deadline = min(waiting.deadline, anyio.current_time() + PATIENCE)
+        _hurry(scope, patience)
+
+
+def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
+    if patience is not None:
+        scope.deadline = min(scope.deadline, anyio.current_time() + patience)
 
 
 async def settled(sources: Sequence[ToolSource]) -> None:

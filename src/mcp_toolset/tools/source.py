@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import anyio
 import anyio.abc
 
+from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
 from mcp_toolset.tools.change import ToolChange
 
 SourceState = Literal["closed", "starting", "ready", "offline"]
@@ -74,3 +75,26 @@ class ToolSource(Protocol):
         Never raises because of the outside world: that is what `status` is for.
         """
         ...
+
+
+def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:
+    """The error for an unknown tool: with each source that is not ready, which may be the one that has it."""
+    away = [state for source in sources if (state := state_of(source.source_name, source.status))]
+    if not away:
+        return fault
+    return ToolNotReadyError(
+        fault.name, "; ".join(away), str(fault).removeprefix(f"Unknown tool: {fault.name}")
+    )
+
+
+def state_of(name: str, status: SourceStatus) -> str:
+    """What keeps a source from being called, in one line; empty when it is ready."""
+    if status.state == "ready":
+        return ""
+    reason = f": {status.reason}" if status.reason else ""
+    if status.state == "starting":
+        return f"server `{name}` is still starting{reason}"
+    if status.state == "closed":
+        return f"server `{name}` is closed; open its toolset with `async with`"
+    again = f"; next attempt within {status.retry_in:g} s" if status.retry_in else ""
+    return f"server `{name}` is {status.state}{reason}{again}"

@@ -6,25 +6,25 @@ it is walked when a tool is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, cast
 
 import anyio
 
-from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.errors import DefinitionError, StateError, UnknownToolError
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.class_toolset import ClassMembers
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
-from mcp_toolset.tools.opening import open_sources, unwind
+from mcp_toolset.tools.opening import Waiting, open_sources, unwind
 from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector, identity
-from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.source import ToolSource, not_ready
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.transform import ArgumentStep
 from mcp_toolset.tools.verbs import Step, ToolsetVerbs, Transform
@@ -131,12 +131,16 @@ class Toolset(ToolsetVerbs):
 
         Raises:
             NameConflictError: two tools have one name.
-            UnknownToolError: the availability names a tool that is not here.
+            UnknownToolError: the availability names a tool that is not here; as `ToolNotReadyError`, with
+                the servers and their states, while a mounted server that may have it is not ready.
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
         bindings = self.compiled(turn)
         every = ToolView(binding for binding in bindings if deferred or not binding.deferred)
-        return every.select(availability or ToolAvailability.default())
+        try:
+            return every.select(availability or ToolAvailability.default())
+        except UnknownToolError as fault:
+            raise not_ready(fault, self.sources()) from None
 
     def find(self, selector: ToolSelector) -> ToolBinding:
         """A tool by public name or by itself, wherever it is nested: off and deferred ones too (L8).
@@ -145,7 +149,10 @@ class Toolset(ToolsetVerbs):
             UnknownToolError: it is not here; the message has near matches.
             DefinitionError: it stands here under several names.
         """
-        return ToolView(self.compiled(UNPREPARED))[selector]
+        try:
+            return ToolView(self.compiled(UNPREPARED))[selector]
+        except UnknownToolError as fault:
+            raise not_ready(fault, self.sources()) from None
 
     def names(self) -> list[str]:
         """The public names of all tools, in order."""
@@ -190,16 +197,43 @@ class Toolset(ToolsetVerbs):
         return (member for member in self.members() if isinstance(member, Toolset))
 
     async def __aenter__(self) -> Self:
-        """Open every source concurrently; a slow one does not hold up the others for long (F5, F6)."""
+        """Open every source concurrently, and wait until each is ready or has failed.
+
+        Each source has its own `start_timeout`. A wait of more than a second is told on stderr if that is
+        a terminal. `opened(patience=…)` goes on sooner.
+        """
+        await self._open(Waiting(tells=True))
+        return self
+
+    @asynccontextmanager
+    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
+        """Open every source for the length of a block, and wait for them at most `patience` seconds.
+
+        A source that is not ready by then goes on starting, and its tools join when it is.
+
+        Args:
+            patience: Seconds; 0 does not wait at all. `None` waits as `async with toolset` does.
+        """
+        async with self.opening(Waiting(limit=patience, tells=True)):
+            yield self
+
+    @asynccontextmanager
+    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+        """Open every source for the length of a block, and wait for them as `waiting` says."""
+        await self._open(waiting)
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self.__aexit__)
+            yield
+
+    async def _open(self, waiting: Waiting) -> None:
         if self._stack is not None:
             raise StateError("this toolset is already open; enter it once, or make another")
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(group.cancel_scope.cancel)
             has_local_tools = any(not binding.source for binding in self.bindings())
-            await open_sources(group, self.sources(), has_local_tools=has_local_tools)
+            await open_sources(group, self.sources(), waiting, has_local_tools=has_local_tools)
             self._stack = stack.pop_all()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
