@@ -1,4 +1,4 @@
-"""The real command in a process of its own, with a home that is nobody's."""
+"""The real command, in this process or in one of its own, with a home that is nobody's."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.in_process import run_here
 
 import mcp_toolset
 
@@ -91,6 +92,15 @@ class CommandLine:
     def run(
         self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
+        """Run a command in this process, which is cheap; `serve` has one of its own."""
+        if arguments[:1] == ("serve",):
+            return self.process(*arguments, stdin=stdin, env=env)
+        return run_here(arguments, self.folder, environment(self.folder, env), stdin or "")
+
+    def process(
+        self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a process of its own."""
         return subprocess.run(
             command(*arguments),
             cwd=self.folder,

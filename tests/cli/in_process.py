@@ -1,0 +1,86 @@
+"""A command of the line in this process: as the real one, with its own files for standard input and output.
+
+A process of its own costs a second. The command's way out is by descriptors, which its children share, so the
+descriptors are what is exchanged here. Afterwards nothing of it is left: no module, variable or log handler.
+"""
+
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from mcp_toolset.cli.main import main
+
+
+def run_here(
+    arguments: Sequence[str], folder: Path, environ: Mapping[str, str], stdin: str
+) -> subprocess.CompletedProcess[str]:
+    """Run one command line in `folder`; it must not be one that ends its process."""
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(stdin.encode())
+        given.seek(0)
+        with _surroundings(folder, environ), _descriptors(given, out, err):
+            code = main(list(arguments))
+        return subprocess.CompletedProcess(list(arguments), code, _text(out), _text(err))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+@contextmanager
+def _descriptors(*files: IO[bytes]) -> Iterator[None]:
+    streams = sys.stdin, sys.stdout, sys.stderr
+    kept = [os.dup(number) for number in range(3)]
+    for number, file in enumerate(files):
+        os.dup2(file.fileno(), number)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, "r", closefd=False), "utf-8")
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(io.FileIO(number, "w", closefd=False), "utf-8", line_buffering=True)
+        for number in (1, 2)
+    )
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, descriptor in enumerate(kept):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+@contextmanager
+def _surroundings(folder: Path, environ: Mapping[str, str]) -> Iterator[None]:
+    place, variables = Path.cwd(), dict(os.environ)
+    modules, path, words = dict(sys.modules), list(sys.path), list(sys.argv)
+    log, handlers, level = logging.getLogger(), list(logging.getLogger().handlers), logging.getLogger().level
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environ)
+    for handler in handlers:
+        log.removeHandler(handler)
+    try:
+        yield
+    finally:
+        os.chdir(place)
+        os.environ.clear()
+        os.environ.update(variables)
+        sys.path[:], sys.argv[:] = path, words
+        sys.modules["__main__"] = modules["__main__"]
+        for name, module in list(sys.modules.items()):
+            # What the folder's own programs are must not be found by the next test.
+            if name not in modules and str(getattr(module, "__file__", None)).startswith(str(folder)):
+                del sys.modules[name]
+        for handler in list(log.handlers):
+            log.removeHandler(handler)
+        for handler in handlers:
+            log.addHandler(handler)
+        log.setLevel(level)
