@@ -1,18 +1,45 @@
 """`Handling`: the tasks in which one connection's requests are handled, all ended with it.
 
 They are asyncio's own: a task of an anyio group costs as much as everything else that a bridge does
-for a call. Each handler is in a cancel scope of its own, so that anyio's rules hold within.
+for a call. Each handler is in a cancel scope of its own, a `TaskScope`, so that anyio's rules hold within.
+
+Tasks are started from callbacks of the event loop as well, where no task runs. anyio makes nothing there:
+it tells by the running task which loop it is on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
 import anyio
+
+
+class TaskScope:
+    """A cancel scope that is made by its task, and may be cancelled before that task has begun."""
+
+    __slots__ = ("_cancelled", "_scope")
+
+    def __init__(self) -> None:
+        """Needs no running task, unlike a scope of anyio's."""
+        self._scope: anyio.CancelScope | None = None
+        self._cancelled = False
+
+    def begun(self) -> anyio.CancelScope:
+        """The scope, for the task to enter first of all."""
+        scope = self._scope = anyio.CancelScope()
+        if self._cancelled:
+            scope.cancel()
+        return scope
+
+    def cancel(self) -> None:
+        """Cancel the task, now or as soon as it begins."""
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 class Handling:
@@ -22,15 +49,15 @@ class Handling:
         """Start without any; `failed` is called when one has raised, which handlers of requests never do."""
         self._loop = asyncio.get_running_loop()
         self._failed = failed
-        self._tasks: dict[asyncio.Task[None], anyio.CancelScope] = {}
-        self._none = anyio.Event()
+        self._tasks: dict[asyncio.Task[None], TaskScope] = {}
+        self._none = asyncio.Event()
         self._closing = False
         self.fault: BaseException | None = None
 
     def start(
-        self, scope: anyio.CancelScope, handler: Coroutine[Any, Any, None], context: Context | None = None
+        self, scope: TaskScope, handler: Coroutine[Any, Any, None], context: Context | None = None
     ) -> None:
-        """Run `handler`, which enters `scope` first of all, in the caller's context or a given one.
+        """Run `handler`, which begins `scope` first of all, in the caller's context or a given one.
 
         Where Python can do that (3.12), it is begun at once and not in the next turn of the loop.
         """
@@ -40,6 +67,16 @@ class Handling:
             task = self._loop.create_task(handler, context=context)
         self._tasks[task] = scope
         task.add_done_callback(self._done)
+
+    def begin(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work`, in a scope made for it."""
+        scope = TaskScope()
+
+        async def scoped() -> None:
+            with scope.begun():
+                await work()
+
+        self.start(scope, scoped())
 
     async def end(self) -> None:
         """Cancel what still runs, and wait for it."""

@@ -9,6 +9,7 @@ read fails its own request (F9), and whatever could pile up has a bound (F10, F1
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -21,7 +22,7 @@ import mcp_types as types
 from pydantic_core import from_json
 
 from mcp_toolset.bridge.answers import answer_parts, noted
-from mcp_toolset.bridge.handling import Handling
+from mcp_toolset.bridge.handling import Handling, TaskScope
 from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.bridge.messages import (
     CLOSED,
@@ -97,13 +98,12 @@ class LineDispatcher(Outbox):
         self._backlog_size = 0
         self._held = False
         self._requests: dict[types.RequestId, Incoming] = {}
-        self._notes: dict[anyio.CancelScope, None] = {}
-        self._group: anyio.abc.TaskGroup | None = None
+        self._notes: dict[TaskScope, None] = {}
         self._handling: Handling | None = None
         self._context: Context = copy_context()
         self._fault: ToolsetError | None = None
-        self._ended = anyio.Event()
-        self._idle = anyio.Event()
+        self._ended = asyncio.Event()
+        self._idle = asyncio.Event()
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -130,17 +130,14 @@ class LineDispatcher(Outbox):
         self._context = copy_context()
         handling = self._handling = Handling(self._ended.set)
         try:
-            async with anyio.create_task_group() as group:
-                self._group, self._opened = group, True
-                self._pipes.start(self._take_chunk, self._ended.set)
-                task_status.started()
-                await self._ended.wait()
-                if self._backlog and self._fault is None:
-                    # A peer that has sent its last, and does not read, is not waited for.
-                    with anyio.move_on_after(_LAST):
-                        await self._idle.wait()
-                self._close()
-                group.cancel_scope.cancel()
+            self._opened = True
+            self._pipes.start(self._take_chunk, self._end)
+            task_status.started()
+            await self._ended.wait()
+            if self._backlog and self._fault is None:
+                # A peer that has sent its last, and does not read, is not waited for.
+                with anyio.move_on_after(_LAST):
+                    await self._idle.wait()
         finally:
             self._close()
             await handling.end()
@@ -148,6 +145,15 @@ class LineDispatcher(Outbox):
         fault = self._fault or handling.fault
         if fault is not None:
             raise fault
+
+    def _end(self) -> None:
+        """Take nothing more: the peer is gone, or what it sent could not be taken."""
+        fault = self._pipes.fault
+        if fault is not None and self._fault is None:
+            self._fault = ToolsetError(
+                f"the connection was ended, because taking a message failed: {type(fault).__name__}: {fault}"
+            )
+        self._ended.set()
 
     def _take_chunk(self, chunk: bytes) -> None:
         idle = not self._backlog and not self._held
@@ -185,11 +191,11 @@ class LineDispatcher(Outbox):
 
     def _go_on(self) -> None:
         # In the context of `run`: what arrives next is not the business of whoever made way for it.
-        self._loop.call_soon(self._work, context=self._context)
+        self._loop.call_soon(self._pipes.guarded, self._work, context=self._context)
 
     def _hold(self, until: Callable[[], Awaitable[None]]) -> None:
         """Take nothing more until then; some is still read, so that the end is seen if it comes."""
-        assert self._group is not None
+        assert self._handling is not None
         self._held = True
 
         async def release() -> None:
@@ -197,7 +203,7 @@ class LineDispatcher(Outbox):
             self._held = False
             self._go_on()
 
-        self._group.start_soon(release)
+        self._handling.begin(release)
 
     def _take(self, line: bytes) -> None:
         if type(line) is Overlong:
@@ -279,7 +285,7 @@ class LineDispatcher(Outbox):
             return
         assert self._handling is not None
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
-        done = anyio.Event() if method in self._inline else None
+        done = asyncio.Event() if method in self._inline else None
         self._handling.start(incoming.scope, self._handle(incoming, key, method, params, done))
         if done is not None:
             self._hold(done.wait)
@@ -321,25 +327,25 @@ class LineDispatcher(Outbox):
         return True
 
     def _start_note(self, about: Waiting | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
-        assert self._group is not None
+        assert self._handling is not None
         if about is not None:
             about.begin_report()
-        scope = anyio.CancelScope()
+        scope = TaskScope()
         self._notes[scope] = None
         if len(self._notes) > MAX_NOTIFICATIONS:
             oldest = next(iter(self._notes))
             del self._notes[oldest]
             oldest.cancel()
-        self._group.start_soon(self._noted, scope, about, handler, what)
+        self._handling.start(scope, self._noted(scope, about, handler, what))
 
     async def _noted(
         self,
-        scope: anyio.CancelScope,
+        scope: TaskScope,
         about: Waiting | None,
         handler: Callable[..., Awaitable[None]],
         what: tuple[Any, ...],
     ) -> None:
-        with scope:
+        with scope.begun():
             try:
                 await handler(*what)
             # Handlers are whatever the session and its user registered; one that fails must not end
@@ -357,14 +363,14 @@ class LineDispatcher(Outbox):
         key: types.RequestId,
         method: str,
         params: dict[str, Any] | None,
-        done: anyio.Event | None = None,
+        done: asyncio.Event | None = None,
     ) -> None:
         assert self._on_request is not None
         result: dict[str, Any] | None = None
         # What the peer is told if this task is cancelled from outside, because serving ends.
         fault: types.ErrorData | None = _CLOSED_FAULT
         try:
-            with incoming.scope:
+            with incoming.scope.begun():
                 try:
                     result = await self._on_request(incoming, method, params)
                     fault = None

@@ -8,6 +8,7 @@ no room for waits here; `has_room` and `room` let those who write wait instead o
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import select
 import socket
@@ -17,9 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
-from typing import Final
-
-import anyio
+from typing import Any, Final
 
 PIPES: Final = "MCP_TOOLSET_PIPES"
 HIGH_WATER: Final = 4 * 1024 * 1024
@@ -30,6 +29,8 @@ _BIG_CHUNK: Final = 1024 * 1024
 _PIPE_BUF: Final = 4096
 _TIME_TO_READ: Final = 0.001
 """Seconds that are left to the reader of something big once a pipe is full."""
+
+_log = logging.getLogger("mcp_toolset.wire")
 
 Writing = Callable[[memoryview], int]
 """Writes what there is room for, and says how much; `BlockingIOError` if there is none."""
@@ -61,19 +62,21 @@ class PipePair:
         self._unsent: deque[memoryview] = deque()
         self._unsent_size = 0
         self._together: list[bytes] = []
-        self._room = anyio.Event()
-        self._empty = anyio.Event()
+        self._room = asyncio.Event()
+        self._empty = asyncio.Event()
         self._on_bytes: Callable[[bytes], None] = _ignored
         self._on_end: Callable[[], None] = _nothing
         self._context = copy_context()
         self._reading = self._ended = self._broken = self._wide = False
+        self.fault: Exception | None = None
 
     def start(
         self, on_bytes: Callable[[bytes], None] = _ignored, on_end: Callable[[], None] = _nothing
     ) -> None:
         """Hand on every chunk as it comes, in the caller's context; `on_end` is called at the end.
 
-        The end is that nothing more comes, or that nothing more can be sent.
+        The end is that nothing more comes, that nothing more can be sent, or that taking what came
+        has raised (`fault`).
         """
         self._on_bytes, self._on_end, self._context = on_bytes, on_end, copy_context()
         self.pause()
@@ -152,7 +155,7 @@ class PipePair:
             left = left[self._pushed(left) :]
             if not left or self._broken:
                 return
-            self._room, self._empty = anyio.Event(), anyio.Event()
+            self._room, self._empty = asyncio.Event(), asyncio.Event()
             if len(left) > _CHUNK and not self._wide:
                 self._wide = True
                 widened(self._writer)
@@ -191,7 +194,7 @@ class PipePair:
         if self.has_room:
             self._room.set()
             if self._unsent:
-                self._room = anyio.Event()
+                self._room = asyncio.Event()
 
     def _leave_time(self) -> None:
         """Let the reader take more than the one page that a full pipe is writable for again."""
@@ -216,7 +219,21 @@ class PipePair:
             return
         # A whole chunk is a part of something big; small ones are read into small buffers.
         self._chunk = _BIG_CHUNK if len(chunk) >= _CHUNK else _CHUNK
-        self._on_bytes(chunk)
+        self.guarded(self._on_bytes, chunk)
+
+    def guarded(self, work: Callable[..., None], *what: Any) -> None:
+        """Do a part of the reader's work in a callback of the loop; if it raises, the connection ends.
+
+        The loop would log it and go on: messages would be lost, and what waits for them would wait for ever.
+        """
+        try:
+            work(*what)
+        # Whatever it is: a connection of which nobody knows what was taken is of no use any more.
+        except Exception as raised:
+            _log.error("a connection ends, because taking a message failed", exc_info=raised)
+            self.fault = raised
+            self.stop()
+            self._on_end()
 
     def _break(self) -> None:
         self._drop()

@@ -118,13 +118,7 @@ class PostedRequest(Unasked):
             return
         if self._beside is None:
             self._beside = Handling(self._failed)
-        scope = anyio.CancelScope()
-
-        async def scoped() -> None:
-            with scope:
-                await work()
-
-        self._beside.start(scope, scoped())
+        self._beside.begin(work)
 
     def _failed(self) -> None:
         fault = None if self._beside is None else self._beside.fault

@@ -150,7 +150,7 @@ class _Calls:
     async def _handle(self, incoming: Incoming, key: types.RequestId, request: types.JSONRPCRequest) -> None:
         assert self.on_request is not None
         answer: types.JSONRPCMessage | None = None
-        with incoming.scope:
+        with incoming.scope.begun():
             try:
                 result = await self.on_request(incoming, request.method, request.params)
                 answer = types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)

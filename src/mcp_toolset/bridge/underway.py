@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
+from mcp_toolset.bridge.handling import TaskScope
 from mcp_toolset.bridge.messages import progress_params
 from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
 
@@ -102,7 +103,7 @@ class Incoming:
         self._token = token
         self._cancel_requested: anyio.Event | None = None
         self.request_id = request_id
-        self.scope = anyio.CancelScope()
+        self.scope = TaskScope()
         self.cancelled = self.closed = False
 
     @property
