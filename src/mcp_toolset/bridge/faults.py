@@ -8,7 +8,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from mcp_toolset.bridge.sdk import MCPError
-from mcp_toolset.errors import UpstreamError, innermost
+from mcp_toolset.errors import ToolsetError, UpstreamError, innermost
 
 ENDED: Final = "the connection was lost"
 LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
@@ -52,4 +52,4 @@ def reason_of(fault: BaseException) -> str:
     if isinstance(fault, ValidationError):
         return "its answer does not follow the protocol"
     text = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
-    return text if isinstance(fault, MCPError) else f"{type(fault).__name__}: {text}"
+    return text if isinstance(fault, MCPError | ToolsetError) else f"{type(fault).__name__}: {text}"
