@@ -193,7 +193,7 @@ class LineDispatcher(Outbox):
         # In the context of `run`: what arrives next is not the business of whoever made way for it.
         self._loop.call_soon(self._pipes.guarded, self._work, context=self._context)
 
-    def _hold(self, until: Callable[[], Awaitable[None]]) -> None:
+    def _hold(self, until: Callable[[], Awaitable[object]]) -> None:
         """Take nothing more until then; some is still read, so that the end is seen if it comes."""
         assert self._handling is not None
         self._held = True
