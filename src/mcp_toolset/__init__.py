@@ -6,7 +6,6 @@ loads neither the wire nor the search.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -246,23 +245,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(_loaded(f"{__name__}.{home}"), name)
+    value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
-
-
-def _loaded(module: str) -> Any:
-    """Import a module; the wire, which is most of what there is, without a search for garbage in it.
-
-    What modules make when they are loaded stays. Looking through it again and again while it grows
-    takes a tenth of the start of a server, and each look at the whole heap later as long again.
-    """
-    if module in sys.modules or not module.startswith(f"{__name__}.bridge."):
-        return import_module(module)
-    from mcp_toolset.bridge.beside import staying
-
-    with staying():
-        return import_module(module)
 
 
 def __dir__() -> list[str]:

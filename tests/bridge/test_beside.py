@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
-from collections.abc import Generator
 
 import anyio
 import anyio.lowlevel
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.bridge.beside import BIG, MUCH, beside, in_worker, staying
+from mcp_toolset.bridge.beside import BIG, beside, in_worker
 from mcp_toolset.tools.view import ToolBinding
-
-
-@pytest.fixture
-def collecting() -> Generator[None]:
-    """Collection switched on, and nothing frozen afterwards."""
-    gc.enable()
-    yield
-    gc.enable()
-    gc.unfreeze()
 
 
 @pytest.mark.anyio
@@ -78,46 +67,6 @@ async def test_work_for_few_tools_is_done_where_it_is_asked_for() -> None:
     assert await beside(threading.get_ident, BIG) == threading.get_ident()
 
 
-@pytest.mark.usefixtures("collecting")
-def test_what_stays_is_out_of_collections_from_then_on() -> None:
-    before = gc.get_freeze_count()
-    with staying():
-        assert not gc.isenabled()
-        kept = [[number] for number in range(2 * MUCH)]
-    assert gc.isenabled()
-    assert gc.get_freeze_count() > before + MUCH
-    assert len(kept) == 2 * MUCH
-
-
-@pytest.mark.usefixtures("collecting")
-def test_little_is_not_made_to_stay_so_that_its_garbage_is_found_later() -> None:
-    gc.freeze()
-    before = gc.get_freeze_count()
-    with staying():
-        kept = [[number] for number in range(1000)]
-    assert gc.get_freeze_count() <= before
-    assert gc.is_tracked(kept)
-
-
-@pytest.mark.usefixtures("collecting")
-def test_a_fault_leaves_collection_on_and_freezes_nothing() -> None:
-    before = gc.get_freeze_count()
-    with pytest.raises(ValueError, match="no"), staying():
-        raise ValueError("no")
-    assert gc.isenabled()
-    assert gc.get_freeze_count() <= before
-
-
-@pytest.mark.usefixtures("collecting")
-def test_a_program_that_has_switched_collection_off_is_left_alone() -> None:
-    gc.disable()
-    before = gc.get_freeze_count()
-    with staying():
-        pass
-    assert not gc.isenabled()
-    assert gc.get_freeze_count() <= before
-
-
 def numbered(count: int) -> Toolset:
     async def run() -> str:
         """Run."""
@@ -127,7 +76,6 @@ def numbered(count: int) -> Toolset:
 
 
 @pytest.mark.parametrize(("count", "elsewhere"), [(3, False), (BIG + 1, True)])
-@pytest.mark.usefixtures("collecting")
 @pytest.mark.anyio
 async def test_a_server_compiles_many_tools_off_its_loop(count: int, elsewhere: bool) -> None:
     threads: set[int] = set()

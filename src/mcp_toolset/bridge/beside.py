@@ -1,29 +1,23 @@
 """Work on big catalogs beside what is served, so that calls go on meanwhile.
 
 It is done in a worker thread, where the interpreter lets others have their turn every few milliseconds.
-And it is kept out of garbage collections: Python looks through all that a program has, again and again,
-while a catalog of thousands of tools is built, and once in a while afterwards, a tenth of a second each
-time in which nobody is answered.
+In a process that does nothing but serve it is kept out of garbage collections as well (`heap`).
 """
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from mcp_toolset.bridge.heap import staying
 from mcp_toolset.errors import sole
 
 BIG: Final = 500
 """Tools from which on a catalog is big: it takes more than some 20 ms to compile."""
-
-MUCH: Final = 100_000
-"""Objects from which on looking through them takes long enough to be noticed: some 10 ms."""
 
 _TURN: Final = 0.01
 _AWAY: Final = 0.0005
@@ -63,24 +57,3 @@ async def _give_way() -> None:
         await anyio.sleep(_TURN)
         # On purpose the whole loop: what is waited for is that it lets go of the interpreter.
         time.sleep(_AWAY)  # noqa: ASYNC251, TID251
-
-
-@contextmanager
-def staying() -> Generator[None]:
-    """Make something without looking for garbage in it, now or later.
-
-    It still goes when nothing refers to it any more; only cycles of that moment are kept, which is why
-    there are few when it begins, and why little is not made to stay. Nothing is done for a program that
-    has switched collection off.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.collect(1)
-    gc.disable()
-    try:
-        yield
-        if gc.get_count()[0] > MUCH:
-            gc.freeze()
-    finally:
-        gc.enable()

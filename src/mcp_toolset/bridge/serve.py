@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from mcp_toolset.bridge.announcement import at_address, in_terminal, on_stdio, tell
+from mcp_toolset.bridge.heap import owning
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.bridge.signals import leave_no_thread, run_until_signal
 from mcp_toolset.calls.hooks import HookSet
@@ -162,7 +163,8 @@ def run_server(
                 await _listen(server, port, how, listening)
 
     try:
-        ended = anyio.run(run_until_signal, run) is not None
+        with owning():
+            ended = anyio.run(run_until_signal, run) is not None
     except KeyboardInterrupt:
         # It came before the loop was there to take it, or after.
         ended = True

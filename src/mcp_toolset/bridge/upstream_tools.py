@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import mcp_types as types
 
-from mcp_toolset.bridge.beside import BIG, in_worker, staying
+from mcp_toolset.bridge.beside import BIG, in_worker
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
+from mcp_toolset.bridge.heap import staying
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
 from mcp_toolset.catalog.pins import Pins
