@@ -27,7 +27,15 @@ def hub(data: object, environ: Mapping[str, str] = HOME, source: str = "/home/me
 
 
 def server(entry: Mapping[str, Any], environ: Mapping[str, str] = HOME, **outer: Any) -> ServerConfig:
-    (only,) = hub({"mcpServers": {"git": entry}, **outer}, environ).servers
+    only = entry_of(entry, environ, **outer)
+    assert only.fault == ""
+    return only
+
+
+def entry_of(entry: object, environ: Mapping[str, str] = HOME, **outer: Any) -> ServerConfig:
+    """The entry as it is read, whether it can be used or not; another one beside it always can."""
+    only, other = hub({"mcpServers": {"git": entry, "fine": {"command": "x"}}, **outer}, environ).servers
+    assert (other.name, other.fault) == ("fine", "")
     return only
 
 
@@ -38,7 +46,8 @@ def refusal(data: object, environ: Mapping[str, str] = HOME) -> str:
 
 
 def server_refusal(entry: object, environ: Mapping[str, str] = HOME) -> str:
-    return refusal({"mcpServers": {"git": entry}}, environ)
+    """Why the entry is misconfigured, which never ends the rest of the file."""
+    return entry_of(entry, environ).fault
 
 
 CLAUDE_DESKTOP = """{
@@ -181,23 +190,22 @@ def test_p5_how_sessions_are_shared_and_whether_credentials_go_on_is_said_for_ea
     assert (plain.sessions, plain.forward_authorization) == ("auto", False)
     entry = {"url": "https://example.com/mcp", "sessions": "client", "forward_authorization": True}
     assert (server(entry).sessions, server(entry).forward_authorization) == ("client", True)
-    with pytest.raises(ConfigError, match="one of auto, shared, capabilities, client and call"):
-        server({**entry, "sessions": "mine"})
+    known = "one of auto, shared, capabilities, client and call"
+    assert known in server_refusal({**entry, "sessions": "mine"})
 
 
 def test_p5_what_is_declared_for_the_list_is_said_for_each_server() -> None:
     entry: dict[str, object] = {"command": "x"}
     assert server(entry).declare == ()
     assert server({**entry, "declare": ["sampling", "roots"]}).declare == ("sampling", "roots")
-    with pytest.raises(ConfigError, match="a list of some of elicitation, roots and sampling"):
-        server({**entry, "declare": ["logging"]})
+    known = "a list of some of elicitation, roots and sampling"
+    assert known in server_refusal({**entry, "declare": ["logging"]})
 
 
 def test_the_era_in_which_a_server_is_spoken_to_is_said_for_each_server() -> None:
     assert server({"command": "x"}).protocol == "auto"
     assert server({"command": "x", "protocol": "legacy"}).protocol == "legacy"
-    with pytest.raises(ConfigError, match="one of auto, legacy and modern"):
-        server({"command": "x", "protocol": "2025-11-25"})
+    assert "one of auto, legacy and modern" in server_refusal({"command": "x", "protocol": "2025-11-25"})
 
 
 @pytest.mark.parametrize(("written", "read"), [("gh", "gh"), (None, None), (False, False), ("", False)])
@@ -272,7 +280,7 @@ def test_p3_a_reference_only_its_own_client_understands_is_refused() -> None:
     [
         ([], ["mcpServers.git: must be an object"]),
         ({}, ["neither `command` nor `url`", "add one"]),
-        ({"comand": "x"}, ["neither", "did you mean `command`?"]),
+        ({"comand": "x"}, ["mcpServers.git.comand: unknown key", "did you mean `command`?"]),
         ({"command": "x", "url": "https://h"}, ["both `command` and `url`", "`type`"]),
         ({"command": "x", "type": "ws"}, ["mcpServers.git.type: no transport of that name"]),
         ({"url": "https://h", "type": "stdio"}, ["needs `command`"]),
@@ -304,7 +312,6 @@ def test_p3_a_wrong_entry_gets_one_line_with_place_and_mend(entry: object, parts
         ({"mcpserver": {}}, ["did you mean `mcpServers`?"]),
         ({"mcpServers": []}, ["mcpServers: must be an object"]),
         ({"mcpServers": {" ": {}}}, ['mcpServers[" "]: a server needs a name']),
-        ({"mcpServers": {"a b\n": {}}}, ['mcpServers["a b\\n"]: has neither']),
         ({"mcpServers": {}, "toolset": 1}, ["toolset: must be an object"]),
         ({"mcpServers": {}, "toolset": {"defered": 1}}, ["toolset.defered: unknown", "`deferred`?"]),
         ({"mcpServers": {}, "toolset": {"zzz": 1}}, ["use one of `name`, `deferred`"]),
@@ -317,6 +324,11 @@ def test_p3_a_wrong_file_gets_one_line_with_place_and_mend(data: object, parts: 
     message = refusal(data)
     assert "\n" not in message
     assert [part for part in parts if part not in message] == []
+
+
+def test_p3_a_place_is_written_so_that_it_stays_one_line() -> None:
+    (odd,) = hub({"mcpServers": {"a b\n": {}}}).servers
+    assert 'mcpServers["a b\\n"]: has neither' in odd.fault and "\n" not in odd.fault
 
 
 SECRET = "hunter2-"
@@ -335,10 +347,8 @@ SECRET = "hunter2-"
     ],
 )
 def test_f42_no_error_shows_a_value_nor_keeps_one_behind_it(entry: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        server(entry, {"BAD": SECRET})
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    read = entry_of(entry, {"BAD": SECRET})
+    assert read.fault and SECRET not in repr(read)
 
 
 def test_f42_broken_json_shows_no_text_and_keeps_none(tmp_path: Path) -> None:

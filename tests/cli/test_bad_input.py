@@ -13,6 +13,9 @@ __all__ = ["line"]
 REFUSED = "http://127.0.0.1:9/mcp"
 
 
+SHOWN = "http://127.0.0.1:9/…"
+
+
 def config(**servers: object) -> str:
     return json.dumps({"mcpServers": servers})
 
@@ -63,6 +66,16 @@ def test_unknown_target(line: CommandLine, command: str, target: str, says: tupl
     [
         ('{"mcpServers": {\n  "a": }}', ("bad.json", "line 2", "not valid JSON", "correct the file")),
         ("{}", ("bad.json", "names no servers", "mcpServers")),
+    ],
+)
+def test_unusable_configuration(line: CommandLine, command: str, text: str, says: tuple[str, ...]):
+    line.write("bad.json", text)
+    refused(line, command, "bad.json", code=1, says=says)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
         (
             config(a={"url": "https://x/mcp", "type": "pigeon"}),
             ("mcpServers.a.type", "no transport", "stdio, http or sse"),
@@ -75,9 +88,17 @@ def test_unknown_target(line: CommandLine, command: str, target: str, says: tupl
         (config(a={}), ("mcpServers.a", "neither", "add one")),
     ],
 )
-def test_unusable_configuration(line: CommandLine, command: str, text: str, says: tuple[str, ...]):
+def test_u13_a_configuration_without_a_usable_server(line: CommandLine, text: str, says: tuple[str, ...]):
     line.write("bad.json", text)
-    refused(line, command, "bad.json", code=1, says=says)
+    refused(line, "list", "bad.json", code=1, says=says)
+
+
+def test_u13_serve_starts_with_a_bad_entry_and_tells_it(line: CommandLine):
+    line.write("bad.json", config(a={"comand": "x"}, b={"command": "x", "env": {"K": "${NOT_SET_1}"}}))
+    done = line.run("serve", "bad.json")
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "bad.json: mcpServers.a.comand: unknown key; did you mean `command`?" in done.stderr
+    assert "set NOT_SET_1" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["serve", "list"])
@@ -93,7 +114,7 @@ def test_command_not_found_in_a_configuration(line: CommandLine):
 
 @pytest.mark.parametrize("command", ["serve", "list"])
 def test_refused_url(line: CommandLine, command: str):
-    refused(line, command, REFUSED, code=1, says=(REFUSED, "connection", "check that it runs"))
+    refused(line, command, REFUSED, code=1, says=(SHOWN, "connection", "check that it runs"))
 
 
 def test_command_that_is_no_server(line: CommandLine):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp_toolset.bridge.misconfigured import Misconfigured
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
-from mcp_toolset.errors import DefinitionError, NameConflictError
+from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import visible
@@ -86,13 +87,25 @@ class ConfiguredToolset(Toolset):
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
         """Mount every server of `config` that is not disabled; see `toolset_from_config`."""
         lock = lock_of(config)
-        self.read = read
-        self.config, self.mounts = (
-            config,
-            {one.name: Mount(one, mounted(one, lock)) for one in enabled(config)},
-        )
+        self._warned = frozenset[str]()
+        self.read = lambda: self._judged(read())
+        self.config = self._judged(config)
+        for server in self.config.misconfigured:
+            _log.info("%s is misconfigured: %s", server.name, server.fault)
+        self.mounts = {one.name: Mount(one, mounted(one, lock)) for one in enabled(self.config)}
         super().__init__(name=config.name)
-        self._members = tuple(shaped(config, self.mounts))
+        self._members = tuple(shaped(self.config, self.mounts))
+
+    def _judged(self, config: HubConfig) -> HubConfig:
+        for warning in config.warnings:
+            if warning not in self._warned:
+                _log.warning("%s", warning)
+        self._warned |= frozenset(config.warnings)
+        return judged(config)
+
+    def wanted(self, config: HubConfig | None) -> HubConfig:
+        """A configuration to take the place of this one, read again unless it is given, and judged."""
+        return self.read() if config is None else self._judged(config)
 
     def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
         """Serve this from the next compilation on.
@@ -126,6 +139,8 @@ def toolset_from_config(
 ) -> ConfiguredToolset:
     """Mount every server that is not disabled: filtered, named and deferred as the file says (P3).
 
+    A server whose entry cannot be used is shown as `misconfigured`, with the reason; the others are served.
+
     A server's tools carry its name as a prefix unless the file gives another one, or `false` for
     none; `names` in the file names single tools. What a tool is called depends on its own server and
     on the file, not on which other servers are up (H23); see `mounted_name`.
@@ -136,16 +151,14 @@ def toolset_from_config(
 
     Raises:
         ConfigError: the file cannot be used, or the lock file beside it is broken or none of ours.
-        DefinitionError: a server's target, prefix or name for a tool cannot be used.
-        NameConflictError: two servers have one prefix, or two tools are given one name.
     """
     found = config if isinstance(config, HubConfig) else load_config(config)
     return ConfiguredToolset(found, read or partial(load_config, found.path))
 
 
 def enabled(config: HubConfig) -> list[ServerConfig]:
-    """The servers that are not disabled, in the order of the file."""
-    return [server for server in config.servers if not server.disabled]
+    """The servers that are to be mounted, in the order of the file: neither disabled nor misconfigured."""
+    return [server for server in config.servers if not server.disabled and not server.fault]
 
 
 def lock_of(config: HubConfig) -> LockFile:
@@ -159,16 +172,44 @@ def lock_path(config: HubConfig) -> Path:
 
 
 def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
-    """The mounted servers as the configuration filters, names and defers them.
+    """The servers as a judged configuration filters, names and defers them, the misconfigured ones too."""
+    names = FileNames(str(config.path))
+    for server in enabled(config):
+        names.add(server)
+    chosen = names.chosen
+    return [
+        Misconfigured(server.name, server.fault)
+        if server.fault
+        else _shaped(server, mounts[server.name], names.prefixes[server.name], chosen)
+        for server in config.servers
+        if not server.disabled
+    ]
 
-    Raises:
-        DefinitionError: a prefix or a name for a tool cannot be used.
-        NameConflictError: two servers have one prefix, or two tools are given one name.
-    """
-    servers = enabled(config)
-    prefixes = _prefixes(servers, str(config.path))
-    chosen = _chosen(servers, str(config.path))
-    return [_shaped(server, mounts[server.name], prefixes[server.name], chosen) for server in servers]
+
+def judged(config: HubConfig) -> HubConfig:
+    """The configuration with a `fault` at every server that cannot be mounted beside those before it."""
+    names = FileNames(str(config.path))
+
+    def judge(server: ServerConfig) -> ServerConfig:
+        if server.disabled or server.fault:
+            return server
+        try:
+            _check_folder(server, config.path)
+            mounted(server, None)
+            names.add(server)
+        except ToolsetError as fault:
+            told = str(fault)
+            return replace(server, fault=told if str(config.path) in told else f"{config.path}: {told}")
+        return server
+
+    return replace(config, servers=tuple(map(judge, config.servers)))
+
+
+def _check_folder(server: ServerConfig, path: Path) -> None:
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        raise ConfigError(
+            f"{path}: server {server.name!r}: `cwd` names no folder that is there; create it or correct `cwd`"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,46 +279,65 @@ def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[s
     return tools.deferred() if server.deferred else tools
 
 
-def _prefixes(servers: Sequence[ServerConfig], path: str) -> dict[str, str]:
-    """The prefix of each server, empty for none; those that there are differ."""
-    prefixes: dict[str, str] = {}
-    owners: dict[str, str] = {}
-    for server in servers:
-        prefix = "" if server.prefix is False else _prefix_of(server, path)
-        prefixes[server.name] = prefix
-        if prefix and owners.setdefault(prefix, server.name) != server.name:
-            raise NameConflictError(
-                f"{path}: servers {owners[prefix]!r} and {server.name!r} have the same prefix {prefix!r}; "
-                "give one of them another `prefix`"
-            )
-    return prefixes
+@dataclass(slots=True)
+class FileNames:
+    """The prefixes and names that servers of one file have taken.
 
+    Attributes:
+        path: The file, for errors.
+        prefixes: The prefix of each server, empty for none.
+    """
 
-def _prefix_of(server: ServerConfig, path: str) -> str:
-    if not server.prefix:
-        return prefix_from(server.name)
-    try:
-        return plain_prefix(server.prefix)
-    except DefinitionError as fault:
-        raise DefinitionError(f"{path}: server {server.name!r}: {fault}") from None
+    path: str
+    prefixes: dict[str, str] = field(default_factory=dict[str, str])
+    _owners: dict[str, str] = field(
+        default_factory=lambda: dict.fromkeys(FIXED_TOOLS, "the deferred catalog")
+    )
 
+    @property
+    def chosen(self) -> frozenset[str]:
+        """The names that the file gives to single tools."""
+        return frozenset(self._owners) - set(FIXED_TOOLS)
 
-def _chosen(servers: Sequence[ServerConfig], path: str) -> frozenset[str]:
-    """The names that the file gives to single tools; each to one, and none of the server's own."""
-    owners: dict[str, str] = dict.fromkeys(FIXED_TOOLS, "the deferred catalog")
-    for server in servers:
+    def add(self, server: ServerConfig) -> None:
+        """Take the names of a server; none of them if it is refused.
+
+        Raises:
+            DefinitionError: its prefix or a name for a tool cannot be used.
+            NameConflictError: another server has its prefix, or another tool a name that it gives.
+        """
+        prefix = "" if server.prefix is False else self._prefix(server)
+        owners = dict(self._owners)
         for tool, name in server.names.items():
             place = f"{tool!r} of server {server.name!r}"
-            check_public_name(name, f"{path}: {place}")
+            check_public_name(name, f"{self.path}: {place}")
             if owners.setdefault(name, place) != place:
                 raise NameConflictError(
-                    f"{path}: {owners[name]} and {place} are both to be named {name!r}; name one otherwise"
+                    f"{self.path}: {owners[name]} and {place} are both to be named {name!r}; "
+                    "name one otherwise"
                 )
-    return frozenset(owners) - set(FIXED_TOOLS)
+        self._owners = owners
+        self.prefixes[server.name] = prefix
+
+    def _prefix(self, server: ServerConfig) -> str:
+        prefix = self._written_prefix(server) if server.prefix else prefix_from(server.name)
+        other = next((name for name, taken in self.prefixes.items() if prefix and taken == prefix), None)
+        if other is not None:
+            raise NameConflictError(
+                f"{self.path}: servers {other!r} and {server.name!r} have the same prefix {prefix!r}; "
+                "give one of them another `prefix`"
+            )
+        return prefix
+
+    def _written_prefix(self, server: ServerConfig) -> str:
+        try:
+            return plain_prefix(str(server.prefix))
+        except DefinitionError as fault:
+            raise DefinitionError(f"{self.path}: server {server.name!r}: {fault}") from None
 
 
-def mounted(server: ServerConfig, lock: LockFile) -> RemoteToolset:
-    """The tools of one server, not opened yet.
+def mounted(server: ServerConfig, lock: LockFile | None) -> RemoteToolset:
+    """The tools of one server, not opened yet; without a lock file, only to see whether it can be mounted.
 
     Raises:
         DefinitionError: it cannot be reached as the entry says.
@@ -293,11 +353,12 @@ def mounted(server: ServerConfig, lock: LockFile) -> RemoteToolset:
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
         pins=policy_of(server),
-        lock=lock.entry(server.name),
+        lock=None if lock is None else lock.entry(server.name),
         sessions=server.sessions,
         forward_authorization=server.forward_authorization,
         declare=server.declare,
         protocol=server.protocol,
+        hidden=server.secrets,
     )
 
 

@@ -28,6 +28,7 @@ from mcp_toolset.bridge.hub import (
     settle,
     shaped,
 )
+from mcp_toolset.bridge.misconfigured import Misconfigured
 from mcp_toolset.catalog.lockfile import LockFile
 from mcp_toolset.config import HubConfig
 from mcp_toolset.errors import NameConflictError, StateError
@@ -51,6 +52,8 @@ class ReloadReport:
         starting: Of those added or restarted, the ones that have not answered yet. One that is started
             again is called as it was until then.
         at_restart: Settings that hold from the next start of the server on.
+        misconfigured: Those whose entries cannot be used, where that was otherwise before; each has its
+            reason as its status.
     """
 
     added: tuple[str, ...] = ()
@@ -59,10 +62,12 @@ class ReloadReport:
     altered: tuple[str, ...] = ()
     starting: tuple[str, ...] = ()
     at_restart: tuple[str, ...] = ()
+    misconfigured: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything was different."""
-        return any((self.added, self.removed, self.restarted, self.altered, self.at_restart))
+        differs = (self.added, self.removed, self.restarted, self.altered, self.at_restart)
+        return any((*differs, self.misconfigured))
 
     def __str__(self) -> str:
         """One line for people."""
@@ -73,6 +78,7 @@ class ReloadReport:
             ("altered", self.altered),
             ("still starting", self.starting),
             ("to hold from the next start", self.at_restart),
+            ("misconfigured", self.misconfigured),
         )
         return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names) or "nothing differs"
 
@@ -134,7 +140,7 @@ class Reloads:
         self._open()
         # One after the other, and each reads when its turn comes: the last one has the last word.
         async with self._turn:
-            wanted = config or await anyio.to_thread.run_sync(self._configured.read)
+            wanted = await anyio.to_thread.run_sync(self._configured.wanted, config)
             lock = await anyio.to_thread.run_sync(lock_of, wanted)
             fresh = self._fresh(wanted, lock)
             async with self._opening(fresh) as opening:
@@ -157,7 +163,8 @@ class Reloads:
         fresh: dict[str, Mount] = {}
         for server in enabled(wanted):
             standing, late = mounts.get(server.name), self._late.get(server.name)
-            if standing is None and server.name in self._sources():
+            other = self._sources().get(server.name)
+            if standing is None and other is not None and not isinstance(other, Misconfigured):
                 raise NameConflictError(
                     f"{wanted.path}: two mounts are named {server.name!r}; give this one another name"
                 )
@@ -202,6 +209,9 @@ class Reloads:
         """Put a configuration in place: what has answered of it, and of the rest what there was."""
         before, mounts, late = self._configured.config, self._configured.mounts, self._late
         report = _reported(before, wanted, mounts, opening)
+        for server in wanted.misconfigured:
+            if server not in before.servers:
+                _log.error("%s is misconfigured: %s", server.name, server.fault)
         self._late = self._still_late(wanted, mounts, opening)
         now = {
             server.name: mounts[server.name]
@@ -303,4 +313,5 @@ def _reported(
         altered=tuple(one.name for one in kept if other_lock or one != known[one.name]),
         starting=tuple(name for name, one in opening.items() if not one.settled.is_set()),
         at_restart=tuple(key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)),
+        misconfigured=tuple(one.name for one in wanted.misconfigured if one not in before.servers),
     )

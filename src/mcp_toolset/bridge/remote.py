@@ -56,6 +56,7 @@ class RemoteToolset(Toolset):
         forward_authorization: bool = False,
         declare: Iterable[Asked] = (),
         protocol: ProtocolRule = "auto",
+        hidden: Iterable[str] = (),
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -80,6 +81,8 @@ class RemoteToolset(Toolset):
             declare: What to declare when listing, so that the server lists what it offers only to clients
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
                 their own clients can do, whatever this says; see docs/sessions.md.
+            hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
+                that count anyway; see docs/configuration.md.
 
         Raises:
             ConfigError: the lock file is broken, or none of ours.
@@ -96,7 +99,16 @@ class RemoteToolset(Toolset):
         if unknown := [name for name in declared if name not in get_args(Asked)]:
             known = ", ".join(get_args(Asked))
             raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
-        link = link_to(target, name=name, transport=transport, headers=headers, auth=auth, env=env, cwd=cwd)
+        link = link_to(
+            target,
+            name=name,
+            transport=transport,
+            headers=headers,
+            auth=auth,
+            env=env,
+            cwd=cwd,
+            hidden=hidden,
+        )
         if forward_authorization and link.transport != "http":
             raise DefinitionError(
                 f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"

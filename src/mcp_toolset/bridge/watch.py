@@ -71,6 +71,7 @@ class _Watch:
         self._every = every
         self._tell = tell
         self._unread = ""
+        self._refused: HubConfig | None = None
 
     async def run(self) -> None:
         seen = await self._look()
@@ -80,13 +81,14 @@ class _Watch:
         while True:
             await anyio.sleep(self._every)
             now = await self._look()
-            # What cannot be read may want a file that nobody watches yet, such as one that it names.
-            if now == seen and not self._unread:
+            # What cannot be used may want a file or folder that nobody watches yet.
+            if now == seen and not self._unread and not self._configured.config.misconfigured:
                 continue
             if now != seen and await self._moves(now):
                 continue
-            if await self._read() is not None:
-                await self._reload()
+            read = await self._read()
+            if read is not None and (now != seen or read not in (self._configured.config, self._refused)):
+                self._refused = None if await self._reload() else read
             looked = await self._look()
             seen = {path: now.get(path, found) for path, found in looked.items()}
 
@@ -107,14 +109,16 @@ class _Watch:
         self._unread = ""
         return read
 
-    async def _reload(self) -> None:
+    async def _reload(self) -> bool:
+        """Serve what is read now; whether that can be done, of which the log has the reason."""
         try:
             report = await self._server.reload()
         except ToolsetError as fault:
             _complain(fault)
-            return
+            return False
         if report:
             self._tell(f"{self._configured.config.path} was read again: {report}")
+        return True
 
     async def _look(self) -> _Look:
         return await anyio.to_thread.run_sync(_looked, self._configured.watched())

@@ -124,6 +124,8 @@ def require_something(server: ToolsetServer) -> None:
     Raises:
         TargetError: All are, and there is no tool besides; the last one is in it.
     """
+    if server.configured is not None:
+        _complain_of(server.configured.config.warnings)
     lines = _down(server)
     nothing = len(lines) == len(server.statuses()) and all(tool.source for tool in server.toolset.bindings())
     if lines and nothing:

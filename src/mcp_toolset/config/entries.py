@@ -1,20 +1,20 @@
 """The edge: what a file may say, as pydantic models, and their complaints turned into one line each.
 
-Keys of other clients pass unseen. The descriptions of the fields are the mends in the errors.
+Keys of other clients pass unseen; see `keys`. The descriptions of the fields are the mends in the errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, unknown_keys
 from mcp_toolset.config.models import Asked, ChangePolicy, HiddenTextPolicy, ProtocolRule, SessionRule
 from mcp_toolset.config.place import Place
 
-__all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "did_you_mean", "known_keys", "validated"]
+__all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
 
 _MILLISECONDS_FROM = 10_000
 """A `timeout` this large is in milliseconds: some clients count so, others in seconds, under one key."""
@@ -142,15 +142,25 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     raise place.at(*first["loc"]).error(cause + more, mend)
 
 
+def server_keys(keys: Iterable[str], place: Place) -> list[str]:
+    """The keys of a server's entry that nobody knows.
+
+    Raises:
+        ConfigError: one of them is nearly one of ours, or of another client's.
+    """
+    known = {*known_keys(ServerEntry), *CLIENT_KEYS}
+    unknown = unknown_keys(keys, known)
+    for key in unknown:
+        # Ours come first: they are what protects.
+        meant = nearest(key, known_keys(ServerEntry)) or nearest(key, CLIENT_KEYS)
+        if meant is not None:
+            raise place.at(key).error("unknown key", f"did you mean `{meant}`?")
+    return unknown
+
+
 def known_keys(model: type[BaseModel]) -> list[str]:
     """The keys of the model as they are written in a file."""
     return list(_descriptions(model))
-
-
-def did_you_mean(key: str, known: Sequence[str]) -> str:
-    """A question with the nearest known key, or an empty string."""
-    close = get_close_matches(key, known, n=1, cutoff=0.7)
-    return f"did you mean `{close[0]}`?" if close else ""
 
 
 def _one_of(keys: Sequence[str]) -> str:

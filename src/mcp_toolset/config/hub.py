@@ -8,7 +8,7 @@ the project's folder, and its servers start there; any other file speaks for the
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -16,25 +16,30 @@ from mcp_toolset.config.entries import (
     InputEntry,
     ServerEntry,
     ToolsetSection,
-    did_you_mean,
+    server_keys,
     validated,
 )
 from mcp_toolset.config.jsonc import decode, read_text
+from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
 from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.place import Place
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
+from mcp_toolset.errors import ConfigError
 
 __all__ = ["load_config", "parse_config"]
 
+_NAMED = 5
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
 def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ) -> HubConfig:
     """Read a configuration file of any of the clients (P3); comments and trailing commas may stand in it.
 
+    A server whose own entry is wrong has a `fault`; the others can be used.
+
     Raises:
-        ConfigError: The file is missing, broken, or asks for something impossible.
+        ConfigError: The file is missing or broken, or what is wrong is no server's own.
     """
     source = os.fspath(path)
     try:
@@ -57,13 +62,17 @@ def parse_config(
         ConfigError: With file, place, cause and mend in one line, and no values (F42).
     """
     root, path = Place(os.fspath(source)), Path(source).absolute()
-    table = _table(data, root)
+    table, warnings = _table(data, root), list[str]()
     section, entries = _server_section(table, root)
     defaults = validated(ToolsetSection, table.get("toolset", {}), root.at("toolset"))
     surroundings = _surroundings(path, defaults, environ, _inputs(table, root))
-    servers = (_server(name, entry, section.at(name), surroundings) for name, entry in entries.items())
+    _check_file_keys(table, root, warnings.append)
+    servers = tuple(
+        _server(name, entry, section.at(name), surroundings, warnings.append)
+        for name, entry in entries.items()
+    )
     lock = None if defaults.lock is None else path.parent / defaults.lock
-    return HubConfig(path, defaults.name, tuple(servers), defaults.client_prefix, lock)
+    return HubConfig(path, defaults.name, servers, defaults.client_prefix, lock, tuple(warnings))
 
 
 def _surroundings(
@@ -75,9 +84,39 @@ def _surroundings(
     return Surroundings(defaults, Variables(environ, folder, inputs), str(folder) if is_projects else None)
 
 
-def _server(name: str, data: object, place: Place, surroundings: Surroundings) -> ServerConfig:
-    entry = validated(ServerEntry, data, place)
-    return server_config(name, entry, list(_table(data, place)), place, surroundings)
+def _server(
+    name: str, data: object, place: Place, surroundings: Surroundings, warn: Callable[[str], None]
+) -> ServerConfig:
+    try:
+        table = _table(data, place)
+        unknown = server_keys(table, place)
+        entry = validated(ServerEntry, table, place)
+        read = server_config(name, entry, list(table), place, surroundings)
+    except ConfigError as fault:
+        return ServerConfig(name, "stdio", disabled=_is_disabled(data), fault=str(fault))
+    if unknown:
+        warn(_ignored(unknown, place))
+    return read
+
+
+def _is_disabled(data: object) -> bool:
+    table = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    return table.get("disabled") is True or table.get("enabled") is False
+
+
+def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str], None]) -> None:
+    """Refuse a mistyped `toolset` or `inputs`. Files of clients have many keys: ours are watched alone."""
+    for key in unknown_keys(table, FILE_KEYS):
+        if (meant := nearest(key, ("toolset", "mcpServers", "inputs"))) is not None:
+            raise root.at(key).error("unknown key", f"did you mean `{meant}`?")
+    if "toolset" in table and (unknown := unknown_keys(table, FILE_KEYS)):
+        warn(_ignored(unknown, root))
+
+
+def _ignored(unknown: list[str], place: Place) -> str:
+    named = ", ".join(f"`{key}`" for key in unknown[:_NAMED])
+    more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+    return str(place.error(f"unknown keys are ignored: {named}{more}", "remove them, or begin them with `_`"))
 
 
 def _table(data: object, place: Place) -> dict[str, object]:

@@ -45,7 +45,8 @@ def _nothing() -> Mapping[str, str]:
 class ServerConfig:
     """One server. Arguments, environment, address and headers may hold secrets: `repr` omits them (F42).
 
-    A server that is not disabled has every reference expanded; a disabled one stands as it is written.
+    A server that is not disabled has every reference expanded; a disabled one stands as it is written. One
+    with a `fault` is misconfigured: it is shown with that reason, and the others are served.
 
     Attributes:
         name: Its key in the file.
@@ -72,6 +73,8 @@ class ServerConfig:
         forward_authorization: Whether each caller's own credentials are sent on to it (F43).
         declare: What is declared for the sake of what it lists (P5).
         protocol: In which era it is spoken to.
+        secrets: Values that `${…}` stood for in it; they are blanked wherever they would be shown.
+        fault: Why it cannot be used, with place and mend; such a server has only its name.
     """
 
     name: str
@@ -98,6 +101,8 @@ class ServerConfig:
     forward_authorization: bool = False
     declare: tuple[Asked, ...] = ()
     protocol: ProtocolRule = "auto"
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    fault: str = ""
 
     def reached(self) -> ServerConfig:
         """What of it decides which process or address it is, and how sessions with it are made.
@@ -120,6 +125,7 @@ class HubConfig:
         servers: Its servers in file order.
         client_prefix: What clients put before every name of a tool (H23).
         lock: Where its pins are kept; None means beside the file.
+        warnings: Keys that nobody knows, a line for each place.
     """
 
     path: Path
@@ -127,3 +133,9 @@ class HubConfig:
     servers: tuple[ServerConfig, ...]
     client_prefix: str = ""
     lock: Path | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def misconfigured(self) -> tuple[ServerConfig, ...]:
+        """The servers whose entries cannot be used, in file order."""
+        return tuple(server for server in self.servers if server.fault and not server.disabled)

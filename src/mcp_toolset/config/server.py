@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 from urllib.parse import urlsplit
 
-from mcp_toolset.config.entries import ServerEntry, ToolsetSection, did_you_mean
+from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import read_text
+from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.models import ServerConfig, Transport
 from mcp_toolset.config.place import Place
 from mcp_toolset.config.variables import Variables, parse_env_file
@@ -47,14 +48,18 @@ class _Reader:
 
     place: Place
     variables: Variables | None
+    secrets: list[str] = field(default_factory=list[str])
 
     def text(self, value: str, *steps: str | int) -> str:
-        return self.variables.expand(value, self.place.at(*steps)) if self.variables else value
+        return self._expanded(value, self.place.at(*steps))
 
     def path(self, value: str | None, key: str) -> str | None:
         if value is None or self.variables is None:
             return value
-        return self.variables.path(value, self.place.at(key))
+        return self.variables.path(self._expanded(value, self.place.at(key)))
+
+    def _expanded(self, value: str, place: Place) -> str:
+        return self.variables.expand(value, place, self.secrets.append) if self.variables else value
 
     def table(self, values: Mapping[str, str | None], key: Literal["env", "headers"]) -> dict[str, str]:
         read = {name: self.text(value, key, name) for name, value in values.items() if value is not None}
@@ -95,8 +100,10 @@ def server_config(
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
-        return _local(common, entry, reader, surroundings.start_in)
-    return _remote(common, entry, reader)
+        read = _local(common, entry, reader, surroundings.start_in)
+    else:
+        read = _remote(common, entry, reader)
+    return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)))
 
 
 def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: str | None) -> ServerConfig:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,17 +48,31 @@ class Variables:
         """The user's home, by the environment first."""
         return self.environ.get("HOME") or self.environ.get("USERPROFILE") or str(Path.home())
 
-    def expand(self, text: str, place: Place) -> str:
+    def expand(self, text: str, place: Place, secret: Callable[[str], None]) -> str:
         """Replace every reference; what a variable holds is not expanded again.
+
+        Args:
+            text: What stands in the file.
+            place: Where it stands.
+            secret: Told of each value that came from a variable or an input.
 
         Raises:
             ConfigError: A variable is not set and has no default; names it, never a value (F42).
         """
-        return _REFERENCE.sub(lambda found: self._value(found, place), text)
 
-    def path(self, text: str, place: Place) -> str:
-        """Expand references and `~`, then resolve against the configured folder."""
-        expanded = self.expand(text, place)
+        def value(found: re.Match[str]) -> str:
+            predefined = self._predefined(found["name"]) if found["kind"] is None else None
+            if predefined is not None:
+                return predefined
+            given = self._value(found, place)
+            if given not in (found[0], found["default"]):
+                secret(given)
+            return given
+
+        return _REFERENCE.sub(value, text)
+
+    def path(self, expanded: str) -> str:
+        """A path whose references are expanded, with `~` expanded too, in the configured folder."""
         if expanded == "~" or expanded.startswith(("~/", "~\\")):
             expanded = self.home + expanded[1:]
         return os.path.normpath(self.folder / expanded)
@@ -70,9 +84,6 @@ class Variables:
         if kind not in (None, "env"):
             cause = f"${{{kind}:{name}}} means something only in its own client"
             raise place.error(cause, "write the value, or an environment variable as ${NAME}")
-        predefined = None if kind else self._predefined(name)
-        if predefined is not None:
-            return predefined
         return self._variable(name, default, place) if _VARIABLE.fullmatch(name) else found[0]
 
     def _variable(self, name: str, default: str | None, place: Place) -> str:

@@ -12,7 +12,7 @@ import anyio.abc
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
 from mcp_toolset.tools.change import ToolChange
 
-SourceState = Literal["closed", "starting", "ready", "offline"]
+SourceState = Literal["closed", "starting", "ready", "offline", "misconfigured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class SourceStatus:
     """How a source is doing; a source that is down is a status, not an absence (decision 6, F6, F7).
 
     Attributes:
-        state: `ready` when calls go through; `offline` when they fail at once, with the reason.
+        state: `ready` when calls go through; `offline` when they fail at once, with the reason;
+            `misconfigured` when its configuration cannot be used, which only its author can mend.
         reason: Why it is not ready, for people and models; never a secret (F42).
         retry_in: Seconds until the next attempt, where one is planned.
         tools: How many tools it contributes now.

@@ -1,0 +1,75 @@
+"""The keys that stand in an `mcpServers` file: ours, those of the clients, and how far another is from one.
+
+A key that is nearly one of these is an error: with a mistyped `exclude` the tool would run that it was to
+keep out. Any other unknown key is a warning. Keys that begin with `_`, `$`, `#`, `x-` or `//` are comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+__all__ = ["CLIENT_KEYS", "FILE_KEYS", "did_you_mean", "nearest", "unknown_keys"]
+
+CLIENT_KEYS: Final = frozenset(
+    # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
+    "type command args env url headers headersHelper oauth scopes alwaysLoad "
+    # VS Code: https://code.visualstudio.com/docs/copilot/reference/mcp-configuration
+    "envFile cwd dev gallery version sandboxEnabled sandbox inputs "
+    # Cursor: https://cursor.com/docs/context/mcp
+    "auth serverUrl icon icons "
+    # Cline, Roo Code, Kiro, Windsurf: https://docs.cline.bot/mcp, https://docs.roocode.com/features/mcp
+    "alwaysAllow autoApprove disabled disabledTools timeout watchPaths networkTimeout disabledResources "
+    "disabledPrompts remoteConfigured registryUrl "
+    # Gemini CLI, Qwen Code: https://geminicli.com/docs/tools/mcp-server
+    "httpUrl trust includeTools excludeTools description authProviderType targetAudience "
+    "targetServiceAccount discoveryTimeout tcp extension "
+    # GitHub Copilot CLI and coding agent, Zed, LM Studio, Goose, Continue, LibreChat, opencode, Codex
+    "tools source settings enabled name title id label displayName note notes comment comments "
+    "environment startup startupTimeout startup_timeout_sec tool_timeout_sec bearer_token_env_var "
+    "enabled_tools disabled_tools required available_tools env_keys envs bundled cmd uri "
+    "initTimeout chatMenu serverInstructions requiresOAuth customUserVars iconPath "
+    # registries and installers
+    "package packages registry repository homepage author license metadata tags category "
+    "runtimeHint transport runtime_hint installed".split()
+)
+"""What the clients' own documentation, and what writes their files, may have in a server's entry."""
+
+FILE_KEYS: Final = frozenset(
+    "mcpServers servers mcp inputs toolset globalShortcut preferences isUsingBuiltInNodeForMcp scale "
+    "dxt coworkUserFilesPath sandbox name version description $schema".split()
+)
+"""What stands beside the servers in the files of the clients."""
+
+_COMMENT: Final = re.compile(r"_|\$|x-|//|#")
+_LEAST_LIKE: Final = 0.8
+
+
+def unknown_keys(keys: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The keys that are neither known nor comments."""
+    familiar = frozenset(known)
+    return [key for key in keys if key not in familiar and not _COMMENT.match(key)]
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that was meant by a mistyped one: a letter or two, the case, `-` or `_` apart."""
+    plain: dict[str, str] = {}
+    for one in known:
+        plain.setdefault(_plain(one), one)
+    wanted = _plain(key)
+    swapped = (one for one in plain if len(one) > 2 and sorted(one) == sorted(wanted))
+    close = get_close_matches(wanted, plain, n=1, cutoff=_LEAST_LIKE)
+    found = next(iter([*([wanted] if wanted in plain else []), *swapped, *close]), None)
+    return None if found is None else plain[found]
+
+
+def did_you_mean(key: str, known: Sequence[str]) -> str:
+    """A question with the nearest known key, or an empty string."""
+    close = get_close_matches(key, known, n=1, cutoff=0.7)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[-_\s]", "", key).casefold()
