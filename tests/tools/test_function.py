@@ -10,6 +10,7 @@ import math
 import threading
 import uuid
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import FrozenInstanceError, dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -68,7 +69,7 @@ async def served(made: Tool[..., Any], arguments: dict[str, Any] | None = None) 
 
 
 def properties(made: Tool[..., Any]) -> dict[str, Any]:
-    return made.definition.input_schema["properties"]
+    return deepcopy(made.definition.input_schema["properties"])
 
 
 def receiving(annotation: Any, default: Any = inspect.Parameter.empty) -> tuple[Tool[..., Any], list[Any]]:
@@ -194,7 +195,7 @@ SENTINEL = object()
 )
 async def test_l4_defaults_are_shown_and_given(annotation: Any, default: Any, expected: Any, shown: Any):
     made, received = receiving(annotation, default)
-    schema = made.definition.input_schema
+    schema = deepcopy(made.definition.input_schema)
     assert "required" not in schema
     assert not (await served(made)).is_error
     assert received == [expected]

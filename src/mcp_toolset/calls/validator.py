@@ -12,6 +12,7 @@ from mcp_toolset.calls.middleware import Next
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.frozen import thawed
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import SchemaCheck
 
@@ -29,7 +30,7 @@ class FormatCheck(SchemaCheck):
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
         """Compile `schema`, as `SchemaCheck` does and with the same errors."""
         super().__init__(schema, tool=tool, part=part)
-        self._validator = _asserting(dict(schema))
+        self._validator = _asserting(thawed(dict(schema)))
         self._is_valid = self._validator.is_valid
 
 

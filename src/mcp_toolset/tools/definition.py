@@ -14,15 +14,18 @@ from functools import cached_property
 from typing import Any, Self
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.frozen import frozen, thawed
 
 _WIRE_KEYS = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"}
 )
 
+_SAID = ("input_schema", "output_schema", "annotations", "icons", "meta", "extra")
+
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """What is said about one tool. Mappings are to be treated as read-only.
+    """What is said about one tool. It keeps a copy of what it is given, which cannot be changed in place.
 
     Attributes:
         name: The tool's own name, before any prefix (specification, server/tools, "Tool Names").
@@ -45,6 +48,12 @@ class ToolDefinition:
     icons: tuple[Mapping[str, Any], ...] | None = None
     meta: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        """Freeze everything said (O1)."""
+        for part in _SAID:
+            if (said := getattr(self, part)) is not None:
+                object.__setattr__(self, part, frozen(said))
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Self:
@@ -95,22 +104,22 @@ class ToolDefinition:
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     def to_wire(self, name: str | None = None) -> dict[str, Any]:
-        """The definition as a `tools/list` entry, under `name` if given."""
+        """The definition as a `tools/list` entry, under `name` if given: plain data of its own."""
         wire: dict[str, Any] = {"name": name or self.name}
         if self.title is not None:
             wire["title"] = self.title
         if self.description is not None:
             wire["description"] = self.description
-        wire["inputSchema"] = dict(self.input_schema)
+        wire["inputSchema"] = thawed(self.input_schema)
         if self.output_schema is not None:
-            wire["outputSchema"] = dict(self.output_schema)
+            wire["outputSchema"] = thawed(self.output_schema)
         if self.annotations:
-            wire["annotations"] = dict(self.annotations)
+            wire["annotations"] = thawed(self.annotations)
         if self.icons:
-            wire["icons"] = [dict(icon) for icon in self.icons]
+            wire["icons"] = [thawed(icon) for icon in self.icons]
         if self.meta:
-            wire["_meta"] = dict(self.meta)
-        return {**self.extra, **wire} if self.extra else wire
+            wire["_meta"] = thawed(self.meta)
+        return {**thawed(self.extra), **wire} if self.extra else wire
 
     def __hash__(self) -> int:
         """By name alone: the mappings cannot be hashed, and equal definitions have equal names."""

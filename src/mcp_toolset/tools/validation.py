@@ -16,6 +16,7 @@ import jsonschema_rs
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.frozen import thawed
 
 MAX_SCHEMA_DEPTH: Final = 64
 """Levels of nesting that a schema may have; deeper ones are refused unread (F20)."""
@@ -54,7 +55,7 @@ class SchemaCheck:
         mappings = _mappings_in(schema, where)
         if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
             _Expansion(schema, where).check(mappings)
-        self._validator = _compile(dict(schema), where)
+        self._validator = _compile(thawed(dict(schema)), where)
         self._is_valid = self._validator.is_valid
 
     def is_valid(self, value: object) -> bool:

@@ -20,6 +20,7 @@ from mcp_toolset.tools.export.root import rooted
 from mcp_toolset.tools.export.schema import Schema, with_definitions
 from mcp_toolset.tools.export.strict import strict_schema
 from mcp_toolset.tools.export.table import Export, ToolMark
+from mcp_toolset.tools.frozen import thawed
 from mcp_toolset.tools.requirement import ToolRequirement
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _chosen(view: ToolView, form: ProviderForm, deferred: bool) -> list[ToolBind
 
 
 def _shaped(binding: ToolBinding, name: str, form: ProviderForm, strict: bool) -> _Shaped:
-    schema = rooted(with_definitions(binding.definition.input_schema))
+    schema = rooted(with_definitions(thawed(binding.definition.input_schema)))
     way_back = None
     if form.properties is not None:
         schema, way_back = with_legal_properties(schema, form.properties)

@@ -1,0 +1,96 @@
+"""JSON data that cannot be changed in place, so that what is said of a tool is what is checked (O1).
+
+A frozen object is a `dict`, a frozen array a `list`: they are read, compared and written as JSON like any
+other. What would change them raises `TypeError`; `thawed`, `copy.copy` and `copy.deepcopy` give plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+MAX_DEPTH: Final = 200
+"""Levels that are frozen; a schema that is nested deeper is refused when it is compiled (F20)."""
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _refused(self: object, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        "the definition of a tool cannot be changed in place, as its schemas are compiled once; make a copy "
+        "with copy.deepcopy() and another tool, or change it with a verb such as .with_arguments()"
+    )
+
+
+class FrozenObject(dict[str, Any]):
+    """A JSON object that cannot be changed."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __ior__ = _refused
+        clear = pop = popitem = setdefault = update = _refused
+
+    def copy(self) -> dict[str, Any]:
+        """A plain copy; what is inside stays frozen."""
+        return dict(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        """A plain copy, all the way down."""
+        return cast("dict[str, Any]", thawed(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For `pickle`: an object is made anew, not filled."""
+        return type(self), (dict(self),)
+
+
+class FrozenArray(list[Any]):
+    """A JSON array that cannot be changed."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = _refused
+        append = extend = insert = remove = pop = clear = sort = reverse = _refused
+
+    def copy(self) -> list[Any]:
+        """A plain copy; what is inside stays frozen."""
+        return list(self)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        """A plain copy, all the way down."""
+        return cast("list[Any]", thawed(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For `pickle`: an array is made anew, not filled."""
+        return type(self), (list(self),)
+
+
+def frozen(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """The value as it is now, frozen; what is frozen already is itself."""
+    kind = cast("type[object]", type(value))
+    if kind in _LEAVES or kind is FrozenObject or kind is FrozenArray or not depth:
+        return value
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return FrozenObject({key: frozen(one, depth - 1) for key, one in members.items()})
+    if isinstance(value, list | tuple):
+        items = [frozen(one, depth - 1) for one in cast("list[Any]", value)]
+        return FrozenArray(items) if isinstance(value, list) else tuple(items)
+    return value
+
+
+def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """The value as plain data of its own; what is nested deeper than is frozen stays as it is."""
+    given: object = value
+    if isinstance(given, dict) and depth:
+        members = cast("dict[str, Any]", given)
+        return {k: one if type(one) is str else thawed(one, depth - 1) for k, one in members.items()}
+    if isinstance(given, list) and depth:
+        items = cast("list[Any]", given)
+        return [one if type(one) is str else thawed(one, depth - 1) for one in items]
+    return value
