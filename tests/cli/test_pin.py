@@ -83,8 +83,8 @@ def test_p8_differences_are_shown_for_people_and_programs_and_accepted_one_by_on
     assert shown.returncode == 0
     for said in (
         "one: 3 of its tools differ",
-        "more powerful: it takes a new parameter `b`",
-        "more powerful: `a`: maximum was 9 and is gone",
+        "gained: it takes a new parameter `b`",
+        "gained: `a`: maximum was 9 and is gone",
         "+ Add.\\u{200b}",
         "fresh: new",
         "hide: gone",

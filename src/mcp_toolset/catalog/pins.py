@@ -5,7 +5,7 @@ A pin is the canonical definition of a tool. It comes from a lock file, which a 
 against the pin, never against the listing before it: a definition cannot be moved in small steps, nor by
 going away for a while.
 
-| on a server | unchanged | more powerful | other words | anything else | a new tool |
+| on a server | unchanged | more powerful, or risky words gained | other words | anything else | a new tool |
 |---|---|---|---|---|---|
 | in the lock file | served | held | held | served, reported | held |
 | seen by this process | served | held | served, reported | served, reported | served |
@@ -26,6 +26,7 @@ from mcp_toolset.catalog.differences import compared, says_otherwise
 from mcp_toolset.catalog.hygiene import Tidied, tidied
 from mcp_toolset.catalog.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.power import gained
+from mcp_toolset.catalog.risky_text import text_gained
 from mcp_toolset.catalog.source import CatalogSnapshot, ListedTool
 from mcp_toolset.tools.change import ToolChange
 from mcp_toolset.tools.definition import ToolDefinition
@@ -181,7 +182,7 @@ class Pins:
         policy = self._policy.changed
         if policy == "accept":
             return None
-        reasons = gained(pin, seen.canonical)
+        reasons = (*gained(pin, seen.canonical), *text_gained(pin, seen.canonical))
         held = policy == "quarantine"
         if policy is None:
             held = bool(reasons) or (is_locked and says_otherwise(pin, seen.canonical))

@@ -45,7 +45,7 @@ def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
     held = " (held back)" if change.get("held") else ""
     yield f"{visible(change['name'])}: {change['change']}{held}"
     for reason in change["gained"]:
-        yield f"    more powerful: {visible(reason)}"
+        yield f"    gained: {visible(reason)}"
     if change["change"] == "gone":
         return
     for entry in change["differences"]:
