@@ -28,7 +28,7 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> L
     """What the servers list: here lists stand for servers, since only their names matter."""
     lists: Listed = {}
 
-    def remote(server: ServerConfig, lock: LockFile) -> Mount:
+    def remote(server: ServerConfig, lock: LockFile, path: Path | None = None) -> Mount:
         return Mount(server.name, *lists[server.name])
 
     if "real" not in request.node.name:

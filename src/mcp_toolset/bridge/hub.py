@@ -15,7 +15,8 @@ from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, Re
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins import PinPolicy
-from mcp_toolset.config import HubConfig, ServerConfig, load_config
+from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
+from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -92,7 +93,7 @@ class ConfiguredToolset(Toolset):
         self.config = self._judged(config)
         for server in self.config.misconfigured:
             _log.info("%s is misconfigured: %s", server.name, server.fault)
-        self.mounts = {one.name: Mount(one, mounted(one, lock)) for one in enabled(self.config)}
+        self.mounts = {one.name: Mount(one, mounted(one, lock, config.path)) for one in enabled(self.config)}
         super().__init__(name=config.name)
         self._members = tuple(shaped(self.config, self.mounts))
 
@@ -150,9 +151,11 @@ def toolset_from_config(
         read: Reads it again for `ToolsetServer.reload`; unless given, from where it came.
 
     Raises:
-        ConfigError: the file cannot be used, or the lock file beside it is broken or none of ours.
+        ConfigError: the file cannot be used, is served already by a bridge that started this one, or the
+            lock file beside it is broken or none of ours.
     """
     found = config if isinstance(config, HubConfig) else load_config(config)
+    chain.check_not_served_above(found.path)
     return ConfiguredToolset(found, read or partial(load_config, found.path))
 
 
@@ -195,6 +198,7 @@ def judged(config: HubConfig) -> HubConfig:
             return server
         try:
             _check_folder(server, config.path)
+            check_no_loop(server, config.path)
             mounted(server, None)
             names.add(server)
         except ToolsetError as fault:
@@ -336,8 +340,10 @@ class FileNames:
             raise DefinitionError(f"{self.path}: server {server.name!r}: {fault}") from None
 
 
-def mounted(server: ServerConfig, lock: LockFile | None) -> RemoteToolset:
-    """The tools of one server, not opened yet; without a lock file, only to see whether it can be mounted.
+def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = None) -> RemoteToolset:
+    """The tools of one server of the file at `path`, not opened yet.
+
+    Without lock file and path it is only seen whether it can be mounted.
 
     Raises:
         DefinitionError: it cannot be reached as the entry says.
@@ -348,7 +354,7 @@ def mounted(server: ServerConfig, lock: LockFile | None) -> RemoteToolset:
         name=server.name,
         transport=server.transport,
         headers=server.headers,
-        env=server.env,
+        env={**server.env, **(chain.below(path) if path else {})},
         cwd=server.cwd,
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,

@@ -169,7 +169,7 @@ class Reloads:
                     f"{wanted.path}: two mounts are named {server.name!r}; give this one another name"
                 )
             if not any(one is not None and one.serves(server) for one in (standing, late and late.mount)):
-                fresh[server.name] = Mount(server, mounted(server, lock))
+                fresh[server.name] = Mount(server, mounted(server, lock, wanted.path))
                 if standing is not None:
                     fresh[server.name].remember(standing)
         shaped(wanted, {**mounts, **fresh})

@@ -10,18 +10,14 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from mcp_toolset.errors import ConfigError, TargetError
+from mcp_toolset.errors import ConfigError
 
-__all__ = ["CLIENTS", "Client", "ClientName", "Machine", "Scope", "absolute_target", "launcher", "locate"]
+__all__ = ["CLIENTS", "Client", "ClientName", "Machine", "Scope", "locate"]
 
 ClientName: TypeAlias = Literal["claude-desktop", "claude-code", "cursor", "vscode"]
 Scope: TypeAlias = Literal["project", "user"]
@@ -54,6 +50,8 @@ class Client:
     section: str
     locations: Mapping[Scope, Callable[[Machine], Path]]
     typed: bool = True
+    workspace: str = "${workspaceFolder}"
+    """How the project's folder is written in its project file; see `portable`."""
 
     def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
         """What the section holds for a server that is started by `command`."""
@@ -82,6 +80,7 @@ CLIENTS: Mapping[ClientName, Client] = {
         "Claude Code",
         "mcpServers",
         {"project": lambda machine: machine.project / ".mcp.json", "user": _claude_code_user},
+        workspace="${CLAUDE_PROJECT_DIR:-.}",
     ),
     "cursor": Client(
         "Cursor",
@@ -112,59 +111,3 @@ def locate(client: Client, scope: Scope | None, machine: Machine) -> tuple[Scope
     if chosen not in client.locations:
         raise ConfigError(f"{client.title} has no {chosen} scope; use --scope {next(iter(client.locations))}")
     return chosen, client.locations[chosen](machine)
-
-
-def launcher(machine: Machine, *, python: str = sys.executable) -> tuple[str, ...]:
-    """The command of this very installation, absolute: clients start servers with a PATH of their own."""
-    script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
-    beside = Path(python).parent / script
-    if beside.is_file():
-        return (os.path.abspath(beside),)
-    found = shutil.which(script, path=machine.environ.get("PATH", ""))
-    return (os.path.abspath(found),) if found else (python, "-m", "mcp_toolset.cli.main")
-
-
-def absolute_target(arguments: Sequence[str], folder: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    """TARGET and what follows it, fit for a start in another folder, and the variables that this needs.
-
-    A file becomes absolute. Of a command after `--`, so do the program and the arguments that are paths
-    here. A `module:attribute` found in `folder` gets it as `PYTHONPATH`.
-
-    Raises:
-        TargetError: No target, or a file that does not exist.
-    """
-    if not arguments or tuple(arguments) == ("--",):
-        raise TargetError("no target to install; name a file, module:attribute, URL, or a command after --")
-    first, *rest = arguments
-    if first == "--":
-        return ("--", *_absolute_command(rest, folder)), {}
-    file, attribute = _file_and_attribute(first)
-    if (folder / file).exists():
-        return (os.path.abspath(folder / file) + attribute, *rest), {}
-    if file.endswith((".json", ".jsonc", ".py")) and "://" not in first:
-        raise TargetError(f"{folder / file}: no such file; check the target's path")
-    return tuple(arguments), _python_path(first, folder)
-
-
-def _file_and_attribute(target: str) -> tuple[str, str]:
-    file, colon, attribute = target.rpartition(":")
-    return (file, colon + attribute) if file.endswith(".py") else (target, "")
-
-
-def _absolute_command(command: Sequence[str], folder: Path) -> list[str]:
-    # A bare program is looked up on PATH, whatever lies here under that name; an argument may be a file here.
-    program, *arguments = command
-    paths = {word for word in command if word in (".", "..") or "/" in word or os.sep in word}
-    paths |= {word for word in arguments if (folder / word).is_file() and word != program}
-    return [
-        os.path.abspath(folder / word) if word in paths and (folder / word).exists() else word
-        for word in command
-    ]
-
-
-def _python_path(target: str, folder: Path) -> dict[str, str]:
-    module = re.match(r"([A-Za-z_]\w*)[\w.]*:[A-Za-z_]", target)
-    if module is None:
-        return {}
-    here = (folder / module[1]).is_dir() or (folder / f"{module[1]}.py").is_file()
-    return {"PYTHONPATH": str(folder)} if here else {}

@@ -9,16 +9,16 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, absolute_target, launcher, locate
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.entry import Writing, launcher
 from mcp_toolset.cli.jsontext import concealed, entries, with_entry, without_entry
-from mcp_toolset.config.jsonc import read_text
+from mcp_toolset.cli.replacing import read_regular, replace_file
+from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError
 
 __all__ = ["InstallPlan", "apply", "plan_install", "plan_uninstall"]
@@ -65,6 +65,7 @@ def plan_install(
     force: bool = False,
     command: Sequence[str] | None = None,
     cwd: Path | None = None,
+    options: Sequence[str | Path] = (),
 ) -> InstallPlan:
     """Plan to have `client` start `mcp-toolset serve TARGET …` under `name`.
 
@@ -81,19 +82,24 @@ def plan_install(
         force: Replace a different entry of the same name.
         command: How mcp-toolset is started; found if None.
         cwd: What relative paths in `target_args` are relative to; the project if None.
+        options: Options of `serve` for the entry; files among them as paths.
 
     Raises:
-        ConfigError: The file is broken, or has another server of that name.
+        ConfigError: The file is broken or no regular file, has another server of that name, or would come to
+            serve itself.
         TargetError: The target does not exist.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} cannot name a server; use up to 64 letters, digits, _ and -")
-    machine = Machine(home, platform, environ, project)
-    arguments, needed = absolute_target(target_args, (cwd or project).absolute())
-    start = (*(command or launcher(machine)), "serve", *arguments)
-    entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
+    machine, folder = Machine(home, platform, environ, project), (cwd or project).absolute()
     chosen, path = locate(CLIENTS[client], scope, machine)
-    section, before = CLIENTS[client].section, _read(path)
+    _check_no_loop(Writing(folder), target_args, path)
+    writing = Writing(folder, project, CLIENTS[client].workspace) if chosen == "project" else Writing(folder)
+    arguments, needed = writing.target(target_args)
+    program = command or launcher(machine, portable=chosen == "project")
+    start = (*program, "serve", *writing.options(options), *arguments)
+    entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
+    section, before = CLIENTS[client].section, read_regular(path)
     text = (before or "").removeprefix(_MARK)
     present = entries(text, section, str(path)).get(name)
     if present == entry:
@@ -121,7 +127,7 @@ def plan_uninstall(
         ConfigError: The file is broken, or the entry is none of ours and `force` is not set.
     """
     chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
-    section, before = CLIENTS[client].section, _read(path)
+    section, before = CLIENTS[client].section, read_regular(path)
     text = (before or "").removeprefix(_MARK)
     present = entries(text, section, str(path))
     if before is None or name not in present:
@@ -142,22 +148,18 @@ def apply(plan: InstallPlan) -> Path | None:
     """
     if not plan.changed or plan.after is None:
         return None
-    try:
-        target = plan.path.resolve()
-        if _read(target) != plan.before:
-            raise ConfigError(f"{plan.path}: has changed meanwhile; run the command again")
-        return _write(target, plan.before, plan.after, 0o600 if plan.private else 0o666)
-    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
-        cause = error.strerror if isinstance(error, OSError) else "a loop of links"
-        problem = ConfigError(f"{plan.path}: cannot be written ({cause}); check the folder's permissions")
-    raise problem
+    return replace_file(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return read_text(path, str(path))
-    except FileNotFoundError:
-        return None
+def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> None:
+    """Refuse a target that leads back to the file it is installed into, at once or through other files."""
+    arguments, _ = writing.target(target_args)
+    way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
+    if way:
+        raise ConfigError(
+            f"{path}: the entry would serve the file that it stands in ({' → '.join([str(path), *way])}), "
+            "and each level would start the next; move the servers to a file of their own and install that"
+        )
 
 
 def _marked(after: str, before: str | None) -> str:
@@ -190,40 +192,3 @@ def _difference(path: Path, before: str | None, after: str | None, section: str,
     if not lines:
         lines = [f"--- {path}\n", f"+++ {path}\n", f"@@ {section}.{name}.env @@ (values not shown)\n"]
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
-def _write(target: Path, before: str | None, after: str, mode: int) -> Path | None:
-    backup = None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if before is not None:
-        mode = target.stat().st_mode & 0o7777
-        backup = _back_up(target, before, mode)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        _create(draft, after, mode, exact=before is not None)
-        os.replace(draft, target)
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
-    return backup
-
-
-def _back_up(target: Path, text: str, mode: int) -> Path:
-    number = 0
-    while True:
-        number += 1
-        backup = target.with_name(f"{target.name}.{number}.bak")
-        with suppress(FileExistsError):
-            _create(backup, text, mode, exact=True)
-            return backup
-
-
-def _create(path: Path, text: str, mode: int, *, exact: bool) -> None:
-    """A new file, on disk when this returns. Its mode is subject to the umask unless `exact`."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    with os.fdopen(descriptor, "wb") as file:
-        if exact:
-            path.chmod(mode)
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from mcp_toolset.bridge.hub import toolset_from_config
+from mcp_toolset.bridge.hub import ConfiguredToolset, toolset_from_config
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 from mcp_toolset.bridge.sdk import lowlevel_of
 from mcp_toolset.bridge.server import ToolsetServer
@@ -62,8 +62,10 @@ class MountOptions:
     lock: Path | None = None
 
 
-def mount(target: Target, options: MountOptions) -> ToolsetServer:
+def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
     """A server for the target; nothing is opened yet.
+
+    A file that a bridge above this process serves can be looked into, and not be served again (`serving`).
 
     Raises:
         ToolsetError: The target cannot be loaded, or is nothing that can be served.
@@ -72,7 +74,8 @@ def mount(target: Target, options: MountOptions) -> ToolsetServer:
         case ConfigFile():
             read = partial(_read, target, options)
             config = read()
-            toolset = toolset_from_config(config, read=read)
+            made = toolset_from_config if serving else ConfiguredToolset
+            toolset = made(config, read=read)
             return _server(toolset, config.name, replace(options, client_prefix=config.client_prefix))
         case Module() | Program():
             return _served(load(target, is_mountable), target, options)

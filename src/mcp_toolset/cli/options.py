@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from mcp_toolset.cli.target import FORMS
 
@@ -19,6 +20,8 @@ __all__ = [
     "deferred_option",
     "json_option",
     "lock_option",
+    "serving_arguments",
+    "serving_options",
     "target_and_words",
     "timeout_option",
     "verbose_option",
@@ -115,6 +118,61 @@ def deferred_option(function: _Function) -> _Function:
         default=None,
         help="Put everything mounted behind search, or list it all.",
     )(function)
+
+
+_SERVING: Final = (
+    click.option(
+        "--grants",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Keep the grants of deferred tools in FILE (SQLite), over restarts and for several processes.",
+    ),
+    click.option(
+        "--client-prefix",
+        metavar="TEXT",
+        help="What the client puts before every tool's name, such as mcp__tools__; names stay short enough.",
+    ),
+    click.option(
+        "--state",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Keep names and membership of tools here from one run to the next.",
+    ),
+    click.option(
+        "--watch/--no-watch",
+        default=True,
+        show_default=True,
+        help="Read a configuration again when its file has changed.",
+    ),
+    deferred_option,
+    timeout_option,
+)
+
+
+_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "watch", "deferred", "timeout")
+
+
+def serving_options(function: _Function) -> _Function:
+    """What `serve` takes beside its target and address, and `install` writes into the entry."""
+    for option in reversed(_SERVING):
+        function = option(function)
+    return function
+
+
+def serving_arguments(ctx: click.Context) -> list[str | Path]:
+    """Those of the options above that were given, as `serve` takes them; files are paths."""
+    given: list[str | Path] = []
+    for option in ctx.command.params:
+        name = option.name or ""
+        if name not in _SERVING_NAMES or ctx.get_parameter_source(name) != ParameterSource.COMMANDLINE:
+            continue
+        value: object = ctx.params[name]
+        if isinstance(value, bool):
+            given.append(option.opts[0] if value else option.secondary_opts[0])
+        else:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            given += [option.opts[0], Path(text) if isinstance(option.type, click.Path) else text]
+    return given
 
 
 def verbose_option(function: _Function) -> _Function:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Scope
-from mcp_toolset.cli.options import TargetCommand, json_option, target_and_words
+from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    json_option,
+    serving_arguments,
+    serving_options,
+    target_and_words,
+)
 from mcp_toolset.cli.target import default_name, parse_target
 
 if TYPE_CHECKING:
@@ -43,6 +51,7 @@ def _common(function: _Function) -> _Function:
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable for the server.")
 @_common
+@serving_options
 @click.pass_context
 def install_command(
     ctx: click.Context,
@@ -54,15 +63,20 @@ def install_command(
     dry_run: bool,
     force: bool,
     as_json: bool,
+    **serving: Any,
 ) -> None:
-    """Have CLIENT start `mcp-toolset serve TARGET`. Keeps a backup of the file that it changes."""
+    """Have CLIENT start `mcp-toolset serve TARGET`. Keeps a backup of the file that it changes.
+
+    The options of serve are written into the entry. A project's file gets paths from its own folder.
+    """
     target, command, _ = target_and_words(ctx, words)
     env = dict(_variable(ctx, variable) for variable in variables)
     parse_target(target, command)
 
     from mcp_toolset.cli.install import plan_install
 
-    plan = plan_install(
+    plan = partial(
+        plan_install,
         client,
         name or default_name(target, command),
         ["--", *command] if command else [target or ""],
@@ -73,8 +87,9 @@ def install_command(
         scope=scope,
         env=env,
         force=force,
+        options=serving_arguments(ctx),
     )
-    _carry_out(plan, client, dry_run, as_json)
+    _carry_out(plan, client, scope, dry_run, as_json)
 
 
 @click.command("uninstall", cls=TargetCommand, options_metavar="[OPTIONS]")
@@ -97,7 +112,8 @@ def uninstall_command(
 
     from mcp_toolset.cli.install import plan_uninstall
 
-    plan = plan_uninstall(
+    plan = partial(
+        plan_uninstall,
         client,
         name or default_name(target, command),
         home=Path.home(),
@@ -107,7 +123,7 @@ def uninstall_command(
         scope=scope,
         force=force,
     )
-    _carry_out(plan, client, dry_run, as_json)
+    _carry_out(plan, client, scope, dry_run, as_json)
 
 
 def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
@@ -117,11 +133,17 @@ def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
     return key, value
 
 
-def _carry_out(plan: InstallPlan, client: ClientName, dry_run: bool, as_json: bool) -> None:
+def _carry_out(
+    make: Callable[[], InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
+) -> None:
     from mcp_toolset.cli.install import apply
     from mcp_toolset.cli.output import answering
+    from mcp_toolset.cli.replacing import held
 
-    backup = None if dry_run else apply(plan)
+    machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
+    with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):
+        plan = make()
+        backup = None if dry_run else apply(plan)
     with answering() as output:
         if as_json:
             output.json(

@@ -11,9 +11,8 @@ import click
 
 from mcp_toolset.cli.options import (
     TargetCommand,
-    deferred_option,
+    serving_options,
     target_and_words,
-    timeout_option,
     verbose_option,
 )
 from mcp_toolset.cli.target import parse_target
@@ -42,31 +41,7 @@ __all__ = ["serve_command"]
 @click.option("--allow-host", multiple=True, metavar="HOST", help="A further Host that requests may name.")
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
-@click.option(
-    "--grants",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Keep the grants of deferred tools in FILE (SQLite), over restarts and for several processes.",
-)
-@click.option(
-    "--client-prefix",
-    metavar="TEXT",
-    help="What the client puts before every tool's name, such as mcp__tools__; names stay short enough.",
-)
-@click.option(
-    "--state",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Keep names and membership of tools here from one run to the next.",
-)
-@click.option(
-    "--watch/--no-watch",
-    default=True,
-    show_default=True,
-    help="Read a configuration again when its file has changed.",
-)
-@deferred_option
-@timeout_option
+@serving_options
 @verbose_option
 @click.pass_context
 def serve_command(
@@ -125,7 +100,7 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
 
     # Code that prints while it is loaded must not be the first thing that a client reads (F45).
     with answering():
-        return mount(target, options)
+        return mount(target, options, serving=True)
 
 
 def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:

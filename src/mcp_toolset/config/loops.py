@@ -1,0 +1,102 @@
+"""Servers of a configuration that would serve that configuration again, found without starting anything.
+
+`mcp-toolset serve FILE` is recognised by the program's name, as a module, through `uvx` and shells.
+What cannot be seen here, such as a Python program that serves the file, is refused by `chain` when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from mcp_toolset.config.chain import DEPTH, ServedFile
+from mcp_toolset.config.hub import load_config
+from mcp_toolset.config.models import ServerConfig
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["check_no_loop", "served_files", "way_back"]
+
+_PROGRAM: Final = re.compile(
+    r"(?i)(?:^|.*[/\\])mcp[-_]toolset(?:\.exe|\.cmd|\.bat)?(?:\[[^\]]*\])?(?:[@=<>~!].*)?"
+)
+_MODULE: Final = re.compile(r"mcp_toolset(?:\.[\w.]+)?|.*[/\\]mcp_toolset[/\\](?:__main__|cli[/\\]main)\.py")
+
+
+def check_no_loop(server: ServerConfig, path: Path) -> None:
+    """Refuse a server that would serve the file that it stands in.
+
+    Raises:
+        ConfigError: it would, at once or by way of other files; each level would start the next.
+    """
+    if server.command is None:
+        return
+    way = way_back((server.command, *server.args), server.cwd, path)
+    if way:
+        raise ConfigError(
+            f"{path}: server {server.name!r} serves the file that it stands in ({_shown(path, way)}), and "
+            "each level would start the next; remove it, or have it serve another file"
+        )
+
+
+def way_back(command: Sequence[str], cwd: str | None, path: Path) -> list[str]:
+    """The files by which a command comes back to serving `path`, that one last; empty if it does not."""
+    home = ServedFile.at(path)
+    return [] if home is None else _way(command, Path(cwd or "."), home, [])
+
+
+def served_files(command: Sequence[str], folder: Path) -> Iterator[Path]:
+    """The files that a command would have mcp-toolset serve, as far as its words tell."""
+    words = list(_words(command))
+    for at, word in enumerate(words):
+        rest = words[at + 1 :]
+        if (_PROGRAM.fullmatch(word) or _MODULE.fullmatch(word)) and "serve" in rest:
+            for target in rest[rest.index("serve") + 1 :]:
+                if (folder / target).is_file():
+                    yield folder / target
+
+
+def _shown(path: Path, way: Sequence[str]) -> str:
+    return " → ".join([str(path), *way])
+
+
+def _words(command: Sequence[str]) -> Iterator[str]:
+    for word in command:
+        yield from _split(word) if re.search(r"\s", word) else [word]
+
+
+def _split(word: str) -> list[str]:
+    """The words of a line for a shell; a word with a blank in it stays one word besides."""
+    try:
+        return [word, *shlex.split(word)]
+    except ValueError:
+        return [word]
+
+
+def _way(command: Sequence[str], folder: Path, home: ServedFile, seen: list[ServedFile]) -> list[str]:
+    for file in served_files(command, folder):
+        one = ServedFile.at(file)
+        if one is None or any(one.is_same(other) for other in seen) or len(seen) >= DEPTH:
+            continue
+        shown = os.path.normpath(file)
+        if one.is_same(home):
+            return [shown]
+        for server in _servers(file):
+            way = _way((server.command or "", *server.args), Path(server.cwd or "."), home, [*seen, one])
+            if way:
+                return [shown, *way]
+    return []
+
+
+def _servers(file: Path) -> list[ServerConfig]:
+    if file.suffix not in (".json", ".jsonc"):
+        return []
+    try:
+        config = load_config(file)
+    except ConfigError:
+        # Its own bridge says what is wrong with it.
+        return []
+    return [server for server in config.servers if server.command and not server.disabled]
