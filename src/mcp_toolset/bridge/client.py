@@ -18,9 +18,7 @@ from mcp.server.context import ServerRequestContext
 
 from mcp_toolset.bridge.sdk import connection_of
 from mcp_toolset.bridge.wire import is_modern
-
-ANSWERABLE: Final = ("elicitation", "roots", "sampling")
-"""The capabilities of a client that are requests which it answers."""
+from mcp_toolset.tools.asking import ANSWERABLE
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -70,17 +68,21 @@ class ServedClient:
     Attributes:
         key: What tells it from every other client for its whole life; `None` if nothing does.
         declares: The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
+        carried: All its capabilities that mounted servers are told of.
+        routes: The sessions that its requests take, as each upstream has found out.
         log_level: The least severe log message that it wants; `None` while it has not said.
     """
 
-    __slots__ = ("_connection", "_gone", "_roots", "declares", "key", "log_level")
+    __slots__ = ("_connection", "_gone", "_roots", "carried", "declares", "key", "log_level", "routes")
 
     def __init__(
-        self, key: str | None, declares: Mapping[str, Any], connection: Connection | None = None
+        self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
     ) -> None:
         """Describe a client; `connection` is its own for life, where it has one (legacy)."""
         self.key = key
-        self.declares = declares
+        self.carried = carried
+        self.declares = declared_by(carried)
+        self.routes: dict[object, Any] = {}
         self.log_level: str | None = None
         self._connection = connection
         self._gone: dict[object, Callable[[], None]] = {}
@@ -132,10 +134,10 @@ def client_of(request: ServerRequestContext[Any, Any]) -> ServedClient:
 
 
 def _described(connection: Connection, request: ServerRequestContext[Any, Any]) -> ServedClient:
-    declares = _declared(connection.client_capabilities)
+    carried = _carried(connection.client_capabilities)
     if is_modern(connection.protocol_version):
-        return ServedClient(stream_of(request), declares)
-    client = ServedClient(uuid.uuid4().hex, declares, connection)
+        return ServedClient(stream_of(request), carried)
+    client = ServedClient(uuid.uuid4().hex, carried, connection)
     connection.exit_stack.callback(client.gone)
     return client
 
@@ -162,7 +164,7 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
     return {**carried, "extensions": kept} if kept else carried
 
 
-def _declared(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:
+def _carried(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:
     if capabilities is None:
         return _NOTHING
-    return declared_by(capabilities.model_dump(by_alias=True, mode="json", exclude_none=True))
+    return carried_by(capabilities.model_dump(by_alias=True, mode="json", exclude_none=True))

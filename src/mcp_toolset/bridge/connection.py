@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -27,7 +28,8 @@ from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
-from mcp_toolset.bridge.sessions import SessionPool, SessionRule
+from mcp_toolset.bridge.session_key import SessionOptions
+from mcp_toolset.bridge.sessions import SessionPool
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.bridge.uncarried import fault_of_task
 from mcp_toolset.bridge.upstream_tools import UpstreamTools
@@ -62,10 +64,9 @@ class UpstreamConnection:
         timeout: float,
         start_timeout: float,
         pins: Pins,
-        sessions: SessionRule = "auto",
+        options: SessionOptions | None = None,
         forward_authorization: bool = False,
         shows: Sequence[Asked] = (),
-        protocol: ProtocolRule = "auto",
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
@@ -74,17 +75,17 @@ class UpstreamConnection:
             timeout: Seconds that one call may take, without the time for which its client is asked.
             start_timeout: Seconds that connecting and listing may take, together.
             pins: What judges its definitions; by default, pins of this process.
-            sessions: How far callers share sessions with a legacy server; see docs/sessions.md.
+            options: In which era it is spoken to and how callers share sessions; see docs/sessions.md.
             forward_authorization: Whether a caller's own credentials are sent on to it (F43).
             shows: What is declared for the sake of what it lists.
-            protocol: In which era it is spoken to.
         """
         self.link = link
         self.timeout = timeout
         self.start_timeout = start_timeout
         self.tools = UpstreamTools(link, pins or Pins(link.name), self._request)
+        options = replace(options or SessionOptions(), shows=bool(shows))
         self.pool = SessionPool(
-            link, rule=sessions, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
+            link, options=options, start_timeout=start_timeout, forwards=forward_authorization, shows=shows
         )
         self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
         self._forwards = forward_authorization
@@ -92,7 +93,7 @@ class UpstreamConnection:
         self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
         self._era: str | None = None
-        self._protocol: ProtocolRule = protocol
+        self._protocol: ProtocolRule = options.protocol
         self._state: SourceState = "closed"
         self._reason = ""
         self._retry_in: float | None = None
@@ -203,6 +204,7 @@ class UpstreamConnection:
 
         try:
             async with self.pool.running():
+                self._era = "legacy" if self.pool.facts.modern is False else None
                 while True:
                     self._ready_at = float("inf")
                     reason = await self._live(settled)
@@ -245,6 +247,7 @@ class UpstreamConnection:
         # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era, self._protocol)
+        self.pool.listens_in("modern" if self._main.modern else "legacy")
         self._introduced = self._main.server
         self._told_of_changes = _announces_changes(session)
         listing = await self._walked()

@@ -22,11 +22,13 @@ import mcp_types as types
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.parked import ParkedCall, ParkedCalls
+from mcp_toolset.bridge.pooled import OtherEraError
 from mcp_toolset.bridge.questions import for_legacy, pages_of, required, undeclared
 from mcp_toolset.bridge.reports import CallInFlight
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession
-from mcp_toolset.bridge.sessions import SessionPlan, SessionPool
+from mcp_toolset.bridge.session_key import SessionKey
+from mcp_toolset.bridge.sessions import SessionPool
 from mcp_toolset.bridge.wire import round_trip
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.tools.asking import ELICITATION
@@ -43,6 +45,11 @@ _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 0.25
 """Seconds before a request is repeated for an upstream that asks for nothing but to be asked again."""
 
+_INVALID_RESULT: Final = "returned an invalid result"
+_NEXT_TIME: Final = (
+    "; the tool asks by multi-round trips (2026-07-28), which this bridge does for it from the next call on: "
+    "call again, or name the tool in `eras` of its mount"
+)
 _NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -53,6 +60,7 @@ class Exchange:
     def __init__(self, link: Link, pool: SessionPool, *, timeout: float) -> None:
         """Describe the way; `timeout` is the seconds that the upstream may work on one request."""
         self.parked = ParkedCalls()
+        self._by_rounds: set[str] = set()
         self._link = link
         self._pool = pool
         self.timeout = timeout
@@ -82,23 +90,49 @@ class Exchange:
         """
         caller = context if isinstance(context, WireContext) else None
         if caller is None:
-            plan = None if main.modern else self._pool.bare
-            if plan is None:
+            key = None if main.modern else self._pool.bare
+            if key is None:
                 return await self._sent(main, CallInFlight(context), method, params, tool)
-            return await self._on_lease(plan, None, method, params, tool, CallInFlight(context))
-        if main.modern:
+            return await self._on_lease(key, None, method, params, tool, CallInFlight(context))
+        name = str(params.get("name", params.get("uri", "")))
+        by_rounds = main.modern and not caller.modern and name in self._by_rounds
+        key = None if by_rounds else self._pool.key(caller, name)
+        if key is None and main.modern:
             return await self._to_modern(main, method, params, caller, tool)
-        modern = caller.modern
-        if modern and caller.replay.foreign:
+        if caller.modern and caller.replay.foreign:
             raise CallError("the request state is not one of this server's, or has ended; call again")
-        plan = self._pool.plan(caller)
-        if plan is None:
+        if key is None:
             return await self._sent(main, _in_flight(caller), method, params, tool)
-        if modern:
-            work = partial(self._on_lease, plan, caller, method, params, tool)
-            name = f"{self._link.name} {method} {params.get('name', params.get('uri'))}"
-            return await self.parked.carry(caller, name, self._pool.start, work)
-        return await self._on_lease(plan, caller, method, params, tool, _in_flight(caller))
+        return await self._on_own(key, main, method, params, caller, tool)
+
+    async def _on_own(
+        self,
+        key: SessionKey,
+        main: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        caller: WireContext,
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        """Send it over a session with the older side of the server; what that cannot do goes over `main`."""
+        name = str(params.get("name", params.get("uri", "")))
+        try:
+            if not caller.modern:
+                return await self._on_lease(key, caller, method, params, tool, _in_flight(caller))
+            work = partial(self._on_lease, key, caller, method, params, tool)
+            carried = f"{self._link.name} {method} {name}"
+            return await self.parked.carry(caller, carried, self._pool.start, work)
+        except OtherEraError:
+            pass
+        except UpstreamProtocolError as fault:
+            if caller.modern or not main.modern or not _asks_by_rounds(fault):
+                raise
+            self._by_rounds.add(name)
+            if not _repeatable(method, tool):
+                raise UpstreamProtocolError(
+                    self._link.name, fault.code, f"{fault.reason}{_NEXT_TIME}"
+                ) from None
+        return await self._to_modern(main, method, params, caller, tool)
 
     async def _sent(
         self,
@@ -161,29 +195,37 @@ class Exchange:
 
     async def _on_lease(
         self,
-        plan: SessionPlan,
+        key: SessionKey,
         caller: WireContext | None,
         method: str,
         params: dict[str, Any],
         tool: ToolDefinition | None,
         call: CallInFlight,
     ) -> dict[str, Any]:
-        """Perform it over a session of its plan, which may have to be opened first."""
-        async with self._pool.lease(plan, caller, within=self.timeout) as pooled:
-            # Counted from before it is open: what a server asks at the handshake is for this caller.
-            try:
-                with pooled.session.calls.of(call):
-                    session = await pooled.opened()
-                    if tool is not None:
-                        await self._pool.check_offered(pooled, tool.name)
-                    result = await self._worked(session, call, method, params, tool)
-                    if isinstance(call, ParkedCall):
-                        call.end()
-                        await call.drained()
-                    return result
-            except anyio.get_cancelled_exc_class():
-                await call.withdrawn()
-                raise
+        """Perform it over a session of its key, which may have to be opened first.
+
+        Raises:
+            OtherEraError: the server does not speak the era of the session; nothing was sent.
+        """
+        pooled = self._pool.ready(key, call.client)
+        if pooled is None:
+            pooled = await self._pool.take(key, caller, within=self.timeout)
+        # Counted from before it is open: what a server asks at the handshake is for this caller.
+        try:
+            with pooled.session.calls.of(call):
+                session = await pooled.opened()
+                if tool is not None:
+                    await self._pool.check_offered(pooled, tool.name)
+                result = await self._worked(session, call, method, params, tool)
+                if isinstance(call, ParkedCall):
+                    call.end()
+                    await call.drained()
+                return result
+        except anyio.get_cancelled_exc_class():
+            await call.withdrawn()
+            raise
+        finally:
+            self._pool.give_back(pooled)
 
     async def _to_modern(
         self,
@@ -255,6 +297,22 @@ class Exchange:
                 f"{self._link.name}: the client did not answer what the server asked: {refused[0].message}"
             )
         return answers
+
+
+def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
+    """Whether a legacy call failed because its handler answers with `input_required`.
+
+    The SDK's servers say so in these words; no older revision has a result that they could send.
+    """
+    return fault.code == types.INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
+
+
+def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
+    """Whether a request may be sent a second time: it reads, or its tool says that this changes nothing."""
+    if method != "tools/call":
+        return True
+    hints = (tool.annotations if tool is not None else None) or _NOTHING
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
 def _in_flight(caller: WireContext) -> CallInFlight:

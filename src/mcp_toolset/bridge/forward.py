@@ -15,11 +15,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from mcp_toolset.bridge.ask import Replay, RoundTrips
-from mcp_toolset.bridge.client import ServedClient, client_of, declared_by, stream_of
+from mcp_toolset.bridge.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.bridge.sdk import MCPError, token_principal
 from mcp_toolset.bridge.wire import LOG_LEVELS, is_modern
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.tools.asking import (
+    ANSWERABLE,
     CALL_META_KEY,
     ELICITATION,
     REPLAY_META_KEY,
@@ -115,6 +116,20 @@ class WireContext(ToolContext):
         if self.modern:
             return declared_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
         return self.client.declares if self._request.session.can_send_request else _NOTHING
+
+    @property
+    def carried(self) -> Mapping[str, Any]:
+        """The client's capabilities that mounted servers are told of: what it answers, and extensions."""
+        if self.modern:
+            return carried_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+        if self.answers:
+            return self.client.carried
+        return {name: each for name, each in self.client.carried.items() if name not in ANSWERABLE}
+
+    @property
+    def answers(self) -> bool:
+        """Whether requests reach this client in the course of this call, as it is legacy."""
+        return not self.modern and self._request.session.can_send_request
 
     @property
     def log_level(self) -> str | None:

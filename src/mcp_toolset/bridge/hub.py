@@ -365,6 +365,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         declare=server.declare,
         protocol=server.protocol,
         hidden=server.secrets,
+        eras=server.eras,
     )
 
 

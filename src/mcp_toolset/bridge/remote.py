@@ -15,10 +15,11 @@ from mcp_toolset.bridge.caching import CacheHint
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
 from mcp_toolset.bridge.offers import UpstreamOffers
+from mcp_toolset.bridge.session_key import SessionOptions
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
-from mcp_toolset.config import Asked, ProtocolRule, SessionRule
+from mcp_toolset.config import Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
@@ -57,6 +58,7 @@ class RemoteToolset(Toolset):
         declare: Iterable[Asked] = (),
         protocol: ProtocolRule = "auto",
         hidden: Iterable[str] = (),
+        eras: Mapping[str, Era] | None = None,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -76,8 +78,10 @@ class RemoteToolset(Toolset):
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
             forward_authorization: Send each caller's own `Authorization` on to this server, which is
                 otherwise never done (F43); for streamable HTTP alone.
-            protocol: `auto` speaks the newest revision that the server knows, `legacy` none after
-                2025-11-25, and `modern` none before 2026-07-28; see docs/sessions.md.
+            protocol: `auto` speaks to the server in the era of each client, if the server knows it,
+                `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
+            eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
+                where the server has both.
             declare: What to declare when listing, so that the server lists what it offers only to clients
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
                 their own clients can do, whatever this says; see docs/sessions.md.
@@ -95,6 +99,8 @@ class RemoteToolset(Toolset):
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
         _check_rule(name, "sessions", sessions, SessionRule)
         _check_rule(name, "protocol", protocol, ProtocolRule)
+        for tool, era in (eras or {}).items():
+            _check_rule(name, f"eras[{tool!r}]", era, Era)
         declared = tuple(declare)
         if unknown := [name for name in declared if name not in get_args(Asked)]:
             known = ", ".join(get_args(Asked))
@@ -124,10 +130,9 @@ class RemoteToolset(Toolset):
             timeout=timeout,
             start_timeout=start_timeout,
             pins=judge,
-            sessions=sessions,
+            options=SessionOptions(protocol, sessions, dict(eras or {})),
             forward_authorization=forward_authorization,
             shows=declared,
-            protocol=protocol,
         )
         super().__init__(name=name)
 

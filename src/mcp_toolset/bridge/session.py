@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import anyio
 import mcp_types as types
 
-from mcp_toolset.bridge.client import ServedClient, carried_by
+from mcp_toolset.bridge.client import ServedClient
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.faults import LOST, lost_by, says_broke_off, says_ended
 from mcp_toolset.bridge.forward import WireContext
@@ -317,10 +317,9 @@ def _asked(context: ToolContext) -> Mapping[str, Any]:
     if not isinstance(context, WireContext):
         return context.meta
     if context.modern:
-        declared = carried_by(context.meta.get(types.CLIENT_CAPABILITIES_META_KEY))
-        return {**context.meta, types.CLIENT_CAPABILITIES_META_KEY: declared}
+        return {**context.meta, types.CLIENT_CAPABILITIES_META_KEY: context.carried}
     return {
-        types.CLIENT_CAPABILITIES_META_KEY: context.declares,
+        types.CLIENT_CAPABILITIES_META_KEY: context.carried,
         types.LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
     }
 

@@ -1,8 +1,8 @@
-"""`SessionPool`: sessions with a legacy upstream beside the one that lists, as its callers need them.
+"""`SessionPool`: sessions with an upstream beside the one that lists, as its callers need them.
 
-A legacy client declares what it answers once, in the handshake, and over stdio and SSE nothing says
-for which call the server asks. So calls whose clients can be asked go over sessions that declare just
-that, shared as far as a question can still be brought to the right client (`plan_for`, docs/sessions.md).
+Which session a call takes is the rule of `session_key`; the pool opens the session and closes it. A
+server of an older revision learns what its client answers once, in the handshake, and over stdio and SSE
+nothing says for which call it asks; so clients that can be asked have sessions that declare just that.
 Each session has one owner task, is opened by the first call that needs it, and is closed when its
 client leaves or nobody has used it for a while; there are never more than `MAX_SESSIONS` (F46).
 """
@@ -14,138 +14,78 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
 import anyio
 import anyio.abc
+import anyio.to_thread
+import mcp_types as types
 
 from mcp_toolset.bridge.client import ServedClient
 from mcp_toolset.bridge.faults import reason_of
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.known_eras import KnownEras
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing
+from mcp_toolset.bridge.pooled import PooledSession
+from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession, digest_of
+from mcp_toolset.bridge.session_key import (
+    ClientFacts,
+    SessionKey,
+    SessionOptions,
+    UpstreamFacts,
+    key_for,
+    listing_key,
+)
 from mcp_toolset.bridge.stderr import StderrTail
-from mcp_toolset.config import Asked, SessionRule
-from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError
+from mcp_toolset.config import Asked, Era
+from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError, innermost
 
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
 
-MAX_ALONE: Final = 4
-"""Sessions of one capability set that take one call at a time."""
+MAX_ALIKE: Final = 4
+"""Sessions whose callers take turns and are alike; a further one is opened for who has waited `TURN`."""
 
-IDLE: Final = 300.0
-"""Seconds after which a session that nobody uses is closed."""
+TURN: Final = 1.0
+"""Seconds that a call waits for its turn before it is given a session of its own."""
 
-_NOTHING: Final[Mapping[str, Any]] = {}
+TRIAL: Final = 10.0
+"""Seconds that a server has to say whether it speaks the legacy era, while that is not known."""
 
+SECOND_TRIAL: Final = 300.0
+"""Seconds after which that is tried once more, if the server said nothing to it."""
 
-@dataclass(frozen=True, slots=True)
-class SessionPlan:
-    """Which session a call needs.
+_REFUSALS: Final = frozenset(
+    {
+        types.UNSUPPORTED_PROTOCOL_VERSION,
+        types.METHOD_NOT_FOUND,
+        types.INVALID_REQUEST,
+        types.INVALID_PARAMS,
+    }
+)
+"""Errors with which a server of the modern era alone answers `initialize`."""
 
-    Attributes:
-        declares: What the session declares, as canonical JSON.
-        client: The one client that it is for; empty if it is for several.
-        principal: The one principal that it is for; empty if it is for several.
-        credentials: A digest of the credentials that it forwards.
-        alone: Whether it takes one call at a time.
-        single: Whether it is for this one call.
-    """
-
-    declares: str
-    client: str = ""
-    principal: str = ""
-    credentials: str = ""
-    alone: bool = False
-    single: bool = False
-
-
-def plan_for(
-    rule: SessionRule, link: Link, caller: WireContext, *, forwards: bool, apart: bool = False
-) -> SessionPlan | None:
-    """The session that a call needs; `None` for the shared one, which declares nothing.
-
-    With `apart` the shared one only lists: it declares what some callers can do.
-
-    Roots are a client's own, and servers keep them for the life of a session: they are declared only
-    on sessions that are for one client.
-    """
-    credentials = digest_of(caller.authorization) if forwards and caller.authorization else ""
-    declares = _NOTHING if rule == "shared" else caller.declares
-    bare = SessionPlan("{}", credentials=credentials) if credentials or apart else None
-    if not declares:
-        return bare
-    if rule == "call":
-        return SessionPlan(_canonical(declares), credentials=credentials, alone=True, single=True)
-    principal = caller.principal or ""
-    client = _own_client(rule, link, caller, declares)
-    if client:
-        return SessionPlan(_canonical(declares), client, principal, credentials)
-    shared = {name: value for name, value in declares.items() if name != "roots"}
-    if not shared:
-        return bare
-    plan = SessionPlan(_canonical(shared), principal=principal, credentials=credentials)
-    return plan if rule == "capabilities" or link.transport == "http" else replace(plan, alone=True)
-
-
-def _own_client(rule: SessionRule, link: Link, caller: WireContext, declares: Mapping[str, Any]) -> str:
-    """The client, if the session is to be for it alone."""
-    key = caller.client_key or ""
-    if rule == "capabilities":
-        return ""
-    return key if rule == "client" or link.transport != "http" or "roots" in declares else ""
-
-
-def _canonical(declares: Mapping[str, Any]) -> str:
-    return json.dumps(declares, sort_keys=True, separators=(",", ":"))
-
-
-@dataclass(eq=False, slots=True)
-class PooledSession:
-    """A session of the pool, and who uses it."""
-
-    plan: SessionPlan
-    serial: int
-    session: UpstreamSession
-    used_at: float
-    users: int = 0
-    retired: bool = False
-    fault: str = ""
-    listed: frozenset[str] = frozenset()
-    open: anyio.Event = field(default_factory=anyio.Event)
-    wake: anyio.Event = field(default_factory=anyio.Event)
-
-    def retire(self) -> None:
-        """Give it to nobody any more; it is closed as soon as nobody uses it."""
-        self.retired = True
-        self.wake.set()
-
-    async def opened(self) -> UpstreamSession:
-        """The session once calls go through it.
-
-        Raises:
-            UpstreamUnavailableError: it could not be opened.
-        """
-        await self.open.wait()
-        if self.fault:
-            raise UpstreamUnavailableError(
-                self.session.link.name, f"no session for this client could be opened: {self.fault}"
-            )
-        return self.session
+Heard = Callable[[PooledSession, str, Mapping[str, Any] | None], bool]
+"""Takes in a notification of a session; `True` says that it is dealt with."""
 
 
 class SessionPool:
-    """The sessions with one upstream that are for some of its callers."""
+    """The sessions with one upstream that are for some of its callers.
+
+    Attributes:
+        facts: What is known of the server by now.
+    """
 
     def __init__(
         self,
         link: Link,
         *,
-        rule: SessionRule,
+        options: SessionOptions,
         start_timeout: float,
         forwards: bool,
         shows: Sequence[Asked] = (),
@@ -154,22 +94,34 @@ class SessionPool:
 
         Args:
             link: How the upstream is reached.
-            rule: How far sessions are shared.
+            options: What the host says about sessions with it.
             start_timeout: Seconds that opening one may take.
             forwards: Whether the caller's credentials are sent on.
             shows: What the session that lists declares beyond what its callers can do.
         """
         self._shows = shows
         self._link = link
-        self._rule: SessionRule = rule
+        self.options = options
         self.start_timeout = start_timeout
         self._forwards = forwards
+        alone = link.transport == "in-process" or options.protocol == "modern"
+        self.facts = UpstreamFacts(
+            legacy=False if alone else None,
+            modern=False if options.protocol == "legacy" else None,
+            tied=link.transport == "http",
+        )
+        self._known = None if link.transport == "in-process" else KnownEras(link.identity)
+        self._main: SessionKey | None = None
+        self._try_again_at = float("-inf")
+        self._without_legacy = self.facts
         self._sessions: dict[int, PooledSession] = {}
+        self._ready: dict[SessionKey, PooledSession] = {}
         self._serials = count(1)
         self._freed = anyio.Event()
         self._group: anyio.abc.TaskGroup | None = None
         self._context: Context = copy_context()
         self.on_broken_off: Callable[[], None] = lambda: None
+        self.on_heard: Heard = _nobody
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
 
     def __len__(self) -> int:
@@ -180,6 +132,9 @@ class SessionPool:
         """Own the sessions for the length of a block."""
         # An owner must not inherit the call that it was started by, or all it hears would be that call's.
         self._context = copy_context()
+        if self._known is not None and self.options.protocol == "auto":
+            recalled = await anyio.to_thread.run_sync(self._known.recall)
+            self._note(replace(self.facts, **recalled))
         async with anyio.create_task_group() as group:
             self._group = group
             try:
@@ -198,17 +153,60 @@ class SessionPool:
             raise UpstreamUnavailableError(self._link.name, "the server is closed")
         self._context.run(self._group.start_soon, function, *arguments)
 
-    def plan(self, caller: WireContext) -> SessionPlan | None:
-        """The session that a call needs; `None` for the shared one."""
-        if self._rule == "shared" and not self._forwards:
-            return None
-        apart = self.bare is not None
-        return plan_for(self._rule, self._link, caller, forwards=self._forwards, apart=apart)
+    def listens_in(self, era: Era) -> None:
+        """Take note that the session that lists speaks this era."""
+        self._main = listing_key(era, self.options)
+        self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
+
+    def learn(self, findings: Mapping[Era, bool]) -> None:
+        """Remember which eras the server speaks, also for later runs."""
+        news = {era: value for era, value in findings.items() if getattr(self.facts, era) is not value}
+        if not news:
+            return
+        self._note(replace(self.facts, **news))
+        if self._known is not None and self.options.protocol == "auto":
+            self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
+
+    def _note(self, facts: UpstreamFacts) -> None:
+        self.facts = facts
+
+    def key(self, caller: WireContext, name: str = "") -> SessionKey | None:
+        """The session that a request of a client takes; `None` for the one that lists.
+
+        A legacy client has one key for as long as it is connected, so that it is looked up and not made.
+        """
+        client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
+        if client is None:
+            return self._other(self._key(caller, name))
+        facts = self._facts()
+        known = client.routes.get(self)
+        if known is None or known[0] is not facts or known[1] != caller.answers:
+            known = client.routes[self] = (facts, caller.answers, self._key(caller))
+        return self._other(known[2])
+
+    def _other(self, key: SessionKey) -> SessionKey | None:
+        return None if key == self._main else key
+
+    def _key(self, caller: WireContext, name: str = "") -> SessionKey:
+        authorization = caller.authorization if self._forwards else None
+        client = ClientFacts(
+            "modern" if caller.modern else "legacy",
+            caller.carried,
+            caller.principal or "",
+            caller.client_key or "",
+            digest_of(authorization),
+        )
+        return key_for(client, self._facts(), self.options, name)
+
+    def _facts(self) -> UpstreamFacts:
+        if self.facts.legacy is None and anyio.current_time() < self._try_again_at:
+            return self._without_legacy
+        return self.facts
 
     @property
-    def bare(self) -> SessionPlan | None:
+    def bare(self) -> SessionKey | None:
         """The session for those who can be asked for nothing; `None` if the one that lists will do."""
-        return SessionPlan("{}") if self._shows and self._rule != "shared" else None
+        return SessionKey("legacy") if self._main is None else None
 
     async def check_offered(self, pooled: PooledSession, tool: str) -> None:
         """Refuse a tool that was listed because more was declared than this session's callers can do.
@@ -239,65 +237,84 @@ class SessionPool:
         for pooled in self._sessions.values():
             pooled.retire()
 
-    @asynccontextmanager
-    async def lease(
-        self, plan: SessionPlan, caller: WireContext | None, *, within: float
-    ) -> AsyncGenerator[PooledSession]:
-        """A session of a plan, for one call; it may still be opening.
+    def ready(self, key: SessionKey, owner: str | None) -> PooledSession | None:
+        """The open session of a key, for one call, if the call need not wait; see `take`."""
+        pooled = self._ready.get(key)
+        if pooled is None or not pooled.takes(owner):
+            return None
+        pooled.users += 1
+        pooled.owner = owner
+        return pooled
+
+    def standing(self, key: SessionKey) -> PooledSession | None:
+        """The open session of a key, to be looked at."""
+        pooled = self._ready.get(key)
+        return None if pooled is None or pooled.retired else pooled
+
+    async def take(self, key: SessionKey, caller: WireContext | None, *, within: float) -> PooledSession:
+        """A session of a key, for one call, until it is given back; it may still be opening.
 
         Raises:
             UpstreamTimeoutError: all that there may be are in use and stay so for `within` seconds.
         """
         try:
             with anyio.fail_after(within):
-                pooled = await self._taken(plan, caller)
+                return await self._taken(key, caller)
         except TimeoutError:
             raise UpstreamTimeoutError(
                 self._link.name, f"all its sessions stayed in use for {within:g} s; nothing was sent"
             ) from None
-        try:
-            yield pooled
-        finally:
-            pooled.users -= 1
-            pooled.used_at = anyio.current_time()
-            if plan.single:
-                pooled.retired = True
-            pooled.wake.set()
-            self._tell_waiting()
 
-    async def _taken(self, plan: SessionPlan, caller: WireContext | None) -> PooledSession:
+    def give_back(self, pooled: PooledSession) -> None:
+        """End the use of a session by one call."""
+        pooled.users -= 1
+        pooled.used_at = anyio.current_time()
+        if pooled.key.single:
+            pooled.retired = True
+        if pooled.retired:
+            pooled.wake.set()
+        self._tell_waiting()
+
+    async def _taken(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
+        owner = None if caller is None else caller.client_key
+        until = anyio.current_time() + TURN
         while True:
-            found = None if plan.single else self._free(plan)
-            if found is None and self._has_room(plan):
-                found = self._begun(plan, caller)
+            found = None if key.single else self._free(key, owner)
+            patience = until - anyio.current_time() if key.turns and self._alike(key) else 0.0
+            if found is None and patience <= 0 and self._has_room(key):
+                found = self._begun(key, caller)
             if found is not None:
                 found.users += 1
+                found.owner = owner
                 return found
-            await self._freed.wait()
+            with anyio.move_on_after(patience if patience > 0 else None):
+                await self._freed.wait()
 
-    def _free(self, plan: SessionPlan) -> PooledSession | None:
+    def _alike(self, key: SessionKey) -> list[PooledSession]:
+        return [each for each in self._sessions.values() if each.key == key and not each.retired]
+
+    def _free(self, key: SessionKey, owner: str | None) -> PooledSession | None:
         """The oldest that fits: calls one after another find the same server process."""
-        fitting = (each for each in self._sessions.values() if each.plan == plan and not each.retired)
-        return next((each for each in fitting if not (plan.alone and each.users)), None)
+        return next((each for each in self._alike(key) if each.takes(owner)), None)
 
-    def _has_room(self, plan: SessionPlan) -> bool:
-        alike = [each for each in self._sessions.values() if each.plan == plan and not each.retired]
-        if plan.alone and not plan.single and len(alike) >= MAX_ALONE:
+    def _has_room(self, key: SessionKey) -> bool:
+        most = 1 if self.options.sessions == "capabilities" else MAX_ALIKE
+        if key.turns and len(self._alike(key)) >= most:
             return False
         if len(self._sessions) < MAX_SESSIONS:
             return True
-        idle = [each for each in self._sessions.values() if not each.users and not each.retired]
+        idle = [each for each in self._sessions.values() if not (each.users or each.holds or each.retired)]
         if idle:
-            min(idle, key=lambda each: each.used_at).retire()
+            min(idle, key=lambda each: (each.stays, each.used_at)).retire()
         return False
 
-    def _begun(self, plan: SessionPlan, caller: WireContext | None) -> PooledSession:
-        client = caller.client if plan.client and caller is not None else None
+    def _begun(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
+        client = caller.client if key.client and caller is not None else None
         link = self._link
-        if plan.credentials and caller is not None:
+        if key.credentials and caller is not None:
             link = replace(link, headers=_with_credentials(link.headers, caller.authorization or ""))
-        session = UpstreamSession(link, declares=json.loads(plan.declares), client=client)
-        pooled = PooledSession(plan, next(self._serials), session, anyio.current_time())
+        session = UpstreamSession(link, declares=json.loads(key.declares), client=client)
+        pooled = PooledSession(key, next(self._serials), session, anyio.current_time())
         session.on_lost = pooled.retire
         session.on_broken_off = self.on_broken_off
         self.start(self._own, pooled, client)
@@ -312,45 +329,60 @@ class SessionPool:
             else []
         )
         stderr = StderrTail(self._link.name, self._link.scrubbed)
+        # While it is not known whether the server speaks this era, its silence is as good as a no.
+        patience = self.start_timeout if self.facts.legacy else min(TRIAL, self.start_timeout)
+
+        async def heard(method: str, params: Mapping[str, Any] | None) -> bool:
+            return self.on_heard(pooled, method, params)
+
         try:
-            with anyio.fail_after(self.start_timeout) as starting:
-                async with pooled.session.connected(stderr, _nobody) as (session, dispatcher):
+            with anyio.fail_after(patience) as starting:
+                async with pooled.session.connected(stderr, heard) as (session, dispatcher):
                     await pooled.session.begin(session, dispatcher, "legacy")
                     starting.deadline = float("inf")
+                    self.learn({"legacy": True})
+                    if not pooled.key.single:
+                        self._ready.setdefault(pooled.key, pooled)
                     pooled.open.set()
-                    await self._until_unused(pooled, dispatcher.closed)
+                    await pooled.until_unused(dispatcher.closed)
         except TimeoutError:
-            pooled.fault = f"no answer within {self.start_timeout:g} s"
+            self._failed(pooled, f"no answer within {patience:g} s")
         # As many kinds of failure as there are transports and servers; all mean that it has ended.
         except Exception as fault:
-            pooled.fault = self._link.scrubbed(reason_of(fault))
-            self._log.info("a session has ended: %s", pooled.fault)
+            self._failed(pooled, self._link.scrubbed(reason_of(fault)), fault)
         finally:
             for end in endings:
                 end()
-            pooled.retired = True
-            pooled.fault = pooled.fault or "it has ended"
-            pooled.open.set()
-            del self._sessions[pooled.serial]
-            self._tell_waiting()
+            self._forget(pooled)
 
-    async def _until_unused(self, pooled: PooledSession, closed: anyio.Event) -> None:
-        """Return when the session is to be closed: lost, or not used and not to be."""
-        async with anyio.create_task_group() as group:
+    def _failed(self, pooled: PooledSession, reason: str, fault: Exception | None = None) -> None:
+        pooled.fault = reason
+        self._log.info("a session has ended: %s", reason)
+        if pooled.open.is_set() or self._main is None or self._main.era != "modern":
+            return
+        # The server works in the other era, so the call goes there.
+        cause = None if fault is None else innermost(fault)
+        if isinstance(cause, MCPError) and cause.code in _REFUSALS:
+            pooled.refused = True
+            self.learn({"legacy": False})
+        elif self.facts.legacy is None:
+            pooled.refused = True
+            self._without_legacy = replace(self.facts, legacy=False)
+            self._try_again_at = anyio.current_time() + SECOND_TRIAL
 
-            async def watch() -> None:
-                await closed.wait()
-                group.cancel_scope.cancel()
-
-            group.start_soon(watch)
-            while not (pooled.retired and not pooled.users):
-                pooled.wake = anyio.Event()
-                with anyio.move_on_after(None if pooled.users else IDLE) as idle:
-                    await pooled.wake.wait()
-                if idle.cancelled_caught and not pooled.users:
+    def _forget(self, pooled: PooledSession) -> None:
+        pooled.retired = True
+        pooled.fault = pooled.fault or "it has ended"
+        pooled.open.set()
+        pooled.ended.set()
+        del self._sessions[pooled.serial]
+        if self._ready.get(pooled.key) is pooled:
+            del self._ready[pooled.key]
+            for other in self._alike(pooled.key):
+                if other.open.is_set():
+                    self._ready[pooled.key] = other
                     break
-            pooled.retired = True
-            group.cancel_scope.cancel()
+        self._tell_waiting()
 
     def _roots_of(self, pooled: PooledSession) -> Callable[[], None]:
         def changed() -> None:
@@ -369,6 +401,6 @@ def _with_credentials(headers: Mapping[str, str], authorization: str) -> dict[st
     return {**kept, "Authorization": authorization}
 
 
-async def _nobody(method: str, params: Mapping[str, Any] | None) -> bool:
+def _nobody(pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
     """Changes are taken in from the session that lists."""
     return method.endswith("list_changed")

@@ -7,6 +7,7 @@ whose single line says where, what and how to mend it.
 from mcp_toolset.config.hub import load_config, parse_config
 from mcp_toolset.config.models import (
     Asked,
+    Era,
     HubConfig,
     ProtocolRule,
     ServerConfig,
@@ -16,6 +17,7 @@ from mcp_toolset.config.models import (
 
 __all__ = [
     "Asked",
+    "Era",
     "HubConfig",
     "ProtocolRule",
     "ServerConfig",

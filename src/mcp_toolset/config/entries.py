@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, unknown_keys
-from mcp_toolset.config.models import Asked, ChangePolicy, HiddenTextPolicy, ProtocolRule, SessionRule
+from mcp_toolset.config.models import Asked, ChangePolicy, Era, HiddenTextPolicy, ProtocolRule, SessionRule
 from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
@@ -91,6 +91,7 @@ class ServerEntry(_Entry):
     forward_authorization: bool = Field(False, description=_SWITCH)
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
     protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
+    eras: dict[str, Era] = Field({}, description='an object such as {"a_tool": "legacy"}, or "modern"')
 
 
 class ToolsetSection(_Entry):

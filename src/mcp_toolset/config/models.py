@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 __all__ = [
     "ChangePolicy",
     "HiddenTextPolicy",
+    "Era",
     "HubConfig",
     "ProtocolRule",
     "ServerConfig",
@@ -33,8 +34,15 @@ ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
 """In which era a server is spoken to: up to 2025-11-25, from 2026-07-28, or the newest that it knows."""
 
 
+Era: TypeAlias = Literal["legacy", "modern"]
+"""The revisions up to 2025-11-25, which have sessions, or those from 2026-07-28, which have none."""
+
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
 """What a server may ask of a client; see docs/sessions.md."""
+
+
+def _no_eras() -> Mapping[str, Era]:
+    return MappingProxyType({})
 
 
 def _nothing() -> Mapping[str, str]:
@@ -75,6 +83,7 @@ class ServerConfig:
         protocol: In which era it is spoken to.
         secrets: Values that `${…}` stood for in it; they are blanked wherever they would be shown.
         fault: Why it cannot be used, with place and mend; such a server has only its name.
+        eras: The era that single tools need, by the server's own names for them.
     """
 
     name: str
@@ -103,6 +112,7 @@ class ServerConfig:
     protocol: ProtocolRule = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)
     fault: str = ""
+    eras: Mapping[str, Era] = field(default_factory=_no_eras, hash=False)
 
     def reached(self) -> ServerConfig:
         """What of it decides which process or address it is, and how sessions with it are made.

@@ -97,6 +97,7 @@ def server_config(
         forward_authorization=entry.forward_authorization,
         declare=tuple(entry.declare),
         protocol=entry.protocol,
+        eras=MappingProxyType(entry.eras),
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

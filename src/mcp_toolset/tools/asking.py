@@ -17,6 +17,9 @@ ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
 
+ANSWERABLE: Final = ("elicitation", "roots", "sampling")
+"""The capabilities of a client that are requests which it answers."""
+
 CALL_META_KEY: Final = "mcp-toolset/call"
 """In the `_meta` of a sampling request: which call of which tool caused it (H5)."""
 

@@ -1,0 +1,88 @@
+"""`KnownEras`: which protocol eras a server was found to speak, remembered from one run to the next.
+
+`server/discover` lists modern revisions only, so whether a server has the legacy era too shows only when
+it is tried, and the other way round a silent server takes 10 s to be found not to be modern. What was
+found is kept in one small file of the user's cache folder for a week, as servers are updated.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
+
+from mcp_toolset.config import Era
+
+KEPT: Final = 7 * 24 * 3600.0
+"""Seconds for which a finding holds."""
+
+MAX_KNOWN: Final = 1000
+"""Servers that are remembered; the oldest findings go first."""
+
+_PATIENCE: Final = 2.0
+"""Seconds that writing waits for another process that writes."""
+
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+def default_place() -> Path:
+    """Where findings are kept, by the platform's convention."""
+    return user_cache_path("mcp-toolset") / "eras.json"
+
+
+class KnownEras:
+    """The findings about one server; a file that cannot be read or written is as good as none."""
+
+    def __init__(self, identity: str, place: Path | None = None) -> None:
+        """Look up and note findings of the server with this identity."""
+        self._identity = identity
+        self._place = place or default_place()
+
+    def recall(self) -> dict[Era, bool]:
+        """The eras that the server is known to speak, or not to speak. Reads a file."""
+        found = _read(self._place).get(self._identity)
+        if not isinstance(found, Mapping):
+            return {}
+        known = cast("Mapping[str, Any]", found)
+        if not _is_fresh(known):
+            return {}
+        eras: tuple[Era, Era] = ("legacy", "modern")
+        return {era: value for era in eras if isinstance(value := known.get(era), bool)}
+
+    def note(self, findings: Mapping[Era, bool]) -> None:
+        """Keep what was found, beside what was known before. Writes a file."""
+        try:
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self._place}.lock", timeout=_PATIENCE):
+                self._write({**self.recall(), **findings})
+        except (OSError, Timeout) as fault:
+            _log.debug("%s is not written: %s", self._place, fault)
+
+    def _write(self, findings: Mapping[Era, bool]) -> None:
+        held = {name: each for name, each in _read(self._place).items() if _is_fresh(each)}
+        held.pop(self._identity, None)
+        recent = dict(list(held.items())[-MAX_KNOWN + 1 :])
+        recent[self._identity] = {**findings, "at": int(time.time())}
+        draft = self._place.with_name(f"{self._place.name}.{os.getpid()}")
+        draft.write_text(json.dumps(recent, indent=1), encoding="utf-8")
+        draft.replace(self._place)
+
+
+def _read(place: Path) -> dict[str, Any]:
+    try:
+        found: Any = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _is_fresh(entry: object) -> bool:
+    at: Any = cast("Mapping[str, Any]", entry).get("at") if isinstance(entry, Mapping) else None
+    return isinstance(at, int) and 0 <= time.time() - at < KEPT
