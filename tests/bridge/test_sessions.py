@@ -1,10 +1,8 @@
-"""Which session with a legacy upstream a call takes, as the rule in docs/sessions.md has it."""
+"""Which session with a server a request takes, as the rule in docs/sessions.md has it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import pytest
@@ -12,11 +10,116 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import RemoteToolset
-from mcp_toolset.bridge.forward import WireContext
-from mcp_toolset.bridge.link import Link
-from mcp_toolset.bridge.sessions import SessionPlan, plan_for
-from mcp_toolset.config import SessionRule
+from mcp_toolset.bridge.session_key import (
+    ClientFacts,
+    SessionKey,
+    SessionOptions,
+    UpstreamFacts,
+    key_for,
+    listing_key,
+)
+from mcp_toolset.config import Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
+
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
+ROOTS: dict[str, Any] = {"roots": {}}
+APPS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/ui": {}}}
+BOTH = UpstreamFacts(legacy=True, modern=True)
+UNTRIED = UpstreamFacts(modern=True)
+OLD = UpstreamFacts(legacy=True, modern=False)
+OLD_HTTP = UpstreamFacts(legacy=True, modern=False, tied=True)
+NEW = UpstreamFacts(legacy=False, modern=True)
+BARE = ClientFacts("legacy", client="c1")
+HOST = ClientFacts("legacy", FORMS | ROOTS, client="c1")
+ANN = ClientFacts("legacy", FORMS, principal="ann", client="c1")
+NEXT = ClientFacts("modern", FORMS | ROOTS)
+PIPED = ClientFacts("modern", FORMS | ROOTS, client="pipe")
+AUTO = SessionOptions()
+SHOWS = SessionOptions(shows=True)
+
+
+def session(declares: dict[str, Any] | None = None, **more: Any) -> SessionKey:
+    return SessionKey("legacy", json.dumps(declares or {}, separators=(",", ":")), **more)
+
+
+def rule(name: SessionRule) -> SessionOptions:
+    return SessionOptions(sessions=name)
+
+
+MODERN = SessionKey("modern")
+TABLE = [
+    # Modern servers: one connection for all.
+    ("modern client, server of both", NEXT, BOTH, AUTO, MODERN),
+    ("modern client that can be asked nothing", ClientFacts("modern"), BOTH, AUTO, MODERN),
+    ("legacy client, modern server", HOST, NEW, AUTO, MODERN),
+    ("legacy client that can be asked nothing, modern server", BARE, NEW, AUTO, MODERN),
+    # The client's own era, unless the server is known not to speak it.
+    ("legacy client, server of both", HOST, BOTH, AUTO, session(FORMS | ROOTS, client="c1")),
+    ("legacy client, legacy era untried", HOST, UNTRIED, AUTO, session(FORMS | ROOTS, client="c1")),
+    ("legacy client without questions, server of both", BARE, BOTH, AUTO, session()),
+    ("modern client, legacy server", ClientFacts("modern"), OLD, AUTO, session()),
+    # Legacy servers and clients that can be asked nothing: one session per principal.
+    ("nothing to ask", BARE, OLD, AUTO, session()),
+    ("nothing to ask, over HTTP", BARE, OLD_HTTP, AUTO, session()),
+    ("nothing to ask, a login", ClientFacts("legacy", principal="ann"), OLD, AUTO, session(principal="ann")),
+    ("an extension alone", ClientFacts("legacy", APPS, client="c1"), OLD, AUTO, session(APPS)),
+    ("a modern client with roots alone", ClientFacts("modern", ROOTS), OLD, AUTO, session()),
+    # Legacy servers and legacy clients that can be asked: a session of their own.
+    ("a host", HOST, OLD, AUTO, session(FORMS | ROOTS, client="c1")),
+    ("a host, over HTTP", HOST, OLD_HTTP, AUTO, session(FORMS | ROOTS, client="c1")),
+    ("a host with a login", ANN, OLD, AUTO, session(FORMS, principal="ann", client="c1")),
+    ("a modern client on a pipe", PIPED, OLD, AUTO, session(FORMS | ROOTS, client="pipe")),
+    # Legacy servers and modern clients: one session per capability set and principal, without roots.
+    ("a modern client, over HTTP", NEXT, OLD_HTTP, AUTO, session(FORMS)),
+    ("a modern client, over stdio", NEXT, OLD, AUTO, session(FORMS, turns=True)),
+    # Options.
+    ("shared", HOST, OLD, rule("shared"), session()),
+    ("shared, server of both", HOST, BOTH, rule("shared"), MODERN),
+    ("capabilities", HOST, OLD, rule("capabilities"), session(FORMS, turns=True)),
+    ("capabilities, over HTTP", HOST, OLD_HTTP, rule("capabilities"), session(FORMS)),
+    ("client", BARE, OLD, rule("client"), session(client="c1")),
+    ("client, nothing tells it", NEXT, OLD, rule("client"), session(FORMS, turns=True)),
+    ("call", HOST, OLD, rule("call"), session(FORMS | ROOTS, single=True)),
+    ("call, nothing to ask", BARE, OLD, rule("call"), session()),
+    ("protocol legacy", NEXT, BOTH, SessionOptions(protocol="legacy"), session(FORMS, turns=True)),
+    ("protocol modern", HOST, BOTH, SessionOptions(protocol="modern"), MODERN),
+]
+
+
+@pytest.mark.parametrize(
+    ("client", "upstream", "options", "expected"),
+    [pytest.param(*row[1:], id=row[0].replace(" ", "_")) for row in TABLE],
+)
+def test_u34_u36_a_request_takes_the_session_of_the_rule(
+    client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions, expected: SessionKey
+) -> None:
+    assert key_for(client, upstream, options) == expected
+
+
+@pytest.mark.parametrize(
+    ("client", "wanted", "upstream", "era"),
+    [
+        (HOST, "modern", BOTH, "modern"),
+        (NEXT, "legacy", BOTH, "legacy"),
+        (NEXT, "legacy", UNTRIED, "legacy"),
+        (NEXT, "legacy", NEW, "modern"),
+        (HOST, "modern", OLD, "legacy"),
+    ],
+)
+def test_u34_a_tool_that_needs_an_era_gets_it_where_the_server_has_it(
+    client: ClientFacts, wanted: Era, upstream: UpstreamFacts, era: Era
+) -> None:
+    options = SessionOptions(eras={"tool": wanted})
+    assert key_for(client, upstream, options, "tool").era == era
+    assert key_for(client, upstream, options, "another").era == key_for(client, upstream, AUTO).era
+
+
+def test_u36_the_session_that_lists_takes_the_calls_of_those_who_can_be_asked_nothing() -> None:
+    assert listing_key("legacy", AUTO) == key_for(BARE, OLD, AUTO)
+    assert listing_key("modern", AUTO) == key_for(NEXT, NEW, AUTO)
+    assert listing_key("legacy", SHOWS) is None
+    assert listing_key("modern", SHOWS) == MODERN
+
 
 CAPABILITIES = st.fixed_dictionaries(
     {},
@@ -24,68 +127,65 @@ CAPABILITIES = st.fixed_dictionaries(
         "elicitation": st.sampled_from([{}, {"form": {}}, {"form": {}, "url": {}}]),
         "sampling": st.sampled_from([{}, {"tools": {}}]),
         "roots": st.sampled_from([{}, {"listChanged": True}]),
+        "extensions": st.sampled_from([{"a/b": {}}]),
     },
 )
-CALLERS = st.builds(
-    SimpleNamespace,
+CLIENTS = st.builds(
+    ClientFacts,
+    era=st.sampled_from(get_args(Era)),
     declares=CAPABILITIES,
-    client_key=st.sampled_from([None, "one", "two"]),
-    principal=st.sampled_from([None, "ann", "bob"]),
-    authorization=st.sampled_from([None, "Bearer a", "Bearer b"]),
+    principal=st.sampled_from(["", "ann", "bob"]),
+    client=st.sampled_from(["", "one", "two"]),
+    credentials=st.sampled_from(["", "a", "b"]),
 )
-LINKS = st.sampled_from([Link("up", "stdio"), Link("up", "sse"), Link("up", "http")])
-RULES = st.sampled_from(get_args(SessionRule))
+UPSTREAMS = st.builds(
+    UpstreamFacts,
+    legacy=st.sampled_from([None, True, False]),
+    modern=st.sampled_from([None, True, False]),
+    tied=st.booleans(),
+)
+OPTIONS = st.builds(
+    SessionOptions,
+    protocol=st.sampled_from(get_args(ProtocolRule)),
+    sessions=st.sampled_from(get_args(SessionRule)),
+    shows=st.booleans(),
+)
 
 
-def plan(rule: SessionRule, link: Link, caller: Any, *, forwards: bool = False) -> SessionPlan | None:
-    return plan_for(rule, link, cast("WireContext", caller), forwards=forwards)
-
-
-def declared(found: SessionPlan | None) -> Mapping[str, Any]:
-    return {} if found is None else json.loads(found.declares)
-
-
-@given(RULES, LINKS, CALLERS, st.booleans())
-def test_p5_no_session_declares_more_than_its_caller(
-    rule: SessionRule, link: Link, caller: Any, forwards: bool
+@given(CLIENTS, UPSTREAMS, OPTIONS)
+def test_p5_no_session_declares_more_than_its_client(
+    client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions
 ) -> None:
-    assert declared(plan(rule, link, caller, forwards=forwards)).items() <= caller.declares.items()
+    said = json.loads(key_for(client, upstream, options).declares)
+    assert said.items() <= client.declares.items()
 
 
-@given(RULES, LINKS, CALLERS, CALLERS, st.booleans())
-def test_p5_who_shares_a_session_may_share_it(
-    rule: SessionRule, link: Link, one: Any, other: Any, forwards: bool
+@given(CLIENTS, CLIENTS, UPSTREAMS, OPTIONS)
+def test_u36_who_shares_a_session_may_share_it(
+    one: ClientFacts, other: ClientFacts, upstream: UpstreamFacts, options: SessionOptions
 ) -> None:
-    first, second = plan(rule, link, one, forwards=forwards), plan(rule, link, other, forwards=forwards)
-    if first is None or first != second or first.single:
+    first, second = key_for(one, upstream, options), key_for(other, upstream, options)
+    if first != second or first.era == "modern" or first.single:
         return
-    said = declared(first)
-    if said:
-        assert one.principal == other.principal
-    if forwards:
-        assert one.authorization == other.authorization
-    same_client = one.client_key is not None and one.client_key == other.client_key
+    assert one.credentials == other.credentials
+    if options.sessions == "shared":
+        return
+    assert one.principal == other.principal
+    said = json.loads(first.declares)
+    same_client = bool(one.client) and one.client == other.client
     assert "roots" not in said or same_client
-    if said and rule != "capabilities" and link.transport != "http":
-        assert same_client or first.alone
-
-
-@given(LINKS, CALLERS)
-def test_p5_a_shared_server_is_never_told_that_it_may_ask(link: Link, caller: Any) -> None:
-    assert plan("shared", link, caller) is None
-
-
-@given(RULES, LINKS, CALLERS)
-def test_p5_a_caller_that_answers_nothing_takes_the_session_that_lists(
-    rule: SessionRule, link: Link, caller: Any
-) -> None:
-    caller.declares = {}
-    assert plan(rule, link, caller) is None
+    if {"elicitation", "sampling"} & said.keys() and not upstream.tied:
+        assert same_client or first.turns
 
 
 def test_a_rule_that_does_not_exist_is_refused() -> None:
     with pytest.raises(DefinitionError, match="sessions is one of auto"):
         RemoteToolset("https://example.com/mcp", name="up", sessions=cast("Any", "none"))
+
+
+def test_u34_an_era_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(DefinitionError, match=r"eras\['draw'\] is one of legacy, modern, not 'old'"):
+        RemoteToolset("https://example.com/mcp", name="up", eras=cast("Any", {"draw": "old"}))
 
 
 @pytest.mark.parametrize("target", [["a-command"], "https://example.com/sse"])

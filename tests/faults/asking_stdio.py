@@ -66,6 +66,8 @@ def serve(id: Any, method: str, params: dict[str, Any]) -> None:
             info = {"name": "asking", "version": "1"}
             found = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "serverInfo": info}
             send(id=id, result={**found, **ENVELOPE})
+        case "initialize" if ERA == "modern":
+            send(id=id, error={"code": -32022, "message": "no", "data": {"supported": [MODERN]}})
         case "initialize":
             send(
                 id=id,

@@ -19,7 +19,7 @@ from tests.faults.harness import HERE, children, until
 from tests.interaction.desk import Desk
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge import forward, parked, sessions
+from mcp_toolset.bridge import forward, parked, pooled
 from mcp_toolset.bridge.exchange import MAX_ROUNDS
 from mcp_toolset.bridge.questions import MAX_ASKED
 
@@ -215,7 +215,7 @@ async def test_p5_the_time_of_a_call_does_not_run_while_its_user_thinks() -> Non
 
 
 async def test_f46_sessions_of_clients_end_with_them_and_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "IDLE", 0.2)
+    monkeypatch.setattr(pooled, "IDLE", 0.2)
     desk = Desk()
     async with ToolsetServer(Toolset(up := asking("legacy"))) as server:
         listing = children()

@@ -18,9 +18,16 @@ from mcp_toolset.bridge.http import bound_socket, run_app
 
 
 def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) -> ToolsetServer:
-    """Every upstream under its name; those of this process are made by `made`."""
+    """Every upstream under its name; those of this process are made by `made`.
+
+    A server that is called modern is spoken to in that era alone, whatever its clients speak.
+    """
     mounts = [
-        RemoteToolset(made() if target == "memory" else target, name=name, **options).prefixed(name)
+        RemoteToolset(
+            made() if target == "memory" else target,
+            name=name,
+            **{"protocol": "modern" if name.endswith("modern") else "auto", **options},
+        ).prefixed(name)
         for name, target in targets.items()
     ]
     return ToolsetServer(Toolset(*mounts), name="asking-hub")

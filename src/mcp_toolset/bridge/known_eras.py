@@ -2,7 +2,7 @@
 
 `server/discover` lists modern revisions only, so whether a server has the legacy era too shows only when
 it is tried, and the other way round a silent server takes 10 s to be found not to be modern. What was
-found is kept in one small file of the user's cache folder for a week, as servers are updated.
+found is kept in one small file of the user's cache folder for a day, as servers are updated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from platformdirs import user_cache_path
 
 from mcp_toolset.config import Era
 
-KEPT: Final = 7 * 24 * 3600.0
+KEPT: Final = 24 * 3600.0
 """Seconds for which a finding holds."""
 
 MAX_KNOWN: Final = 1000

@@ -1,0 +1,69 @@
+"""A server of both protocol eras, on the SDK's, whose tools each ask in the way of one era.
+
+`elicit` sends a request to its client (up to 2025-11-25), `rounds` and `hinted` answer `input_required`
+(2026-07-28), each whatever is spoken; `runs` says how often each has begun in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.stdio import stdio_server
+
+FORM: dict[str, Any] = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+ANYTHING: dict[str, Any] = {"type": "object"}
+RUNS: Counter[str] = Counter()
+
+
+async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
+    hints = {"hinted": types.ToolAnnotations(read_only_hint=True)}
+    names = ("elicit", "rounds", "hinted", "runs")
+    return types.ListToolsResult(
+        tools=[types.Tool(name=name, input_schema=ANYTHING, annotations=hints.get(name)) for name in names]
+    )
+
+
+def text(value: object) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=json.dumps(value))])
+
+
+async def called(ctx: Any, params: types.CallToolRequestParams) -> Any:
+    if params.name == "runs":
+        return text({**RUNS, "pid": os.getpid(), "version": ctx.protocol_version})
+    RUNS[params.name] += 1
+    if params.name == "elicit":
+        said = await ctx.session.elicit_form("Which word?", FORM, related_request_id=ctx.request_id)
+        return text(said.content["word"])
+    if params.input_responses:
+        return text(params.input_responses["word"].content["word"])
+    asked = types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message="Which word?", requested_schema=FORM)
+    )
+    return types.InputRequiredResult(input_requests={"word": asked}, request_state="mine")
+
+
+async def without_sessions(ctx: Any, call_next: Any) -> Any:
+    """Refuse the handshake, as a server does that knows 2026-07-28 alone."""
+    if ctx.method == "initialize":
+        raise MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, "no", {"supported": ["2026-07-28"]})
+    return await call_next(ctx)
+
+
+async def main() -> None:
+    server = Server[Any]("both", version="1", on_list_tools=listed, on_call_tool=called)
+    if "modern-only" in sys.argv:
+        server.middleware.insert(0, without_sessions)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options(NotificationOptions()))
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,87 @@
+"""A server is spoken to in the era of the client that calls, as far as the server has it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError
+from tests.bridge.asking import Person, text_of
+from tests.faults.harness import children
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.bridge.known_eras import KnownEras, default_place
+
+pytestmark = pytest.mark.anyio
+
+HERE = Path(__file__).parent
+BOTH = [sys.executable, "-W", "error", str(HERE / "both_eras.py")]
+MODERN = "2026-07-28"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """Nothing is known of servers from other tests."""
+    default_place().unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def bridged(mode: str, *answers: str, **options: Any) -> AsyncGenerator[tuple[Client, RemoteToolset]]:
+    up = RemoteToolset(options.pop("command", BOTH), name="up", **options)
+    person = Person(*({"word": answer} for answer in answers))
+    with anyio.fail_after(120):
+        async with (
+            ToolsetServer(Toolset(up)) as server,
+            Client(server.lowlevel, mode=mode, cache=None, elicitation_callback=person) as client,
+        ):
+            yield client, up
+
+
+async def said(client: Client, name: str) -> Any:
+    return json.loads(text_of(await client.call_tool(name, {})))
+
+
+async def test_u34_a_legacy_client_uses_tools_that_ask_in_either_way() -> None:
+    async with bridged("legacy", "one", "two", "three") as (client, _):
+        assert await said(client, "elicit") == "one"
+        assert await said(client, "hinted") == "two"
+        assert (await said(client, "runs"))["version"] == "2025-11-25"
+        with pytest.raises(MCPError, match="asks by multi-round trips .* from the next call on"):
+            await client.call_tool("rounds", {})
+        # The call that failed has run once and was not repeated.
+        assert (await said(client, "runs"))["rounds"] == 1
+        assert await said(client, "rounds") == "three"
+
+
+async def test_u34_a_modern_client_is_spoken_for_in_its_own_era() -> None:
+    async with bridged(MODERN, "one") as (client, up):
+        assert await said(client, "rounds") == "one"
+        assert (await said(client, "runs"))["version"] == MODERN
+        assert not len(up.connection.pool)
+
+
+async def test_u34_tools_that_are_named_go_in_the_era_that_they_need() -> None:
+    eras = {"elicit": "legacy", "rounds": "modern"}
+    async with bridged("legacy", "one", "two", eras=eras) as (client, _):
+        assert [await said(client, "rounds"), await said(client, "elicit")] == ["one", "two"]
+    async with bridged(MODERN, "one", "two", eras=eras) as (client, _):
+        assert [await said(client, "rounds"), await said(client, "elicit")] == ["one", "two"]
+
+
+async def test_u34_a_server_without_the_older_era_is_tried_once_and_then_known() -> None:
+    identity = ""
+    for opened in (1, 0):
+        async with bridged("legacy", "one", command=[*BOTH, "modern-only"]) as (client, up):
+            before = children()
+            assert await said(client, "rounds") == "one"
+            assert up.connection.pool.facts.legacy is False
+            assert next(up.connection.pool._serials) - 1 == opened
+            assert children() == before
+            identity = up.connection.link.identity
+    assert KnownEras(identity).recall() == {"legacy": False, "modern": True}
