@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import mcp_types as types
@@ -43,7 +43,7 @@ async def called(ctx: Any, params: types.CallToolRequestParams) -> Any:
         said = await ctx.session.elicit_form("Which word?", FORM, related_request_id=ctx.request_id)
         return text(said.content["word"])
     if params.input_responses:
-        return text(params.input_responses["word"].content["word"])
+        return text(cast("Any", params.input_responses["word"]).content["word"])
     asked = types.ElicitRequest(
         params=types.ElicitRequestFormParams(message="Which word?", requested_schema=FORM)
     )
