@@ -63,6 +63,9 @@ async def _listen(
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
+    if sys.platform == "win32":
+        # Its event loops receive no signals: a Ctrl-C cancels what runs, and nothing else ends it in order.
+        return task_status.started()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for number in signals:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
 import anyio
+import anyio.to_thread
 
 KEPT_LINES: Final = 50
 LINE_LENGTH: Final = 500
 _CHUNK: Final = 65536
+_BLOCKS: Final = sys.platform == "win32"
+"""Whether pipes can only be read by threads that wait in them."""
 
 
 class StderrTail:
@@ -38,7 +42,8 @@ class StderrTail:
         self._lines.clear()
         self._partial = b""
         reader, writer = os.pipe()
-        os.set_blocking(reader, False)
+        if not _BLOCKS:
+            os.set_blocking(reader, False)
         try:
             with os.fdopen(writer, "w") as child_end:
                 async with anyio.create_task_group() as group:
@@ -50,12 +55,17 @@ class StderrTail:
                     finally:
                         draining.cancel()
         finally:
-            self._read(reader)
+            if not _BLOCKS:
+                self._read(reader)
             os.close(reader)
 
     async def _drain(self, reader: int, draining: anyio.CancelScope) -> None:
         with draining:
             while True:
+                if _BLOCKS:
+                    if not await anyio.to_thread.run_sync(self._read, reader, abandon_on_cancel=True):
+                        return
+                    continue
                 await anyio.wait_readable(reader)
                 if not self._read(reader):
                     return

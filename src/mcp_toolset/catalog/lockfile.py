@@ -20,13 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from filelock import FileLock, Timeout
+
 from mcp_toolset.catalog.canonical import digest_of
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import plain_to_see, visible
-
-if os.name == "posix":
-    import fcntl
 
 __all__ = ["LockEntry", "LockFile", "Pinned", "Servers", "lock_beside"]
 
@@ -170,9 +169,13 @@ class LockFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Hold the folder against other writers; no file is left behind for it, also after a crash."""
+        """Hold the folder against other writers; no file is left behind for it, also after a crash.
+
+        Where folders cannot be locked (Windows), a file beside it is, which stays there.
+        """
         if os.name != "posix":
-            yield
+            with self._locked_beside():
+                yield
             return
         try:
             descriptor = os.open(self._target().parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -184,7 +187,24 @@ class LockFile:
         finally:
             os.close(descriptor)
 
+    @contextmanager
+    def _locked_beside(self) -> Generator[None]:
+        target = self._target()
+        lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=PATIENCE)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise ConfigError(f"{self.path}: another process is writing it; try again") from None
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _wait_for(self, descriptor: int) -> None:
+        import fcntl
+
         until = time.monotonic() + PATIENCE
         while True:
             try:

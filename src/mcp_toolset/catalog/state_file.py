@@ -7,13 +7,14 @@ still what this process last read or wrote. What cannot be read is never overwri
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import tempfile
-import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
+
+from filelock import FileLock, Timeout
 
 from mcp_toolset.catalog.state import ToolState
 from mcp_toolset.errors import InvalidStateError, StaleStateError
@@ -90,27 +91,23 @@ class StateFile:
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
         path = self.path.resolve()
+        if not path.parent.is_dir():
+            # The lock would make the folder, and a mistyped path would go unnoticed.
+            raise self._unwritable(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_PATIENCE, mode=0o600)
         try:
-            lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock.acquire(poll_interval=_LOCK_STEP)
+        except Timeout:
+            raise InvalidStateError(
+                f"{self.path}: the state cannot be written: another process has held its lock for "
+                f"{LOCK_PATIENCE:g} s; end that process"
+            ) from None
         except OSError as fault:
             raise self._unwritable(fault) from None
         try:
-            self._acquire(lock)
             yield
         finally:
-            os.close(lock)
-
-    def _acquire(self, lock: int) -> None:
-        waiting = threading.Event()
-        for _ in range(int(LOCK_PATIENCE / _LOCK_STEP)):
-            try:
-                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting.wait(_LOCK_STEP)
-        raise InvalidStateError(
-            f"{self.path}: the state cannot be written: another process has held its lock for "
-            f"{LOCK_PATIENCE:g} s; end that process"
-        )
+            lock.release()
 
     def _unwritable(self, fault: OSError) -> InvalidStateError:
         return InvalidStateError(
