@@ -1,7 +1,12 @@
+import os
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+# What servers list is kept in the user's cache folder by default; tests write nothing there. The
+# processes that they start inherit this.
+os.environ["MCP_TOOLSET_CACHE"] = "off"
 
 
 @pytest.fixture(autouse=True, scope="session")

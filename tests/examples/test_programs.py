@@ -25,7 +25,7 @@ def program(name: str, cwd: Path | None = None) -> StdioServerParameters:
     return StdioServerParameters(
         command=sys.executable,
         args=[str(EXAMPLES / name / "app.py")],
-        env={"PATH": PATH, "PYTHONWARNINGS": "error"},
+        env={"PATH": PATH, "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off"},
         cwd=cwd or ROOT,
     )
 

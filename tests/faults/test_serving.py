@@ -205,7 +205,7 @@ def test_f45_nothing_but_the_protocol_reaches_standard_output() -> None:
 async def test_f46_clients_that_come_and_go_leave_no_child(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = hub_command(transport="stdio", mounts={"up": hostile(log=str(log))})
-    parameters = StdioServerParameters(command=command[0], args=command[1:], env={"PYTHONPATH": str(ROOT)})
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env={"PYTHONPATH": str(ROOT), "MCP_TOOLSET_CACHE": "off"})
     with anyio.fail_after(40):
         for _ in range(3):
             async with Client(parameters, cache=None) as client:

@@ -60,7 +60,7 @@ async def _served(transport: str) -> AsyncGenerator[Callable[[], Any]]:
         parameters = StdioServerParameters(
             command=sys.executable,
             args=[str(BRIDGE)],
-            env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **pipes},
+            env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off", **pipes},
         )
         yield lambda: parameters
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 import anyio
@@ -23,6 +24,7 @@ from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
+from mcp_toolset.bridge.kept_mount import catalog_of, keep_key, server_of
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.offers import UpstreamOffers
@@ -33,6 +35,7 @@ from mcp_toolset.bridge.sessions import SessionPool
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.bridge.uncarried import fault_of_task
 from mcp_toolset.bridge.upstream_tools import UpstreamTools
+from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import CatalogSnapshot
@@ -92,6 +95,7 @@ class UpstreamConnection:
         self._exchange = Exchange(link, self.pool, timeout=timeout)
         self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
+        self._instructions = ""
         self._era: str | None = None
         self._protocol: ProtocolRule = options.protocol
         self._state: SourceState = "closed"
@@ -169,6 +173,38 @@ class UpstreamConnection:
         if not self._told_of_changes and self.tools.outlived:
             self._refresh.set()
         return self.tools.hint(told_of_changes=self._told_of_changes)
+
+    @property
+    def instructions(self) -> str:
+        """What the server says to models about itself; while it is down, what it said last."""
+        return self._instructions
+
+    @cached_property
+    def keep_key(self) -> str | None:
+        """What its lists are kept under from one run to the next; see `kept_mount`."""
+        return keep_key(self.link, self._protocol, tuple(self._shows), self._forwards)
+
+    def kept(self) -> KeptCatalog | None:
+        """What is to be kept of it for the next run; `None` while it is not ready."""
+        if self._state != "ready":
+            return None
+        return catalog_of(
+            self.link,
+            self.tools.listed,
+            server=self._introduced,
+            instructions=self._instructions,
+            capabilities=self.offers.declared,
+            offers=self.offers.entries(),
+        )
+
+    async def remember(self, kept: KeptCatalog) -> None:
+        """Serve what the last run knew until the server has listed; calls wait for it (see `call`)."""
+        if self.tools.known:
+            return
+        self._introduced, self._instructions = server_of(kept), kept.instructions
+        self.offers.remember(kept.capabilities, kept.offers)
+        await self.tools.remember(kept.tools)
+        self._changed()
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools or the status have changed."""
@@ -248,7 +284,7 @@ class UpstreamConnection:
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era, self._protocol)
         self.pool.listens_in("modern" if self._main.modern else "legacy")
-        self._introduced = self._main.server
+        self._introduced, self._instructions = self._main.server, session.instructions or ""
         self._told_of_changes = _announces_changes(session)
         listing = await self._walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
@@ -371,12 +407,19 @@ class UpstreamConnection:
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call upstream, once.
 
+        A call of a tool that the last run knew waits for a server that is still starting, and runs only
+        if the server lists that tool as the same one.
+
         Raises:
+            CallError: the tool that was known from the last run is gone, or is not the same any more.
             UpstreamUnavailableError: it is offline, or was lost during the call (F1, F6).
             UpstreamTimeoutError: no answer within the deadline; it was told to cancel (F4).
             UpstreamProtocolError: it answered with a protocol error.
             InvalidOutputError: it answered with something that is no result.
         """
+        if self._state == "starting":
+            await self._arrived()
+        definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
         return self._result(await self.exchange("tools/call", params, context, tool=definition))
 
@@ -395,6 +438,8 @@ class UpstreamConnection:
             CallError: the client cannot be asked for what the upstream wants.
             UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
         """
+        if self._state == "starting":
+            await self._arrived()
         self._require_ready()
         ending = self._ending
         ending.working += 1
@@ -416,6 +461,16 @@ class UpstreamConnection:
         self, method: str, params: dict[str, Any], *, context: ToolContext | None = None
     ) -> dict[str, Any]:
         return await self._main.request(method, params, context=context)
+
+    async def _arrived(self) -> None:
+        """Wait for the first attempt to succeed or fail, at most as long as a call may take."""
+        arrived = anyio.Event()
+        stop = self.on_change(lambda: self._state == "starting" or arrived.set())
+        try:
+            with anyio.move_on_after(self.timeout):
+                await arrived.wait()
+        finally:
+            stop()
 
     def _require_ready(self) -> None:
         if self._state == "ready":

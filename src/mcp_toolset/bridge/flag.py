@@ -33,6 +33,10 @@ class Flag:
         else:
             self._soon(lambda: self._event.set())
 
+    def is_set(self) -> bool:
+        """Whether it was set since it was last taken."""
+        return self._event.is_set()
+
     def clear(self) -> None:
         """Forget what has been told so far, because it was taken in by other ways."""
         if self._event.is_set():

@@ -80,6 +80,14 @@ class Surface(Protocol):
         """How long a client may keep what `listed` gives."""
         ...
 
+    def is_arriving(self) -> bool:
+        """Whether `arrive` may have something to wait for."""
+        ...
+
+    async def arrive(self) -> None:
+        """Wait a bounded time for listed mounts of which nothing is known yet."""
+        ...
+
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""
         ...
@@ -229,7 +237,7 @@ class LowlevelServer(Server[Any]):
                 return await self._call(ctx)
             case "tools/list":
                 _require_session(ctx)
-                return self._list(ctx)
+                return await self._quick_list(ctx)
             case "initialize":
                 answer = self._declared(await call_next(ctx))
                 self._note_session(ctx)
@@ -272,6 +280,8 @@ class LowlevelServer(Server[Any]):
         return encoded
 
     async def _quick_list(self, request: Request) -> dict[str, Any]:
+        if self._surface.is_arriving():
+            await self._surface.arrive()
         return self._list(request)
 
     async def _call(self, request: Request) -> dict[str, Any]:
@@ -333,7 +343,7 @@ class LowlevelServer(Server[Any]):
     async def _typed_list(
         self, request: Request, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult.model_validate(self._list(request), by_name=False)
+        return types.ListToolsResult.model_validate(await self._quick_list(request), by_name=False)
 
     async def _typed_call(
         self, request: Request, params: types.CallToolRequestParams

@@ -12,6 +12,7 @@ from mcp_toolset.bridge.addresses import LOCAL, Addresses, Names, Origin
 from mcp_toolset.bridge.caching import CacheHint, strictest
 from mcp_toolset.bridge.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
 from mcp_toolset.bridge.local_offers import LocalOffers
+from mcp_toolset.bridge.unlisted import UnlistedMounts
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
@@ -24,10 +25,22 @@ PAGE: Final = 500
 class Offering:
     """Lists of several sources as one, each thing under a public name that leads back to its source."""
 
-    def __init__(self, local: LocalOffers, mounted: Callable[[], Mapping[str, Offers]]) -> None:
-        """Combine; `mounted` gives the mounted sources by name, in order, as they are now."""
+    def __init__(
+        self,
+        local: LocalOffers,
+        mounted: Callable[[], Mapping[str, Offers]],
+        unlisted: UnlistedMounts | None = None,
+    ) -> None:
+        """Combine.
+
+        Args:
+            local: What the application offers itself.
+            mounted: Gives the mounted sources by name, in order, as they are now.
+            unlisted: The mounts of which it is not known yet what they offer.
+        """
         self.local = local
         self._mounted = mounted
+        self._unlisted = unlisted
         self._addresses = Addresses()
         self._lists: dict[str, list[Wire]] = {}
         self._settled: object = None
@@ -39,8 +52,15 @@ class Offering:
         return self._addresses
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether any source offers this; never more than they do."""
-        return any(offers.declares(capability, feature) for offers in self._sources().values())
+        """Whether any source offers this, or may: a mount that was never listed may offer anything."""
+        if any(offers.declares(capability, feature) for offers in self._sources().values()):
+            return True
+        return self._unlisted is not None and self._unlisted.presumed()
+
+    async def arrive(self) -> None:
+        """Wait a bounded time for mounts of which it is not known yet what they offer."""
+        if self._unlisted is not None:
+            await self._unlisted.arrive()
 
     async def news(self) -> frozenset[str]:
         """The capabilities whose lists are not what they were when this was last asked (P6)."""

@@ -127,6 +127,22 @@ class UpstreamOffers:
             for uri in list(self._watchers):
                 await self._tried("resources/subscribe", {"uri": uri})
 
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """What the server declared last."""
+        return self._declared
+
+    def entries(self) -> dict[str, Sequence[Wire]]:
+        """The usable entries of each list, by the method that lists them."""
+        return {method: held.sequence for method, held in self._lists.items() if held.entries}
+
+    def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
+        """Offer what the last run knew, until the server has listed."""
+        self._declared = declared
+        for kind in KINDS:
+            listing = Listing(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
+            self._lists[kind.method] = _checked(kind, listing, self._hidden_text)
+
     def settle(self, hidden_text: HiddenTextPolicy) -> None:
         """Take another policy about hidden text; what was listed is listed again for it."""
         if hidden_text != self._hidden_text:

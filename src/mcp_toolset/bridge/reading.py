@@ -103,6 +103,7 @@ class Reading:
     ) -> dict[str, Any]:
         self._require(request, kind.capability)
         async with _answering(request):
+            await self._offering.arrive()
             return _enveloped(request, await self._offering.page(kind, params.cursor))
 
     async def _read(self, request: Request, params: types.ReadResourceRequestParams) -> dict[str, Any]:
@@ -122,12 +123,14 @@ class Reading:
         self._require(request, "completions")
         raw = {key: value for key, value in (request.params or {}).items() if key != "_meta"}
         async with _answering(request):
+            await self._offering.arrive()
             return _enveloped(request, await self._offering.complete(raw, WireContext(request)))
 
     async def _answered(
         self, request: Request, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
     ) -> dict[str, Any]:
         """Run a request; what it has to ask of a modern client travels in its answer (A14)."""
+        await self._offering.arrive()
         context = WireContext(request)
         run = partial(ask, context)
         return _enveloped(request, await resumable(self._trips, context, call.name, call.arguments, run))

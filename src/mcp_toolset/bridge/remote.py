@@ -16,6 +16,7 @@ from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.link import Target, link_to
 from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.session_key import SessionOptions
+from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
@@ -145,6 +146,29 @@ class RemoteToolset(Toolset):
     def status(self) -> SourceStatus:
         """How the server is doing (F6, F7)."""
         return self.connection.status
+
+    @property
+    def known(self) -> bool:
+        """Whether its tools are known, from this run or the last; see `UnlistedMounts`."""
+        return self.connection.tools.known
+
+    @property
+    def keep_key(self) -> str | None:
+        """What its lists are kept under from one run to the next; see `Keepable`."""
+        return self.connection.keep_key
+
+    def kept(self) -> KeptCatalog | None:
+        """What is to be kept of it for the next run."""
+        return self.connection.kept()
+
+    async def remember(self, kept: KeptCatalog) -> None:
+        """Serve what the last run knew, until the server has listed."""
+        await self.connection.remember(kept)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the server is part of this process; see `AtHand`."""
+        return self.connection.link.transport == "in-process"
 
     @property
     def offers(self) -> UpstreamOffers:

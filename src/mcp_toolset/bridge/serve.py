@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from os import PathLike
@@ -123,7 +123,7 @@ def run_server(
     server: ToolsetServer,
     how: Serving,
     *,
-    opened: Callable[[ToolsetServer], None] | None = None,
+    settled: Callable[[ToolsetServer], None] | None = None,
     reread: Callable[[str], None] | None = None,
     listening: Callable[[str], None] | None = None,
 ) -> bool:
@@ -134,7 +134,8 @@ def run_server(
     Args:
         server: What to serve.
         how: By which transport, and where.
-        opened: Called when everything is opened; what it raises ends the server.
+        settled: Called when every mounted server has been reached or has failed once, which nothing waits
+            for; what it raises ends the server.
         reread: Told about a configuration that was read again.
         listening: Told the URL, if nobody is at a terminal.
 
@@ -146,9 +147,9 @@ def run_server(
         async with AsyncExitStack() as stack:
             # First the port: that it is taken should be known before anything is started.
             port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
-            await stack.enter_async_context(server)
-            if opened is not None:
-                opened(server)
+            await stack.enter_async_context(server.opened())
+            if settled is not None:
+                await stack.enter_async_context(_settling(server, settled))
             if how.watch and server.configured is not None:
                 from mcp_toolset.bridge.watch import watching
 
@@ -174,6 +175,18 @@ def run_server(
         # The interpreter would look through all of it for garbage on its way out, while a person waits.
         gc.freeze()
     return ended
+
+
+@asynccontextmanager
+async def _settling(server: ToolsetServer, told: Callable[[ToolsetServer], None]) -> AsyncGenerator[None]:
+    async def settle() -> None:
+        await server.settled()
+        told(server)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(settle)
+        yield
+        group.cancel_scope.cancel()
 
 
 def _bound(how: Serving) -> AbstractContextManager[socket]:

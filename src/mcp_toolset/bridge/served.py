@@ -135,6 +135,11 @@ class ServedTools:
         wire = [binding.to_wire() for binding in table if not binding.deferred]
         return {binding.name: binding for binding in table}, self._composed(table), wire
 
+    async def compiled_by_now(self) -> None:
+        """Wait for the compilation that is under way, if one is."""
+        async with self._compiling:
+            return
+
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call through the table as it stands now (F14: a change does not touch it)."""
         return await self._dispatch.call(call, context)

@@ -15,6 +15,7 @@ from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
 from mcp_toolset.bridge.keeping import StateKeeper
+from mcp_toolset.bridge.kept import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.bridge.kinds import OfferingSource, Offers
 from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.lowlevel import LowlevelServer
@@ -23,6 +24,7 @@ from mcp_toolset.bridge.news import News
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.reloadable import PATIENCE, reloadable_in
 from mcp_toolset.bridge.served import ServedTools
+from mcp_toolset.bridge.unlisted import LIST_PATIENCE, UnlistedMounts
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
@@ -88,6 +90,8 @@ class ToolsetServer:
         state: str | PathLike[str] | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         list_hint: CacheHint = STRICTEST,
+        list_patience: float = LIST_PATIENCE,
+        keep: Keeping = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -117,6 +121,10 @@ class ToolsetServer:
                 `EmbeddingScorer` of this server's own to search with a sentence model (H19).
             list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
+            list_patience: Seconds from the opening on in which lists, searches and calls wait for mounted
+                servers of which nothing is known; a handshake waits for none.
+            keep: The folder that keeps what mounted servers list from one run to the next; `False` keeps
+                nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`, else the user's cache.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -151,8 +159,12 @@ class ToolsetServer:
         self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
+        self._list_patience = list_patience
+        self._keep: Keeping = keep
+        self._kept = KeptCatalogs(folder_for(keep, state))
+        self._unlisted = UnlistedMounts(list_patience, self._current)
         self._offering = Offering(
-            LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers
+            LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers, self._unlisted
         )
         self._served = ServedTools(
             self.registry,
@@ -201,6 +213,8 @@ class ToolsetServer:
             state=state or self._state,
             scorer=self._scorer,
             list_hint=self._list_hint,
+            list_patience=self._list_patience,
+            keep=self._keep,
         )
 
     async def __aenter__(self) -> Self:
@@ -231,7 +245,10 @@ class ToolsetServer:
                 stack.push_async_callback(self._save_last)
             for source in self.toolset.sources():
                 stack.callback(source.on_change(self._news.changed.set))
+            await self._kept.restore(self.toolset.sources())
             await stack.enter_async_context(self.toolset.opening(waiting))
+            await stack.enter_async_context(self._kept.running())
+            self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
             await self._rebuild()
             stack.callback(self.registry.on_change(self._news.changed.set))
             stack.callback(self.grants.on_revoke(self._news.revoked.set))
@@ -260,11 +277,20 @@ class ToolsetServer:
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
-        """Open for the length of a block, unless it is open already."""
+        """Open for the length of a block, unless it is open already, and wait for no mounted server.
+
+        This is how a server is opened to be served: what is mounted joins when it is ready. Lists are
+        those of the last run until then; see docs/starting.md.
+        """
         if self._stack is not None:
             yield
             return
-        async with self:
+        try:
+            await self._open(Waiting(limit=0))
+        except BaseExceptionGroup as group:
+            raise sole(group) from None
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self.__aexit__)
             yield
 
     async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
@@ -462,6 +488,8 @@ class ToolsetServer:
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
+        if self._unlisted and call.name not in self._served.table:
+            await self._unlisted.arrive()
         return await self._served.call(call, context)
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
@@ -480,6 +508,14 @@ class ToolsetServer:
         """How long a client may keep what is listed; see `ServedTools.list_hint`."""
         return self._served.list_hint()
 
+    def is_arriving(self) -> bool:
+        """Whether `arrive` may have something to wait for."""
+        return bool(self._unlisted)
+
+    async def arrive(self) -> None:
+        """Wait for listed mounts of which nothing is known yet; see `UnlistedMounts.arrive`."""
+        await self._unlisted.arrive(listed=True)
+
     def grants_issued(self, context: ToolContext) -> int:
         """How many grants this caller's session was given so far."""
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
@@ -492,7 +528,13 @@ class ToolsetServer:
         # Search has tables to load, and perhaps numpy, for which nobody waits who defers nothing.
         from mcp_toolset.catalog.deferred import DeferredCatalog
 
-        return DeferredCatalog(self.grants, self.registry.sources, access=self._access, scorer=self._scorer)
+        return DeferredCatalog(
+            self.grants,
+            self.registry.sources,
+            access=self._access,
+            scorer=self._scorer,
+            arrive=self._unlisted.arrive,
+        )
 
     async def _save_last(self) -> None:
         if self._keeper is not None:
@@ -510,10 +552,18 @@ class ToolsetServer:
             if isinstance(source, OfferingSource)
         }
 
+    async def _current(self) -> None:
+        """See that what is served is what the sources say now."""
+        if self._news.changed.is_set():
+            await self._rebuild()
+        else:
+            await self._served.compiled_by_now()
+
     async def _rebuild(self) -> None:
         # Whatever was told so far is taken in by this.
         self._news.changed.clear()
         await self._served.compile()
+        await self._kept.restore(self.registry.sources().values())
         parts = (self._instructions, self._served.preview())
         self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -15,9 +16,16 @@ from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.heap import staying
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing, usable_over_http
+from mcp_toolset.catalog.canonical import canonical
 from mcp_toolset.catalog.pins import Pins
+from mcp_toolset.catalog.power import gained
 from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
-from mcp_toolset.errors import UpstreamProtocolError, UpstreamTimeoutError
+from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamTimeoutError
+from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import visible
+
+_SHOWN: Final = 10
+"""Names in one line of the log."""
 
 
 class UpstreamTools:
@@ -26,6 +34,8 @@ class UpstreamTools:
     Attributes:
         pins: What judges its definitions.
         snapshot: The tools that are served, and those that are set aside.
+        known: Whether anything is known of the list, from this run or the last.
+        remembered: What is served of the last run, until the server has listed.
     """
 
     def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
@@ -34,6 +44,10 @@ class UpstreamTools:
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
         self._link = link
         self._request = request
+        self.known = False
+        self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._superseded: dict[str, ToolDefinition] = {}
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
@@ -61,10 +75,60 @@ class UpstreamTools:
         with staying() if len(listing.tools) > BIG else nullcontext():
             async with self._admitting:
                 self._listed, self.snapshot = await in_worker(partial(self._judged, listing))
-        self._hint, self._began = listing.hint, listing.began
+                if self.remembered.tools:
+                    self._supersede()
+        self._hint, self._began, self.known = listing.hint, listing.began, True
         return (
             "" if listing.complete else f"its list of tools has no end; it was cut after {len(listing.tools)}"
         )
+
+    async def remember(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Serve what the last run knew, as far as the pins allow, until the server has listed."""
+        async with self._admitting:
+            if self.known:
+                return
+            self._listed = await in_worker(partial(take_snapshot, entries))
+            self.snapshot = await in_worker(partial(self._admissible, self._listed, remembered=True))
+            self.remembered, self.known = self.snapshot, True
+
+    @property
+    def listed(self) -> CatalogSnapshot:
+        """What was listed last and is usable, before pins and policies have their say."""
+        return self._listed
+
+    def current(self, definition: ToolDefinition) -> ToolDefinition:
+        """The live definition in the place of one that was remembered; another one as it is.
+
+        Raises:
+            CallError: the server does not serve the tool any more, or as something else.
+        """
+        name = definition.name
+        if self._superseded.get(name) is not definition:
+            return definition
+        live = self.snapshot.tools.get(name)
+        if live is None:
+            reason = dict(self.snapshot.set_aside).get(name, "the server lists it no more")
+            raise CallError(f"{self._link.name}: {name} was known from the last run, and is gone: {reason}")
+        if _same_to_callers(definition, live.definition):
+            return live.definition
+        raise CallError(
+            f"{self._link.name}: {name} is not what it was in the last run, so nothing was called; "
+            "list the tools again, read its definition, and repeat the call"
+        )
+
+    def _supersede(self) -> None:
+        """Note what was remembered and is not the same now; the live list has arrived."""
+        remembered, self.remembered = self.remembered, EMPTY_SNAPSHOT
+        live = self.snapshot.tools
+        self._superseded = {
+            name: tool.definition
+            for name, tool in remembered.tools.items()
+            if name not in live or live[name].definition is not tool.definition
+        }
+        changed = [name for name in self._superseded if name in live]
+        if changed:
+            names = ", ".join(map(visible, changed[:_SHOWN])) + (" …" if len(changed) > _SHOWN else "")
+            self._log.warning("%d tools are not what they were in the last run: %s", len(changed), names)
 
     async def judged_anew(self) -> None:
         """Hold what was listed last against the pins and their policy as they are now."""
@@ -91,5 +155,12 @@ class UpstreamTools:
         listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
         return listed, self._admissible(listed)
 
-    def _admissible(self, listed: CatalogSnapshot) -> CatalogSnapshot:
-        return self.pins.admit(usable_over_http(listed) if self._link.transport == "http" else listed)
+    def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
+        usable = usable_over_http(listed) if self._link.transport == "http" else listed
+        return self.pins.admit(usable, remembered=remembered)
+
+
+def _same_to_callers(remembered: ToolDefinition, live: ToolDefinition) -> bool:
+    """Whether a call that was meant for the one may run as the other: only texts may differ."""
+    schemas = remembered.input_schema == live.input_schema and remembered.output_schema == live.output_schema
+    return schemas and not gained(canonical(remembered), canonical(live))

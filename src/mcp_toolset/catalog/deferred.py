@@ -8,7 +8,7 @@ comes in, and again right before the tool runs, since hooks and middleware may h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
@@ -72,6 +72,7 @@ class DeferredCatalog:
         *,
         access: Access | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
+        arrive: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Start empty.
 
@@ -80,6 +81,7 @@ class DeferredCatalog:
             sources: The sources by name, those without a tool so far too, so that absence is data (X5).
             access: Who may have what; everybody everything unless given.
             scorer: As for `SearchIndex`; of this catalog alone.
+            arrive: Waits a bounded time for sources of which nothing is known yet; asked by each search.
 
         Raises:
             DefinitionError: `access` is asynchronous; the gate waits for nothing.
@@ -87,6 +89,7 @@ class DeferredCatalog:
         self._ledger = ledger
         self._sources = sources
         self._policy = AccessPolicy(access)
+        self._arrive = arrive
         self._tools: dict[str, ToolBinding] = {}
         self._held: dict[str, tuple[ToolBinding, str]] = {}
         self._indexed: frozenset[str] = frozenset()
@@ -201,6 +204,8 @@ class DeferredCatalog:
         return self._held[name][0] if name in self._held else self._tools[name]
 
     async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
+        if self._arrive is not None:
+            await self._arrive()
         await self._index.read(request.query)
         # What is withheld and not shown must not use up the places of what is.
         hidden = self._hidden(context)
@@ -246,7 +251,8 @@ class DeferredCatalog:
         if binding.name in self._held:
             return "changed", self._held[binding.name][1], None
         source = self._sources().get(binding.source)
-        if source is not None and (status := source.status).state != "ready":
+        # A call of a tool that the last run knew waits for a server that is starting.
+        if source is not None and (status := source.status).state not in ("ready", "starting"):
             return "offline", _offline(binding.source, status), status.retry_in
         return "available", None, None
 

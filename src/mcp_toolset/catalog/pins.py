@@ -96,6 +96,7 @@ class Pins:
         self._first: dict[str, _Seen] = {}
         self._listed: dict[str, tuple[str, _Seen]] = {}
         self._told: dict[str, str] = {}
+        self._sees = self._live = True
         self._noted: dict[str, str] = {}
         self._tidy: dict[str, tuple[str, Tidied]] = {}
         self._log = logging.getLogger("mcp_toolset.pins")
@@ -117,18 +118,26 @@ class Pins:
 
     def listed(self) -> Pinned:
         """What the server listed last, canonical and without secrets: what accepting it would pin."""
-        return {name: dict(seen.canonical) for name, (_, seen) in self._listed.items()}
+        listed = self._listed.items() if self._live else ()
+        return {name: dict(seen.canonical) for name, (_, seen) in listed}
 
     @property
     def hidden_text(self) -> HiddenTextPolicy:
         """What becomes of hidden characters in what the server lists (F23)."""
         return self._policy.hidden_text
 
-    def admit(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+    def admit(self, snapshot: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
         """A snapshot without the tools that are held back, and without hidden text in the others.
 
         Reads the lock file if it has changed; meant for a worker thread.
+
+        Args:
+            snapshot: What the server has listed.
+            remembered: It is what the server listed in the last run. It is held against the lock file,
+                and counts as the first sight of a tool only where every change is to be held.
         """
+        self._sees = not remembered or self._policy.changed == "quarantine"
+        self._live = not remembered
         locked = self._entry.refreshed() if self._entry is not None else None
         self._listed = {name: self._seen(tool.definition) for name, tool in snapshot.tools.items()}
         found = (self._change(seen, locked) for _, seen in self._listed.values())
@@ -176,6 +185,8 @@ class Pins:
         """The first definition of this name, which may be this one; `None` when there were too many names."""
         if seen.definition.name not in self._first and len(self._first) >= MAX_SEEN:
             return None
+        if not self._sees:
+            return self._first.get(seen.definition.name, seen).canonical
         return self._first.setdefault(seen.definition.name, seen).canonical
 
     def _judged(self, seen: _Seen, pin: Mapping[str, Any], *, is_locked: bool) -> ToolChange | None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
@@ -26,7 +26,7 @@ from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target,
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.tools.function import Tool
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import ToolBinding
 
@@ -51,6 +51,7 @@ class MountOptions:
         client_prefix: What clients put before every name; None leaves it as it is.
         state: The file that keeps names and membership; None leaves it as it is.
         lock: The lock file; None leaves it beside the configuration, or in this folder.
+        keep: False does without what the last run knew of servers, and keeps nothing for the next.
     """
 
     deferred: bool | None = None
@@ -60,6 +61,7 @@ class MountOptions:
     client_prefix: str | None = None
     state: str | None = None
     lock: Path | None = None
+    keep: Literal[False] | None = None
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -112,7 +114,8 @@ async def opened(target: Target, options: MountOptions) -> AsyncGenerator[Toolse
         TargetError: Nothing at all can be reached.
         ToolsetError: See `mount`.
     """
-    server = mount(target, options)
+    # What a person asks about is what the servers say now.
+    server = mount(target, replace(options, keep=False))
     async with AsyncExitStack() as stack:
         with working(f"opening {server.name} …"):
             await stack.enter_async_context(server)
@@ -182,7 +185,7 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
 
 
 def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    if replace(options, timeout=None) == MountOptions():
+    if replace(options, timeout=None, keep=None) == MountOptions():
         return server
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
@@ -200,6 +203,7 @@ def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer
         grants=options.grants,
         client_prefix=options.client_prefix or "",
         state=options.state,
+        keep=options.keep,
     )
 
 
@@ -215,6 +219,10 @@ class _Deferral(Transformed):
             return replace(binding, deferred=deferred) if binding.source else binding
 
         super().__init__(inner, settle, defers=deferred)
+
+    def listing_sources(self) -> list[ToolSource]:
+        """All or none, whatever is inside."""
+        return [] if self._defers else self.sources()
 
     @property
     def defers(self) -> bool:

@@ -15,10 +15,14 @@ import anyio.lowlevel
 
 from mcp_toolset.errors import sole
 from mcp_toolset.tools.opening_report import OpeningReport
-from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.source import AtHand, ToolSource
 
 PATIENCE: Final = 3.0
 """Seconds that an entered server with something usable waits for the rest, which joins later."""
+
+
+MOMENT: Final = 1.0
+"""Seconds for servers that are part of this process, where nothing else is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class Waiting:
     """How long opening waits for the first attempts of the sources.
 
     Attributes:
-        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source.
+        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source. 0 waits for none
+            outside of this process.
         patience: Seconds to wait for the rest once something is usable; `None` waits for all.
         tells: Whether to say on a terminal what is waited for.
     """
@@ -58,12 +63,16 @@ async def open_sources(
         group.start_soon(partial(source.run, task_status=status))
     # The sources have begun by then, and say so.
     await anyio.lowlevel.checkpoint()
-    if waiting.limit == 0 or not opened:
+    if waiting.limit == 0:
+        opened = [
+            (source, status) for source, status in opened if isinstance(source, AtHand) and source.at_hand
+        ]
+    if not opened:
         return
     report = OpeningReport(sources if waiting.tells else ())
     with anyio.CancelScope() as scope:
         if waiting.limit is not None:
-            scope.deadline = anyio.current_time() + waiting.limit
+            scope.deadline = anyio.current_time() + (waiting.limit or MOMENT)
         if has_local_tools:
             _hurry(scope, waiting.patience)
         async with anyio.create_task_group() as watch:

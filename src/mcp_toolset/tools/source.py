@@ -78,6 +78,16 @@ class ToolSource(Protocol):
         ...
 
 
+@runtime_checkable
+class AtHand(Protocol):
+    """A source that may be part of this process, so that opening it takes a moment only."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether it is."""
+        ...
+
+
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:
     """The error for an unknown tool: with each source that is not ready, which may be the one that has it."""
     away = [state for source in sources if (state := state_of(source.source_name, source.status))]

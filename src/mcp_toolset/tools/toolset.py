@@ -105,6 +105,12 @@ class Toolset(ToolsetVerbs):
         found = [source for member in self._nested() for source in member.sources()]
         return list({id(source): source for source in found}.values())
 
+    def listing_sources(self) -> list[ToolSource]:
+        """Of `sources`, those whose tools are listed; the tools of the others are behind search."""
+        nested = list(self._nested())
+        found = [source for member in nested for source in member.listing_sources()]
+        return found if nested else self.sources()
+
     def set_aside(self) -> list[tuple[str, str]]:
         """Mounted tools that a verb had to leave out, each with the reason (P2)."""
         return [found for member in self._nested() for found in member.set_aside()]
@@ -299,6 +305,10 @@ class Transformed(Toolset):
     def sources(self) -> list[ToolSource]:
         """The inner sources."""
         return self._inner.sources()
+
+    def listing_sources(self) -> list[ToolSource]:
+        """The inner ones, unless this step puts its tools behind search."""
+        return [] if self._defers else self._inner.listing_sources()
 
     def set_aside(self) -> list[tuple[str, str]]:
         """What this step or anything inside had to leave out."""

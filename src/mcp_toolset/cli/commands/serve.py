@@ -112,7 +112,7 @@ def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
         server,
         how,
         # A server named by itself has to be there; one of several may come later (F6, H24).
-        opened=require_something if single else report_down,
+        settled=require_something if single else report_down,
         reread=complain,
         listening=lambda url: note(f"serving {server.name} at {url}"),
     )

@@ -1,0 +1,127 @@
+"""`KeptCatalogs`: what the last run knew of each mounted server, given to its mount at the start.
+
+Saved whenever a mount has listed something else. Where it is kept: the folder that the server was given,
+else `MCP_TOOLSET_CACHE`, else beside the state file, else the user's cache folder of this platform.
+`False`, or `off` in the environment, keeps nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.catalog.kept import KeptCatalog
+from mcp_toolset.catalog.kept_files import KeptFiles
+from mcp_toolset.tools.source import ToolSource
+
+VARIABLE: Final = "MCP_TOOLSET_CACHE"
+"""The environment variable with the folder; `off` keeps nothing."""
+
+Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
+
+_log = logging.getLogger("mcp_toolset.catalog")
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """A source whose lists can be kept from one run to the next."""
+
+    @property
+    def keep_key(self) -> str | None:
+        """What its lists are kept under; `None` for a source that nothing tells apart later."""
+        ...
+
+    def kept(self) -> KeptCatalog | None:
+        """What is to be kept of it now; `None` while it is not ready."""
+        ...
+
+    async def remember(self, kept: KeptCatalog) -> None:
+        """Serve what the last run knew, until the source has listed."""
+        ...
+
+
+def folder_for(keep: Keeping, state: str | os.PathLike[str] | None) -> Path | None:
+    """Where catalogs are kept; `None` for nowhere."""
+    if keep is False:
+        return None
+    if keep is not None:
+        return Path(keep)
+    said = os.environ.get(VARIABLE, "")
+    if said.casefold() in ("off", "0", "false", "no"):
+        return None
+    if said:
+        return Path(said)
+    if state is not None:
+        path = Path(state)
+        return path.with_name(f"{path.name}.catalogs")
+    from platformdirs import user_cache_path
+
+    return user_cache_path("mcp-toolset") / "catalogs"
+
+
+class KeptCatalogs:
+    """The kept catalogs of one server's mounts."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Use the files of a folder; of none, keep nothing."""
+        self._files = None if folder is None else KeptFiles(folder)
+        self._changed = Flag()
+        self._sources: dict[str, Keepable] = {}
+        self._saved: dict[str, KeptCatalog] = {}
+        self._stops: list[Callable[[], None]] = []
+
+    async def restore(self, sources: Iterable[ToolSource]) -> None:
+        """Give each source what is kept of it, and keep what it lists from now on."""
+        self._changed.attach()
+        for source in sources:
+            key = source.keep_key if isinstance(source, Keepable) else None
+            if self._files is None or key is None or not isinstance(source, Keepable):
+                continue
+            known = self._sources.get(key)
+            if known is source:
+                continue
+            self._sources[key] = source
+            self._stops.append(source.on_change(self._changed.set))
+            kept = await anyio.to_thread.run_sync(self._files.load, key)
+            if kept is not None:
+                self._saved[key] = kept
+                await source.remember(kept)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Save what changes for the length of a block."""
+        if self._files is None:
+            yield
+            return
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._follow, self._files)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+                for stop in self._stops:
+                    stop()
+                with anyio.CancelScope(shield=True):
+                    await self._save(self._files)
+                self._sources, self._stops = {}, []
+
+    async def _follow(self, files: KeptFiles) -> None:
+        while True:
+            await self._save(files)
+            await self._changed.wait()
+
+    async def _save(self, files: KeptFiles) -> None:
+        for key, source in list(self._sources.items()):
+            kept = source.kept()
+            if kept is not None and kept != self._saved.get(key):
+                self._saved[key] = kept
+                await anyio.to_thread.run_sync(files.save, key, kept)
+                _log.debug("kept what a mounted server lists: %s.json", key)
