@@ -60,8 +60,11 @@ def tell(process: subprocess.Popen[bytes], *messages: Any) -> None:
 
 
 def told(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """The next answer: what is mounted joins while the hub serves, so that news may come before it."""
     assert process.stdout is not None
-    return json.loads(process.stdout.readline())
+    while "id" not in (message := json.loads(process.stdout.readline())):
+        assert "method" in message, message
+    return message
 
 
 def call(name: str, number: int = 2, **arguments: Any) -> dict[str, Any]:
@@ -169,6 +172,8 @@ async def test_f44_children_of_a_killed_hub_see_their_input_end(upstreams: Upstr
     with hub(transport="stdio", mounts={"good": upstreams.commands["good"]}) as process:
         tell(process, INITIALIZE)
         assert told(process)["id"] == 1
+        # The answer does not wait for the child.
+        await until(lambda: upstreams.good.exists() and "started" in upstreams.good.read_text())
         process.kill()
         process.wait()
     # There is nobody left to end it; that it goes is its own doing.
@@ -205,7 +210,9 @@ def test_f45_nothing_but_the_protocol_reaches_standard_output() -> None:
 async def test_f46_clients_that_come_and_go_leave_no_child(tmp_path: Path) -> None:
     log = tmp_path / "log"
     command = hub_command(transport="stdio", mounts={"up": hostile(log=str(log))})
-    parameters = StdioServerParameters(command=command[0], args=command[1:], env={"PYTHONPATH": str(ROOT), "MCP_TOOLSET_CACHE": "off"})
+    parameters = StdioServerParameters(
+        command=command[0], args=command[1:], env={"PYTHONPATH": str(ROOT), "MCP_TOOLSET_CACHE": "off"}
+    )
     with anyio.fail_after(40):
         for _ in range(3):
             async with Client(parameters, cache=None) as client:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off"}
 UPSTREAMS = (
     "memory_modern",
     "stdio_legacy",

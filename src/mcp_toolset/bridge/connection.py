@@ -465,7 +465,12 @@ class UpstreamConnection:
     async def _arrived(self) -> None:
         """Wait for the first attempt to succeed or fail, at most as long as a call may take."""
         arrived = anyio.Event()
-        stop = self.on_change(lambda: self._state == "starting" or arrived.set())
+
+        def changed() -> None:
+            if self._state != "starting":
+                arrived.set()
+
+        stop = self.on_change(changed)
         try:
             with anyio.move_on_after(self.timeout):
                 await arrived.wait()

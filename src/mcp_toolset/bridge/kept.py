@@ -12,18 +12,16 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 import anyio.to_thread
 
+from mcp_toolset.bridge.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.kept_files import KeptFiles
 from mcp_toolset.tools.source import ToolSource
-
-VARIABLE: Final = "MCP_TOOLSET_CACHE"
-"""The environment variable with the folder; `off` keeps nothing."""
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
@@ -54,17 +52,11 @@ def folder_for(keep: Keeping, state: str | os.PathLike[str] | None) -> Path | No
         return None
     if keep is not None:
         return Path(keep)
-    said = os.environ.get(VARIABLE, "")
-    if said.casefold() in ("off", "0", "false", "no"):
-        return None
-    if said:
-        return Path(said)
-    if state is not None:
+    if state is not None and VARIABLE not in os.environ:
         path = Path(state)
         return path.with_name(f"{path.name}.catalogs")
-    from platformdirs import user_cache_path
-
-    return user_cache_path("mcp-toolset") / "catalogs"
+    folder = cache_folder()
+    return None if folder is None else folder / "catalogs"
 
 
 class KeptCatalogs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from pydantic import ValidationError
@@ -63,4 +63,4 @@ def server_of(kept: KeptCatalog) -> types.Implementation | None:
 
 
 def _clean(link: Link, value: Any) -> Any:
-    return cast("Any", scrubbed(value, link.scrubbed))
+    return scrubbed(value, link.scrubbed)

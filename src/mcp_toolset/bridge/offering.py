@@ -60,7 +60,7 @@ class Offering:
     async def arrive(self) -> None:
         """Wait a bounded time for mounts of which it is not known yet what they offer."""
         if self._unlisted is not None:
-            await self._unlisted.arrive()
+            await self._unlisted.arrive(offers=True)
 
     async def news(self) -> frozenset[str]:
         """The capabilities whose lists are not what they were when this was last asked (P6)."""

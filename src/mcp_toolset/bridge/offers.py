@@ -64,7 +64,11 @@ class OfferList:
 
 
 class UpstreamOffers:
-    """The resources, prompts and completions of one mounted server."""
+    """The resources, prompts and completions of one mounted server.
+
+    Attributes:
+        known: Whether it is known what the server offers, from this run or the last.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class UpstreamOffers:
         self._request = request
         self._exchange = exchange
         self._changed = changed
+        self.known = False
         self._declared: Mapping[str, Any] = {}
         self._modern = False
         self._lists: dict[str, OfferList] = {}
@@ -123,6 +128,9 @@ class UpstreamOffers:
         async with anyio.create_task_group() as group:
             for kind in KINDS:
                 group.start_soon(self._take_list, kind)
+        if not self.known:
+            self.known = True
+            self._changed()
         if not modern and self.declares("resources", "subscribe"):
             for uri in list(self._watchers):
                 await self._tried("resources/subscribe", {"uri": uri})
@@ -138,7 +146,7 @@ class UpstreamOffers:
 
     def remember(self, declared: Mapping[str, Any], lists: Mapping[str, Sequence[Wire]]) -> None:
         """Offer what the last run knew, until the server has listed."""
-        self._declared = declared
+        self._declared, self.known = declared, True
         for kind in KINDS:
             listing = Listing(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
             self._lists[kind.method] = _checked(kind, listing, self._hidden_text)

@@ -42,7 +42,7 @@ from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.resources import ResourceProvider
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.source import SourceStatus, state_of
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import ToolBinding
@@ -488,8 +488,8 @@ class ToolsetServer:
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
-        if self._unlisted and call.name not in self._served.table:
-            await self._unlisted.arrive()
+        if call.name not in self._served.table and (absent := await self._absent(call.name)) is not None:
+            return absent
         return await self._served.call(call, context)
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
@@ -551,6 +551,18 @@ class ToolsetServer:
             for name, source in self.registry.sources().items()
             if isinstance(source, OfferingSource)
         }
+
+    async def _absent(self, name: str) -> ToolResult | None:
+        """Wait for what may bring a tool of this name; the error if its server is known and is not ready."""
+        await self._unlisted.arrive()
+        source = None if name in self._served.table else self.registry.absent_source(name)
+        if source is None:
+            return None
+        await settled([source])
+        await self._current()
+        if name in self._served.table or not (state := state_of(source.source_name, source.status)):
+            return None
+        return ToolResult.of_error(f"{name} cannot be called now: {state}")
 
     async def _current(self) -> None:
         """See that what is served is what the sources say now."""

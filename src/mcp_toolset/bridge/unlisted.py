@@ -12,7 +12,8 @@ from typing import Final, Protocol, runtime_checkable
 
 import anyio
 
-from mcp_toolset.tools.opening import settled
+from mcp_toolset.bridge.kinds import OfferingSource
+from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.tools.source import ToolSource
 
 LIST_PATIENCE: Final = 5.0
@@ -48,7 +49,7 @@ class UnlistedMounts:
 
     def begin(self, sources: Sequence[ToolSource], listing: Collection[ToolSource]) -> None:
         """Have been opened just now; of `sources`, those of `listing` have their tools in `tools/list`."""
-        self._mounts = [source for source in sources if _is_unlisted(source)]
+        self._mounts = [source for source in sources if _is_pending(source)]
         self._listing = frozenset(map(id, listing))
         self._until = anyio.current_time() + self._patience
         self._presumed = False
@@ -62,23 +63,48 @@ class UnlistedMounts:
 
         What a client has been told once stays so: a list is then empty, not unheard of.
         """
-        if not self._presumed and any(map(_is_unlisted, self._mounts)):
+        if not self._presumed and any(map(_is_pending, self._mounts)):
             self._presumed = True
         return self._presumed
 
-    async def arrive(self, *, listed: bool = False) -> None:
-        """Wait for unlisted mounts, as long as there is time; with `listed`, not for deferred ones."""
+    async def arrive(self, *, listed: bool = False, offers: bool = False) -> None:
+        """Wait for unlisted mounts, as long as there is time.
+
+        Args:
+            listed: Not for mounts whose tools are behind search.
+            offers: Until it is known, too, what they offer beside tools.
+        """
         if not self._mounts:
             return
-        waiting = [source for source in self._mounts if _is_unlisted(source)]
-        wanted = [source for source in waiting if not listed or id(source) in self._listing]
-        if wanted and anyio.current_time() < self._until:
+        is_pending = _is_pending if offers else _is_unlisted
+        if anyio.current_time() < self._until:
             with anyio.CancelScope(deadline=self._until):
-                await settled(wanted)
+                for source in self._mounts:
+                    if not listed or id(source) in self._listing:
+                        await _until_not(is_pending, source)
         await self._current()
-        self._mounts = [source for source in waiting if _is_unlisted(source)]
+        self._mounts = [source for source in self._mounts if _is_pending(source)]
+
+
+async def _until_not(is_pending: Callable[[ToolSource], bool], source: ToolSource) -> None:
+    changed = anyio.Event()
+    stop = source.on_change(lambda: changed.set())
+    try:
+        while is_pending(source):
+            changed = anyio.Event()
+            await changed.wait()
+    finally:
+        stop()
 
 
 def _is_unlisted(source: ToolSource) -> bool:
     known = isinstance(source, Known) and source.known
     return not known and source.status.state in ("starting", "closed")
+
+
+def _is_pending(source: ToolSource) -> bool:
+    """Whether its tools are unknown, or what it offers beside them."""
+    if _is_unlisted(source):
+        return True
+    offers = source.offers if isinstance(source, OfferingSource) else None
+    return isinstance(offers, UpstreamOffers) and not offers.known and source.status.state != "offline"

@@ -144,6 +144,21 @@ class ToolRegistry:
         """Everything that lives by itself in the toolsets, by name."""
         return self._surface.sources
 
+    def absent_source(self, name: str) -> ToolSource | None:
+        """The mounted server that a tool of this public name belongs to, which is remembered but not there.
+
+        None for a tool that was taken out, that a policy hides, or that may be behind search.
+        """
+        surface = self._surface
+        entry = next((one for one in surface.entries.values() if one.name == name), None)
+        if entry is None or entry.key in surface.live or entry.member is False:
+            return None
+        if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
+            return None
+        source = surface.sources.get(entry.source)
+        listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
+        return source if any(one is source for one in listing) else None
+
     def members(self) -> dict[str, bool]:
         """Every tool that is there, and whether it is a member; what a policy hides is not shown (H4)."""
         surface = self._surface

@@ -1,0 +1,23 @@
+import anyio
+
+from mcp_toolset import RemoteToolset, ToolAvailability, Toolset, tool
+from mcp_toolset.errors import ToolNotReadyError
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def main() -> None:
+    time = RemoteToolset(["no-such-program"], name="time")
+    async with Toolset(add, time).opened(patience=2) as tools:
+        print(*tools.view())
+        try:
+            tools.view(ToolAvailability.default_plus("get_current_time"))
+        except ToolNotReadyError as fault:
+            print(str(fault).partition(";")[0])
+
+
+anyio.run(main)
