@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.retry import RetryLimit
     from mcp_toolset.calls.round_commit import RoundCommit
     from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
+    from mcp_toolset.calls.rules import Rules
     from mcp_toolset.calls.timeout import Timeout
     from mcp_toolset.calls.validator import SchemaValidator
     from mcp_toolset.catalog.access import Withheld
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.capability import SessionEvent, SessionSnapshot
     from mcp_toolset.tools.compact import compact_listing, help_text
     from mcp_toolset.tools.definition import ToolDefinition
+    from mcp_toolset.tools.descriptions import Descriptions
     from mcp_toolset.tools.function import tool
     from mcp_toolset.tools.injected import Injected
     from mcp_toolset.tools.input import input_tool, tool_input
@@ -76,6 +78,7 @@ __all__ = [
     "CallResult",
     "Complete",
     "DecodedCall",
+    "Descriptions",
     "DynamicToolset",
     "EventLog",
     "GrantLedger",
@@ -102,6 +105,7 @@ __all__ = [
     "RoundHalt",
     "RoundIssue",
     "RoundQuestion",
+    "Rules",
     "RunNormally",
     "RunReport",
     "Sample",
@@ -162,6 +166,7 @@ _HOMES: Final = {
     "CallResult": "calls.call_result",
     "Complete": "calls.decision",
     "DecodedCall": "tools.typed_call",
+    "Descriptions": "tools.descriptions",
     "DynamicToolset": "tools.provider",
     "EventLog": "calls.events",
     "GrantLedger": "catalog.grants",
@@ -188,6 +193,7 @@ _HOMES: Final = {
     "RoundHalt": "calls.call_result",
     "RoundIssue": "calls.issue",
     "RoundQuestion": "calls.call_result",
+    "Rules": "calls.rules",
     "RunNormally": "calls.decision",
     "RunReport": "calls.call_result",
     "Sample": "tools.asking",

@@ -3,7 +3,8 @@
 ```
 ToolsetError                     catch this to catch all
 ├── DefinitionError              a tool or toolset is declared wrongly (the host's mistake)
-│   └── NameConflictError        two tools answer to one name (L28, F16)
+│   ├── NameConflictError        two tools answer to one name (L28, F16)
+│   └── UnknownNameError         a hook, a middleware or a verb names a tool that does not exist
 ├── ConfigError                  a configuration file cannot be read or used
 ├── TargetError                  a command-line target names nothing that can be served
 ├── CallError                    one call cannot go on; becomes a result the model can act on (N7)
@@ -65,6 +66,7 @@ __all__ = [
     "ToolMismatchError",
     "ToolNotReadyError",
     "ToolsetError",
+    "UnknownNameError",
     "UnknownToolError",
     "UpstreamError",
     "UpstreamProtocolError",
@@ -102,6 +104,10 @@ class DefinitionError(ToolsetError):
 
 class NameConflictError(DefinitionError):
     """Two tools answer to one public name (L28); the message names both places and the mend."""
+
+
+class UnknownNameError(DefinitionError):
+    """A hook, a middleware or a verb names a tool that does not exist; the message has near matches."""
 
 
 class ConfigError(ToolsetError):

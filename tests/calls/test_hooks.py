@@ -307,7 +307,7 @@ async def test_l25_merged_sets_ask_in_order_and_leave_their_parts_alone():
 
 async def test_l25_a_hook_can_be_registered_for_a_tool_itself():
     @tool
-    def weather() -> str:
+    def weather(city: str) -> str:
         return ""
 
     hooks = HookSet()

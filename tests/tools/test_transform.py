@@ -12,6 +12,7 @@ from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import tool
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
 from mcp_toolset.tools.validation import SchemaCheck, checks_of
@@ -180,6 +181,7 @@ class Mount(Toolset):
     def __init__(self, definition: ToolDefinition, execute: Any) -> None:
         self.definition = definition
         self._execute = execute
+        self.source_name, self.status = "up", SourceStatus("ready")
         super().__init__(name="up")
 
     def sources(self) -> list[Any]:
@@ -234,13 +236,13 @@ async def test_p2_a_mounted_tool_that_cannot_be_transformed_is_set_aside_and_rep
     assert tools.names() == tools.names() == ["search"]
     assert tools.prefixed("p").set_aside() == [
         ("far", "tool 'far' has no parameter 'secret' to transform; its parameters: a"),
-        ("gone", "no tool of this name is here to transform"),
     ]
+    assert [(one.where, one.name) for one in tools.prefixed("p").unbound()] == [("with_arguments", "gone")]
     logged = [line for line in caplog.records if line.levelno == logging.WARNING]
     assert [line.getMessage() for line in logged] == [f"{tools.set_aside()[0][1]}; it is left out"]
     mount.definition = ToolDefinition("far", input_schema={"type": "object", "properties": {"secret": {}}})
     assert tools.names() == ["search", "far"]
-    assert [name for name, _ in tools.set_aside()] == ["gone"]
+    assert tools.set_aside() == []
 
 
 def test_h20_a_transform_is_worked_out_once_for_each_definition():

@@ -229,7 +229,7 @@ class _Names:
     def __call__(self, binding: ToolBinding) -> ToolBinding:
         tool = binding.definition.name
         execute = partial(self.mount.call, binding.definition)
-        return replace(binding, name=self._name(tool), execute=execute)
+        return replace(binding.called(self._name(tool)), execute=execute)
 
     def _name(self, tool: str) -> str:
         if tool in self.own:

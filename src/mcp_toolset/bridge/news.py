@@ -13,7 +13,7 @@ from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.served import ServedTools
-from mcp_toolset.errors import NameConflictError
+from mcp_toolset.errors import NameConflictError, UnknownNameError
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -58,8 +58,9 @@ class News:
             await self.changed.wait()
             try:
                 await compiled()
-            # A toolset of the application's own came to name two tools alike; what was served stays.
-            except NameConflictError as fault:
+            # A toolset of the application's own came to name two tools alike, or a strict rule has no tool;
+            # what was served stays.
+            except (NameConflictError, UnknownNameError) as fault:
                 _log.warning("the tools stay as they were: %s", fault)
 
     async def _announce(self, told: list[dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.bridge.signals import leave_no_thread, run_until_signal
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.tools.function import Tool
@@ -45,6 +46,7 @@ def serve(
     instructions: str | None = None,
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
+    rules: Rules | None = None,
     resources: ResourceProvider | None = None,
     prompts: PromptProvider | None = None,
     completions: CompletionProvider | None = None,
@@ -66,6 +68,7 @@ def serve(
         instructions: Text for the model.
         hooks: Execution and description hooks.
         middleware: Around every call, outermost first.
+        rules: Hooks, middleware and descriptions together, instead of these two.
         resources: What clients can read besides.
         prompts: What users can pick besides, such as `Prompts`.
         completions: Proposes values for arguments of prompts and resource templates.
@@ -90,6 +93,7 @@ def serve(
         instructions=instructions,
         hooks=hooks,
         middleware=middleware,
+        rules=rules,
         resources=resources,
         grants=grants,
         client_prefix=client_prefix,
@@ -220,6 +224,7 @@ def server_of(
     instructions: str | None = None,
     hooks: HookSet | None = None,
     middleware: Sequence[ToolMiddleware] = (),
+    rules: Rules | None = None,
     resources: ResourceProvider | None = None,
     grants: GrantLedger | None = None,
     client_prefix: str | None = None,
@@ -235,7 +240,7 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        if any(own) or grants or client_prefix or state:
+        if any(own) or rules or grants or client_prefix or state:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
@@ -255,6 +260,7 @@ def server_of(
         instructions=instructions,
         hooks=hooks,
         middleware=middleware,
+        rules=rules,
         resources=resources,
         grants=grants,
         client_prefix=client_prefix or "",

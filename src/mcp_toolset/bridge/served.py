@@ -14,13 +14,14 @@ from mcp_toolset.bridge.caching import STRICTEST, CacheHint, HintedSource, stric
 from mcp_toolset.bridge.flag import Flag
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus, ToolSource
+from mcp_toolset.tools.tool_names import ToolNames
+from mcp_toolset.tools.unbound import NameReport
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class ServedTools:
         table: Everything that can be called, by public name.
         wire: What a client without grants is shown, in wire form; replaced, never changed.
         moved: Set whenever it was compiled anew.
+        report: The names, in rules and in verbs, that stand for no tool.
     """
 
     def __init__(
@@ -46,9 +48,7 @@ class ServedTools:
         catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
         *,
-        hooks: HookSet,
-        middleware: Sequence[ToolMiddleware],
-        tool_middleware: Mapping[str, Sequence[ToolMiddleware]],
+        rules: Rules,
         own_hint: CacheHint = STRICTEST,
     ) -> None:
         """Start with nothing.
@@ -57,9 +57,7 @@ class ServedTools:
             registry: What there is.
             catalog: Makes what deferred tools are behind; asked when there is one.
             bound: Gives a tool what this server lets it have.
-            hooks: As for `ToolDispatch`; description hooks are asked at each compilation.
-            middleware: As for `ToolDispatch`.
-            tool_middleware: As for `ToolDispatch`.
+            rules: What decides about calls and texts; description hooks are asked at each compilation.
             own_hint: How long clients may keep the application's part of the list.
         """
         self.registry = registry
@@ -71,9 +69,9 @@ class ServedTools:
         self.wire: list[dict[str, Any]] = []
         self.moved = Flag()
         self._bound = bound
-        self._hooks = hooks
-        self._middleware = middleware
-        self._tool_middleware = tool_middleware
+        self._rules = rules
+        self._named = ToolNames(())
+        self.report = NameReport(rules.strict)
         self._own_hint = own_hint
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
@@ -95,19 +93,30 @@ class ServedTools:
 
         Raises:
             NameConflictError: two local tools have one name by now; what was served stays.
+            UnknownNameError: a rule or a verb is for a tool that does not exist; see docs/names.md.
         """
         async with self._compiling:
             await self._beside(self.registry.refresh)
             members = self.registry.bindings()
             self.defers = self.registry.defers
-            described = await self._hooks.describe(members)
+            names = self._checked(members)
+            described = await self._rules.described(members, names)
             bound = await self._beside(partial(self._bind, described))
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
             self._hints = [_hint_of(source) for source in self.registry.sources().values()]
             self.has_own = any(not binding.source for binding in bound)
             self.table, self._dispatch, self.wire = compiled
+            self._named = ToolNames(self.table.values())
             self.moved.set()
+
+    def _checked(self, members: Sequence[ToolBinding]) -> ToolNames:
+        """Hold the names that rules and verbs were given against the members."""
+        surface = self.catalog.surface() if self.defers else ()
+        names = ToolNames([*members, *surface])
+        self.report.look(self._rules.uses(), names, self.registry.known(), self.registry.unbound())
+        self._rules.hooks.require_fitting(members, names)
+        return names
 
     async def _beside(self, work: Callable[[], _T]) -> _T:
         """Do what takes long for a big catalog, and next to nothing for others."""
@@ -133,7 +142,8 @@ class ServedTools:
     ) -> tuple[Mapping[str, ToolBinding], ToolDispatch, list[dict[str, Any]]]:
         table = self._gated(bound)
         wire = [binding.to_wire() for binding in table if not binding.deferred]
-        return {binding.name: binding for binding in table}, self._composed(table), wire
+        dispatch = ToolDispatch(table, rules=self._rules)
+        return {binding.name: binding for binding in table}, dispatch, wire
 
     async def compiled_by_now(self) -> None:
         """Wait for the compilation that is under way, if one is."""
@@ -149,7 +159,8 @@ class ServedTools:
         binding = self.catalog.ungated(call.name) if self.defers else None
         if binding is None:
             return await self.call(call, context)
-        return await self._composed([self.registry.gated(binding)]).call(call, context)
+        gated = self.registry.gated(binding)
+        return await ToolDispatch([gated], rules=self._rules, names=self._named).call(call, context)
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
@@ -201,14 +212,6 @@ class ServedTools:
             table += map(self._bound, self.catalog.surface())
             table += map(self.registry.gated, self.catalog.gated())
         return table
-
-    def _composed(self, bindings: Sequence[ToolBinding]) -> ToolDispatch:
-        return ToolDispatch(
-            bindings,
-            hooks=self._hooks,
-            middleware=self._middleware,
-            tool_middleware=self._tool_middleware,
-        )
 
 
 def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:

@@ -29,6 +29,7 @@ from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import ToolMiddleware
+from mcp_toolset.calls.rules import Rules, rules_from
 from mcp_toolset.catalog.access import Access, AccessPolicy
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
@@ -45,6 +46,7 @@ from mcp_toolset.tools.selector import ToolSelector
 from mcp_toolset.tools.source import SourceStatus, state_of
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.unbound import UnboundName
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -77,7 +79,8 @@ class ToolsetServer:
         instructions: str | None = None,
         hooks: HookSet | None = None,
         middleware: Sequence[ToolMiddleware] = (),
-        tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
+        tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
+        rules: Rules | None = None,
         resources: ResourceProvider | None = None,
         prompts: PromptProvider | None = None,
         completions: CompletionProvider | None = None,
@@ -102,7 +105,10 @@ class ToolsetServer:
             instructions: Text for the model; a preview of deferred tools is added to it.
             hooks: Execution and description hooks, for local and mounted tools alike (X8).
             middleware: Around every call, outermost first.
-            tool_middleware: Around the calls of single tools, by public name.
+            tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset.
+            rules: Hooks, middleware and descriptions together, instead of the three above; a name in
+                them, or in a verb, that stands for no tool is told when the server is opened: see
+                docs/names.md.
             resources: What clients can read besides.
             prompts: What users can pick besides, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
@@ -136,9 +142,7 @@ class ToolsetServer:
         self.name = name
         self._version = version
         self._instructions = instructions
-        self._hooks = hooks or HookSet()
-        self._middleware = tuple(middleware)
-        self._tool_middleware = dict(tool_middleware or {})
+        self._rules = rules_from(rules, hooks, middleware, tool_middleware)
         self._resources = resources
         self._prompts = prompts
         self._completions = completions
@@ -170,9 +174,7 @@ class ToolsetServer:
             self.registry,
             self._catalog,
             lambda binding: self._offering.bound(self._local.bound(binding)),
-            hooks=self._hooks,
-            middleware=self._middleware,
-            tool_middleware=self._tool_middleware,
+            rules=self._rules,
             own_hint=list_hint,
         )
         self.lowlevel = LowlevelServer(
@@ -198,9 +200,10 @@ class ToolsetServer:
             name=name or self.name,
             version=self._version,
             instructions=self._instructions,
-            hooks=self._hooks,
-            middleware=self._middleware,
-            tool_middleware=self._tool_middleware,
+            hooks=None,
+            middleware=(),
+            tool_middleware=None,
+            rules=self._rules,
             resources=self._resources,
             prompts=self._prompts,
             completions=self._completions,
@@ -404,6 +407,10 @@ class ToolsetServer:
         """
         await settled(list(self.registry.sources().values()))
         await self._rebuild()
+
+    def unbound(self) -> tuple[UnboundName, ...]:
+        """The names that hooks, middleware and verbs were given and that stand for no tool, so far."""
+        return self._served.report.found
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """Search the deferred tools, as `search_tools` does for a model."""

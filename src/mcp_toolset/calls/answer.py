@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from mcp_toolset.calls.call_result import is_confirmation
 from mcp_toolset.errors import DefinitionError, RoundError
-from mcp_toolset.tools.asking import ANY_ANSWER
+from mcp_toolset.tools.asking import ANY_ANSWER, Answer
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.validation import SchemaCheck
 
+GivenAnswer = str | Mapping[str, Any] | bool | None
+"""What the application answers for the user: a text, an object, yes or no; `None`: they declined."""
 
-def answer_result(ask: AskUser, answer: str | Mapping[str, Any] | None) -> ToolResult:
-    """The result that an answer comes to; `None` says that the user declined.
+
+def user_answer(ask: AskUser, answer: GivenAnswer) -> Answer:
+    """An answer as whoever asked gets it.
 
     Raises:
         RoundError: the answer does not fit the question.
     """
-    if answer is None:
+    if answer is None or answer is False:
+        return Answer("decline")
+    given: object = {} if answer is True and is_confirmation(ask.schema) else answer
+    if isinstance(given, str) and ask.schema is None:
+        given = {"answer": given}
+    if not isinstance(given, Mapping):
+        form = "True or False" if is_confirmation(ask.schema) else "an object that fits its schema"
+        raise RoundError(f"the question {ask.question!r} is answered with {form}, not {answer!r}")
+    content = dict(cast("Mapping[str, Any]", given))
+    _check(ask, content)
+    return Answer("accept", content)
+
+
+def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:
+    """The result that an answer comes to.
+
+    Raises:
+        RoundError: the answer does not fit the question.
+    """
+    found = user_answer(ask, answer)
+    if not found.accepted:
         return ToolResult.of_error(f"The user declined to answer: {ask.question}")
-    given = {"answer": answer} if isinstance(answer, str) and ask.schema is None else answer
-    if isinstance(given, str):
-        raise RoundError(f"the question {ask.question!r} has a schema; answer it with an object")
-    _check(ask, given)
+    given = found.content
     if ask.schema is None:
         return ToolResult.of_text(given["answer"])
     return ToolResult.of_structured(dict(given))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, cast, get_origin
 
@@ -43,12 +43,24 @@ class BoundHook:
         takes_context: Whether it wants the context, too.
         deadline: Seconds that it may take; `None` if it waits for nothing, so that no deadline could
             end it.
+        input: The type of its input, if that is typed.
     """
 
     function: ExecutionHook
     adapter: TypeAdapter[Any] | None
     takes_context: bool
     deadline: float | None
+    input: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The hook's name, for messages."""
+        return _shown(self.function)
+
+    @property
+    def input_name(self) -> str:
+        """The name of its input's type, for messages."""
+        return getattr(self.input, "__name__", repr(self.input))
 
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
         """Ask the hook about a call; whatever goes wrong in it is a rejection."""
@@ -150,14 +162,16 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
         DefinitionError: it is not async, takes other parameters, or its input's type cannot be read.
     """
     shown = require_async(hook)
-    parameters = _parameters(hook, "input")
-    annotation = resolved_hints(hook, f"hook {shown}").get(parameters[1], dict)
+    hints = resolved_hints(hook, f"hook {shown}")
+    parameters = _parameters(hook, "input", hints)
+    annotation = hints.get(parameters[1], dict)
     try:
         adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
     except PydanticUserError as fault:
         reason = str(fault).splitlines()[0]
         raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
-    return BoundHook(hook, adapter, len(parameters) == 3, deadline if awaits(hook) else None)
+    takes_context, limit = len(parameters) == 3, deadline if awaits(hook) else None
+    return BoundHook(hook, adapter, takes_context, limit, None if adapter is None else annotation)
 
 
 def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
@@ -166,23 +180,70 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
     Raises:
         DefinitionError: it is not async, or takes other parameters.
     """
-    require_async(hook)
-    takes_context = len(_parameters(hook, "result")) == 3
+    shown = require_async(hook)
+    try:
+        hints = resolved_hints(hook, f"hook {shown}")
+    # Nothing is read into a type here, so a type that cannot be found does no harm.
+    except DefinitionError:
+        hints = dict[str, Any]()
+    takes_context = len(_parameters(hook, "result", hints)) == 3
     return BoundResultHook(hook, takes_context, deadline if awaits(hook) else None)
 
 
+def check_description_hook(hook: Callable[..., Any]) -> None:
+    """Go on only if a function can re-describe tools.
+
+    Raises:
+        DefinitionError: it is not async, or takes something else than a definition.
+    """
+    shown = require_async(hook)
+    try:
+        inspect.signature(hook).bind(None)
+    except TypeError:
+        found = inspect.signature(hook)
+        raise DefinitionError(f"description hook {shown} must take (definition), not {found}") from None
+
+
 def require_async(hook: Callable[..., Any]) -> str:
-    """The name of a hook, for messages; `DefinitionError` unless it is an `async def`."""
+    """The name of a hook, for messages.
+
+    Raises:
+        DefinitionError: it is no `async def`, and no object with an `async def __call__`.
+    """
+    if isinstance(hook, type):
+        raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
+    if not callable(hook):
+        raise DefinitionError(f"a hook is an `async def` or an object with one, not {hook!r}")
     if not inspect.iscoroutinefunction(hook) and not inspect.iscoroutinefunction(type(hook).__call__):
         raise DefinitionError(f"hook {_shown(hook)} must be an `async def`")
     return _shown(hook)
 
 
-def _parameters(hook: Callable[..., Any], second: str) -> list[str]:
-    parameters = list(inspect.signature(hook).parameters)
+def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any]) -> list[str]:
+    """The names of a hook's parameters, each of which is what stands in its place."""
+    parameters = [
+        name
+        for name, one in inspect.signature(hook).parameters.items()
+        if one.default is one.empty or _place_of(name, hints.get(name), second) is not None
+    ]
+    expected = f"hook {_shown(hook)} must take (call, {second}) or (call, {second}, context)"
     if len(parameters) not in (2, 3):
-        raise DefinitionError(f"hook {_shown(hook)} must take (call, {second}) or (call, {second}, context)")
+        raise DefinitionError(expected)
+    for place, name in enumerate(parameters):
+        meant = _place_of(name, hints.get(name), second)
+        if meant is not None and meant != place:
+            raise DefinitionError(f"{expected}, in this order, not ({', '.join(parameters)})")
     return parameters
+
+
+def _place_of(name: str, hint: object, second: str) -> int | None:
+    """Where a parameter belongs, by its annotation or else its name; `None` if neither says so."""
+    kinds = (ToolCall, ToolResult, ToolContext)
+    if isinstance(hint, type) and (found := [at for at, one in enumerate(kinds) if issubclass(hint, one)]):
+        return found[0]
+    if hint is not None and name != "call":
+        return None
+    return {"call": 0, second: 1, "context": 2}.get(name)
 
 
 def _shown(hook: Callable[..., Any]) -> str:

@@ -17,6 +17,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool_names import NameUse
 
 MAX_ENTRIES: Final = 1000
 """Results that are kept unless told otherwise."""
@@ -69,7 +70,7 @@ class ResultCache:
 
         Args:
             ttl: Seconds from the end of a run.
-            only: Public names of the tools to cover, whatever their annotations.
+            only: Names of the tools to cover, whatever their annotations (docs/names.md).
             shared: One result for all callers. Otherwise each has its own, and callers on a wire
                 who cannot be told apart (modern protocol, no authentication) are not cached: set it
                 where a server has a single client, or where the answer is the same for everybody.
@@ -92,7 +93,7 @@ class ResultCache:
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
         """Answer from the cache, or with the result of an identical call under way, or run the call."""
-        key = self._key(call, context, next.definition)
+        key = self._key(call, context, next)
         if key is None:
             return await next()
         while (kept := self._fresh(key)) is None:
@@ -141,9 +142,13 @@ class ResultCache:
             return self._shared or (result is not None and rejection_reason(result) is not None)
         return not result.is_complete
 
-    def _key(self, call: ToolCall, context: ToolContext, definition: ToolDefinition) -> _Key | None:
-        caller = HOST if self._shared else caller_of(context)
-        if caller is None or not self._covers(call.name, definition):
+    def tool_names(self) -> Iterable[NameUse]:
+        """The names in `only`."""
+        return [NameUse(name, "ResultCache") for name in sorted(self._only or ())]
+
+    def _key(self, call: ToolCall, context: ToolContext, next: Next) -> _Key | None:
+        definition, caller = next.definition, HOST if self._shared else caller_of(context)
+        if caller is None or not self._covers(next.names, definition):
             return None
         if any(name in context.params for name in _ROUND_TRIP):
             return None
@@ -153,9 +158,9 @@ class ResultCache:
             return None
         return call.name, definition.digest, caller, hashlib.sha256(canonical.encode()).hexdigest()
 
-    def _covers(self, name: str, definition: ToolDefinition) -> bool:
+    def _covers(self, names: Iterable[str], definition: ToolDefinition) -> bool:
         if self._only is not None:
-            return name in self._only
+            return not self._only.isdisjoint(names)
         return definition.read_only and (definition.annotations or {}).get("idempotentHint") is not False
 
 

@@ -88,7 +88,7 @@ def original_of(call: ToolCall | AssistantCall) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RoundQuestion:
-    """A question of a tool that the user has not answered yet (A14).
+    """A question of a tool, or of middleware, that the user has not answered yet (A14, N4).
 
     Attributes:
         id: The id of the call that asks; `plan.answer(id, …)` answers it.
@@ -101,6 +101,16 @@ class RoundQuestion:
     name: str
     question: str
     schema: Mapping[str, Any] | None = None
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it is answered with yes or no: `plan.answer(id, True)`."""
+        return is_confirmation(self.schema)
+
+
+def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
+    """Whether a question has a form without fields, so that there is only yes or no to say."""
+    return schema is not None and not schema.get("properties")
 
 
 def placeholder(ask: AskUser) -> ToolResult:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -21,6 +21,7 @@ from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import Next, Run, ToolMiddleware
 from mcp_toolset.calls.promised import check_output, completed
 from mcp_toolset.calls.rejection import rejection
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.suggestion import error_result
 from mcp_toolset.errors import (
     CallError,
@@ -37,6 +38,7 @@ from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.result_shape import checked_result
+from mcp_toolset.tools.tool_names import ToolNames
 from mcp_toolset.tools.view import Executor, ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
@@ -47,10 +49,11 @@ MAX_REDIRECTS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A binding with its chain composed."""
+    """A binding with its chain composed, and the names that stand for it."""
 
     binding: ToolBinding
     run: Run
+    names: tuple[str, ...] = ()
 
     def check(self, call: ToolCall) -> None:
         """Raise `InvalidArgumentsError` unless the arguments fit."""
@@ -68,7 +71,9 @@ class ToolDispatch:
         *,
         hooks: HookSet | None = None,
         middleware: Sequence[ToolMiddleware] = (),
-        tool_middleware: Mapping[str, Sequence[ToolMiddleware]] | None = None,
+        tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
+        rules: Rules | None = None,
+        names: ToolNames | None = None,
     ) -> None:
         """Compose the chain of every tool.
 
@@ -77,15 +82,13 @@ class ToolDispatch:
             hooks: Execution hooks, asked innermost (decision 1), and result hooks around them (O9).
             middleware: Around every tool, outermost first.
             tool_middleware: Around single tools, inside the global ones (N3).
+            rules: All of these together, instead.
+            names: What names stand for, where `bindings` are some of a bigger table's.
         """
-        hooks = hooks or HookSet()
-        own = tool_middleware or {}
-        self._routes = {
-            binding.name: _route(
-                binding, hooks, [*middleware, *own.get(binding.name, own.get(binding.asked, ()))]
-            )
-            for binding in bindings
-        }
+        rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
+        bindings = list(bindings)
+        names = names or ToolNames(bindings)
+        self._routes = {binding.name: _route(binding, rules, names) for binding in bindings}
 
     def admit(self, call: ToolCall, context: ToolContext) -> tuple[Route, ToolCall]:
         """Everything that happens before the first wait: look up, gate, argument check, redirect.
@@ -109,8 +112,15 @@ class ToolDispatch:
             call = binding.redirect(call, context)
         raise UnknownToolError(call.name)
 
-    async def call(self, call: ToolCall, context: ToolContext = LOCAL_CONTEXT) -> ToolResult:
+    async def call(
+        self, call: ToolCall, context: ToolContext = LOCAL_CONTEXT, *, raising: bool = False
+    ) -> ToolResult:
         """Run a call to its result; what a model can act on is an error result, not an exception.
+
+        Args:
+            call: The call.
+            context: Its surroundings.
+            raising: Raise what is wrong with the call before anything has run.
 
         Raises:
             UnknownToolError: no such tool for this caller.
@@ -118,6 +128,7 @@ class ToolDispatch:
             ClientCapabilityError: the tool needs what the client does not declare, which is the client's
                 to know and not the model's.
         """
+        route = None
         try:
             route, call = self.admit(call, context)
             result = cast("object", await route.run(call, context))
@@ -127,6 +138,8 @@ class ToolDispatch:
         except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
             raise
         except ToolsetError as fault:
+            if raising and route is None:
+                raise
             return error_result(fault)
         # Middleware is the application's code and may raise anything, or try to exit, which would end the
         # server for everybody; the model learns only that.
@@ -135,23 +148,25 @@ class ToolDispatch:
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 
-def _route(binding: ToolBinding, hooks: HookSet, middleware: Sequence[ToolMiddleware]) -> Route:
+def _route(binding: ToolBinding, rules: Rules, names: ToolNames) -> Route:
     run = partial(_execute, binding, _executor(binding))
-    route = Route(binding, run)
-    asked, seeing = hooks.execution_hooks(binding), hooks.result_hooks(binding)
+    middleware = rules.around(binding, names)
+    route = Route(binding, run, names.exact(binding) if middleware else ())
+    hooks = rules.hooks
+    asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
     elif asked:
         run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
-    return Route(binding, run)
+    return Route(binding, run, route.names)
 
 
 async def _around(
     layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    rest = Next(run, call, context, route.check, route.binding.definition)
+    rest = Next(run, call, context, route.check, route.binding.definition, route.names)
     result = await layer(call, context, rest)
     # What was handed through is as good as it was.
     if result is rest.given or not isinstance(cast("object", result), ToolResult):

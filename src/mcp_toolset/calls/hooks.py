@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -22,21 +22,22 @@ from mcp_toolset.calls.bound import (
     ResultHook,
     bound,
     bound_result,
-    require_async,
+    check_description_hook,
 )
+from mcp_toolset.calls.foreign import require_fitting
 from mcp_toolset.calls.policy import policy_hooks
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.names import MAX_NAME_LENGTH, check_prefix, public_name, qualified
-from mcp_toolset.tools.selector import means, own_name
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.identity import declared_tool
+from mcp_toolset.tools.names import check_prefix, public_name
+from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.tool_names import NameUse, ToolNames, matches, use_of
+from mcp_toolset.tools.unbound import NameReport
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.typed_call import HookAnswer
-
-EVERY_TOOL: Final = "*"
-"""The selector of a hook that is asked about every tool; at the end of others, what begins so."""
 
 HOOK_DEADLINE: Final = 30.0
 """Seconds that a hook may take unless its set says otherwise (F39)."""
@@ -47,30 +48,25 @@ _Desc = TypeVar("_Desc", bound=DescriptionHook)
 _Result = TypeVar("_Result", bound=ResultHook)
 _log = logging.getLogger("mcp_toolset.hooks")
 
-_KEPT: Final = qualified("_" * MAX_NAME_LENGTH, "").rindex("_")
-"""Characters of a long name that stand before the digest which tells it from others."""
-
-_ALTERED: Final = re.compile(r"[^A-Za-z0-9_-]")
+_ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
 """Characters that a prefixed tool's name has an underscore for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What a hook is for: a name or the beginning of names, and the tool itself if that was given."""
-
-    name: str
-    tool: object = field(default=None, compare=False)
-
-
 class HookSet:
-    """Hooks by tool name, in the order of registration."""
+    """Hooks by tool, in the order of registration.
+
+    A hook is an `async def`, a bound method or an object that can be called so. What it is for is a
+    tool, a toolset (each tool in it), a public name, a pattern (`"data_*"`) or `"*"`. A hook by name
+    follows its tool through prefixes and renames; see docs/names.md.
+    """
 
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
         """Start empty. `deadline` is the seconds that one hook may take."""
         self.deadline = deadline
-        self._execution: list[tuple[_Chosen, BoundHook]] = []
-        self._descriptions: dict[_Chosen, DescriptionHook] = {}
-        self._results: list[tuple[_Chosen, BoundResultHook]] = []
+        self.report = NameReport()
+        self._execution: list[tuple[NameUse, BoundHook]] = []
+        self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
+        self._results: list[tuple[NameUse, BoundResultHook]] = []
 
     def execution(self, selector: object) -> Callable[[_Exec], _Exec]:
         """Register `async def hook(call, input[, context]) -> RunNormally | Complete | Reject`.
@@ -80,13 +76,20 @@ class HookSet:
         stay as they are; a dictionary in place of a model or dataclass replaces them all.
 
         Args:
-            selector: A tool, however it is nested (L8), its public name, the beginning of names
+            selector: A tool or a toolset, however it is nested (L8), a public name, a pattern
                 (`"data_*"`), or `"*"` for every tool.
+
+        Raises:
+            DefinitionError: the function cannot be a hook, or its input is of a model that the tool's
+                arguments never fit.
         """
-        name = _selected(selector)
+        use = _selected(selector, "hooks.execution")
 
         def register(hook: _Exec) -> _Exec:
-            self._execution.append((name, bound(hook, self.deadline)))
+            made = bound(hook, self.deadline)
+            if isinstance(tool := declared_tool(selector) or selector, Tool):
+                require_fitting(made, tool.definition)
+            self._execution.append((use, made))
             return hook
 
         return register
@@ -96,11 +99,11 @@ class HookSet:
 
         There is one slot for each tool: the last registration wins.
         """
-        name = _selected(selector)
+        use = _selected(selector, "hooks.description")
 
         def register(hook: _Desc) -> _Desc:
-            require_async(hook)
-            self._descriptions[name] = hook
+            check_description_hook(hook)
+            self._take_descriptions([(use, hook)])
             return hook
 
         return register
@@ -117,10 +120,10 @@ class HookSet:
         Args:
             selector: As in `execution`.
         """
-        name = _selected(selector)
+        use = _selected(selector, "hooks.result")
 
         def register(hook: _Result) -> _Result:
-            self._results.append((name, bound_result(hook, self.deadline)))
+            self._results.append((use, bound_result(hook, self.deadline)))
             return hook
 
         return register
@@ -142,6 +145,39 @@ class HookSet:
             slot[hook.kind](hook.tool)(hook.function)
         self._take(found)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no hook is registered."""
+        return not (self._execution or self._descriptions or self._results)
+
+    def uses(self) -> list[NameUse]:
+        """What the hooks are for."""
+        return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
+
+    def check(self, view: ToolView) -> None:
+        """Hold the hooks against the tools of a view.
+
+        Raises:
+            UnknownNameError: a hook is for a tool that does not exist.
+            DefinitionError: a hook's input is of a model that is foreign to its tool.
+        """
+        self.report.look(self.uses(), view.names, view.known)
+        self.require_fitting(view.values(), view.names)
+
+    def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
+        """Go on only if each hook of one local tool reads arguments that the tool can have.
+
+        Raises:
+            DefinitionError: the model of a hook's input is foreign to its tool.
+        """
+        typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
+        table = {one.name: one for one in bindings if not one.source} if typed else {}
+        for use, hook in typed:
+            reached = names.reached(use)
+            for name in reached if len(reached) == 1 and not use.is_pattern else ():
+                if name in table:
+                    require_fitting(hook, table[name].definition)
+
     def merged(self, *others: HookSet) -> HookSet:
         """A new set with these hooks and then those of `others`."""
         both = HookSet(deadline=self.deadline)
@@ -159,27 +195,36 @@ class HookSet:
         """
         check_prefix(prefix)
         moved = HookSet(deadline=self.deadline)
-        moved._execution = [(_moved(name, prefix), hook) for name, hook in self._execution]
-        moved._descriptions = {_moved(name, prefix): hook for name, hook in self._descriptions.items()}
-        moved._results = [(_moved(name, prefix), hook) for name, hook in self._results]
+        moved._execution = [(_moved(use, prefix), hook) for use, hook in self._execution]
+        moved._descriptions = [(_moved(use, prefix), hook) for use, hook in self._descriptions]
+        moved._results = [(_moved(use, prefix), hook) for use, hook in self._results]
         return moved
 
     def nested(self, prefix: str, inner: HookSet) -> HookSet:
         """A new set: these hooks, then those that `inner` has for a toolset nested under a prefix (L27)."""
         return self.merged(inner.prefixed(prefix))
 
-    def execution_hooks(self, name: str | ToolBinding) -> tuple[BoundHook, ...]:
-        """The hooks to ask about a tool, in order."""
-        return tuple(hook for selector, hook in self._execution if _reaches(selector, name))
+    def execution_hooks(
+        self, tool: str | ToolBinding, names: ToolNames | None = None
+    ) -> tuple[BoundHook, ...]:
+        """The hooks to ask about a tool, in order; `names` are those of the table that it stands in."""
+        reaches = _reaching(tool, names)
+        return tuple(hook for use, hook in self._execution if reaches(use))
 
-    def result_hooks(self, name: str | ToolBinding) -> tuple[BoundResultHook, ...]:
-        """The hooks to ask about the results of a tool, in order."""
-        return tuple(hook for selector, hook in self._results if _reaches(selector, name))
+    def result_hooks(
+        self, tool: str | ToolBinding, names: ToolNames | None = None
+    ) -> tuple[BoundResultHook, ...]:
+        """The hooks to ask about the results of a tool, in order; `names` as in `execution_hooks`."""
+        reaches = _reaching(tool, names)
+        return tuple(hook for use, hook in self._results if reaches(use))
 
-    def description_hook(self, name: str | ToolBinding) -> DescriptionHook | None:
+    def description_hook(
+        self, tool: str | ToolBinding, names: ToolNames | None = None
+    ) -> DescriptionHook | None:
         """The hook that may re-describe a tool: its own before one for many, the most particular first."""
-        reaching = [selector for selector in self._descriptions if _reaches(selector, name)]
-        return self._descriptions[max(reaching, key=_particularity)] if reaching else None
+        reaches = _reaching(tool, names)
+        found = [(_particularity(use), hook) for use, hook in self._descriptions if reaches(use)]
+        return max(found, key=lambda one: one[0])[1] if found else None
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
         """What the hooks make of one call by itself (L9); see `DecodedCall.hook`."""
@@ -187,27 +232,37 @@ class HookSet:
 
         return await about_one(call, binding, self, context)
 
-    async def describe(self, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
-        """The bindings with their texts as the description hooks want them.
+    async def describe(
+        self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None
+    ) -> list[ToolBinding]:
+        """The bindings with their texts as the description hooks want them; see `ToolView.described`.
 
         The hooks are asked side by side. A tool whose hook raises or outstays its deadline is left
         out, the rest is served (F41).
+
+        Raises:
+            UnknownNameError: a hook is for a tool that does not exist; for a view alone, since what
+                is missing among `bindings` may be somewhere else.
         """
+        if isinstance(bindings, ToolView):
+            self.report.look(self.uses(), bindings.names, bindings.known)
+            bindings = bindings.values()
         bindings = list(bindings)
         if not self._descriptions:
             return bindings
+        known = names or ToolNames(bindings)
         described: list[ToolBinding | None] = [None] * len(bindings)
 
         async def one(place: int, binding: ToolBinding) -> None:
-            described[place] = await self._describe(binding)
+            described[place] = await self._describe(binding, known)
 
         async with anyio.create_task_group() as group:
             for place, binding in enumerate(bindings):
                 group.start_soon(one, place, binding)
         return [binding for binding in described if binding is not None]
 
-    async def _describe(self, binding: ToolBinding) -> ToolBinding | None:
-        hook = self.description_hook(binding)
+    async def _describe(self, binding: ToolBinding, names: ToolNames) -> ToolBinding | None:
+        hook = self.description_hook(binding, names)
         if hook is None:
             return binding
         try:
@@ -223,35 +278,35 @@ class HookSet:
 
     def _take(self, other: HookSet) -> None:
         self._execution.extend(other._execution)
-        self._descriptions.update(other._descriptions)
+        self._take_descriptions(other._descriptions)
         self._results.extend(other._results)
 
-
-def _reaches(chosen: _Chosen, subject: str | ToolBinding) -> bool:
-    """Whether a hook is for a tool; a long name may have been cut before the end of its prefixes."""
-    if isinstance(subject, str):
-        return _matches(chosen.name, subject)
-    if chosen.tool is not None and means(chosen.tool, subject):
-        return True
-    # A guard must not be lost because its tool has to be served under another name (F16).
-    return _matches(chosen.name, subject.name) or bool(subject.asked) and _matches(chosen.name, subject.asked)
+    def _take_descriptions(self, added: Iterable[tuple[NameUse, DescriptionHook]]) -> None:
+        """One slot for each tool: the last registration wins."""
+        for use, hook in added:
+            kept = [(one, before) for one, before in self._descriptions if not _is_same(one, use)]
+            self._descriptions = [*kept, (use, hook)]
 
 
-def _matches(selector: str, name: str) -> bool:
-    if selector.endswith(EVERY_TOOL):
-        return name.startswith(selector[:-1][:_KEPT])
-    return selector == name
+def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[NameUse], bool]:
+    if isinstance(tool, str):
+        return lambda use: matches(use.name, tool)
+    known = names or ToolNames([tool])
+    return lambda use: tool.name in known.reached(use)
 
 
-def _particularity(chosen: _Chosen) -> tuple[bool, int]:
-    return not chosen.name.endswith(EVERY_TOOL), len(chosen.name)
+def _is_same(one: NameUse, other: NameUse) -> bool:
+    return one.name == other.name and (one.tool is other.tool or one.tool is None or other.tool is None)
 
 
-def _moved(chosen: _Chosen, prefix: str) -> _Chosen:
-    selector = chosen.name
-    if selector.endswith(EVERY_TOOL):
-        return replace(chosen, name=f"{prefix}_{_ALTERED.sub('_', selector[:-1])}{EVERY_TOOL}")
-    return replace(chosen, name=public_name(selector, prefix=prefix))
+def _particularity(use: NameUse) -> tuple[bool, int]:
+    return not use.is_pattern, len(use.name)
+
+
+def _moved(use: NameUse, prefix: str) -> NameUse:
+    if use.is_pattern:
+        return replace(use, name=f"{prefix}_{_ALTERED.sub('_', use.name)}")
+    return replace(use, name=public_name(use.name, prefix=prefix))
 
 
 def _text(value: object) -> str | None:
@@ -260,8 +315,8 @@ def _text(value: object) -> str | None:
     return value
 
 
-def _selected(selector: object) -> _Chosen:
-    name = own_name(selector)
-    if not name:
+def _selected(selector: object, where: str) -> NameUse:
+    use = use_of(selector, where)
+    if use is None:
         raise DefinitionError(f"a hook is registered for a tool, a tool's name or '*', not {selector!r}")
-    return _Chosen(name, None if isinstance(selector, str) else selector)
+    return use

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from mcp_toolset.errors import NextConsumedError
+from mcp_toolset.errors import DefinitionError, NextConsumedError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool_names import NameUse
 
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 
@@ -19,9 +21,10 @@ class Next:
     Attributes:
         definition: What the tool says of itself, for middleware that depends on its hints or schemas.
         given: What the rest of the chain came to, once it was used.
+        names: The names that stand for the tool, its public name first; see docs/names.md.
     """
 
-    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition", "given")
+    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition", "given", "names")
 
     def __init__(
         self,
@@ -30,9 +33,11 @@ class Next:
         context: ToolContext,
         check: Callable[[ToolCall], None],
         definition: ToolDefinition,
+        names: tuple[str, ...] = (),
     ) -> None:
         """Hold the rest of the chain for one call."""
         self.definition = definition
+        self.names = names or (call.name,)
         self._run = run
         self._call = call
         self._context = context
@@ -64,9 +69,50 @@ class ToolMiddleware(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesTools(Protocol):
+    """Middleware that was given names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
+
+    def tool_names(self) -> Iterable[NameUse]:
+        """The names; those that stand for no tool are told where the middleware is used."""
+        ...
+
+
 _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, Next], Awaitable[ToolResult]])
 
 
 def tool_middleware(function: _M) -> _M:
-    """Mark an async function as middleware; a type checker then holds it to the signature."""
-    return function
+    """Mark an async function as middleware; a type checker then holds it to the signature.
+
+    Raises:
+        DefinitionError: it cannot be middleware.
+    """
+    return check_middleware(function)
+
+
+def check_middleware(layer: _M) -> _M:
+    """The same middleware, if it can be one.
+
+    Raises:
+        DefinitionError: it cannot be called with `(call, context, next)`, in this order.
+    """
+    found = cast("object", layer)
+    shown = getattr(found, "__qualname__", None) or repr(found)
+    expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"
+    if isinstance(found, type):
+        raise DefinitionError(f"{expected}, not the class {shown}; give an object: {shown}(…)")
+    if not callable(found):
+        raise DefinitionError(f"{expected}, not {found!r}")
+    try:
+        signature = inspect.signature(found)
+    except ValueError:
+        return layer
+    parameters = list(signature.parameters)
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        raise DefinitionError(f"{expected}; {shown} takes {signature}") from None
+    own = {name: place for place, name in enumerate(("call", "context", "next"))}
+    if any(own.get(name, place) != place for place, name in enumerate(parameters)):
+        raise DefinitionError(f"{expected}, in this order; {shown} takes {signature}")
+    return layer

@@ -6,12 +6,12 @@ on: so a plan that has not heard the last hooks cannot be run or committed by mi
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from mcp_toolset.calls.answer import answer_result
+from mcp_toolset.calls.answer import GivenAnswer, answer_result, user_answer
 from mcp_toolset.calls.call_result import (
     CallResult,
     GivenResult,
@@ -23,10 +23,12 @@ from mcp_toolset.calls.call_result import (
     result_of,
 )
 from mcp_toolset.calls.hooks import HookSet
+from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.output_budget import within_budget
 from mcp_toolset.calls.providers.turn import AssistantCall
 from mcp_toolset.calls.round_commit import RoundCommit
-from mcp_toolset.calls.round_hooks import ask_hooks
+from mcp_toolset.calls.round_hooks import Answer, ask_hooks
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.runner import (
     RUN_CONCURRENCY,
     RUN_DEADLINE,
@@ -54,21 +56,46 @@ class ToolRoundPlan(RoundStanding):
 
         Raises:
             RoundError: the round has moved on already, or something is under way (L21).
+            DefinitionError: see `apply`.
         """
+        return await self.apply(hooks, context=context)
+
+    async def apply(
+        self, *rules: Rules | HookSet | ToolMiddleware, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolRoundPlan:
+        """Put the calls under rules: hooks, middleware or both; the new plan takes this one's place (X8).
+
+        Hooks are asked now, about the pending calls without a result. Middleware runs around the call
+        in `run_pending`, and the hooks of a call that has middleware are asked inside of it, as in a
+        served call. What middleware asks the user is a question of the round, such as `"ask"` of a
+        `PermissionChecker`.
+
+        Raises:
+            RoundError: the round has moved on already, or something is under way (L21).
+            UnknownNameError: a rule is for a tool that does not exist.
+            DefinitionError: a rule cannot be one; nothing has changed.
+        """
+        for one in rules:
+            (one if isinstance(one, Rules | HookSet) else Rules.of(one)).check(self.view)
+        added = Rules().merged(*rules)
+        around, merged = self.around.with_middleware(added), self.hooks.merged(added.hooks)
+        answers: list[Answer] = []
         with self.progress.doing(self, "asking hooks"):
-            merged = self.hooks.merged(hooks)
-            answers = [
-                await ask_hooks(call, self.view[call.name], hooks, merged, context)
-                if self.has_nothing(call)
-                else call
-                for call in self.pending
-            ]
+            for call in self.pending:
+                if self.has_nothing(call) and around.guards(call, self.view):
+                    around = around.asking(call, added.hooks)
+                    answers.append(call)
+                elif self.has_nothing(call):
+                    answers.append(await ask_hooks(call, self.view, added.hooks, merged, context))
+                else:
+                    answers.append(call)
         plan = replace(
             self,
             pending=tuple(answer for answer in answers if isinstance(answer, ToolCall)),
             handled=(*self.handled, *(answer for answer in answers if isinstance(answer, HandledCall))),
             rejected=(*self.rejected, *(answer for answer in answers if isinstance(answer, RejectedCall))),
             hooks=merged,
+            around=around,
         )
         self.progress.holder = plan
         return plan
@@ -129,7 +156,8 @@ class ToolRoundPlan(RoundStanding):
         options = RunOptions(context, timeout, concurrency, on_tool_error)
         with self.progress.doing(self, "running calls"):
             calls = self.to_run()
-            runner = CallRunner(self.view, self.hooks, options, calls)
+            answers = self.progress.answers
+            runner = CallRunner(self.view, self.hooks, options, calls, self.around, answers)
             async with running(runner, calls, self.progress.running, self._took) as finished:
                 yield finished
 
@@ -152,12 +180,19 @@ class ToolRoundPlan(RoundStanding):
         self.progress.give(id, result)
         return self._result(id)
 
-    def answer(self, id: str, answer: str | Mapping[str, Any] | None) -> CallResult:
-        """Give the user's answer to a tool's question; it becomes the result of the call (A14).
+    def answer(self, id: str, answer: GivenAnswer) -> CallResult | None:
+        """Give the user's answer to a question (A14).
+
+        The answer to a tool's question becomes the result of the call. The answer to a question of
+        middleware, such as `"ask"` of a `PermissionChecker`, has `run_pending` run the call (N4).
 
         Args:
             id: The id of the call that asks.
-            answer: A text; an object that fits the question's schema; or `None` if the user declined.
+            answer: A text; an object that fits the question's schema; `True` or `False` where the
+                question is a confirmation; or `None` if the user declined.
+
+        Returns:
+            The result of the call, or `None` if it is still to be run.
 
         Raises:
             RoundError: this call asks nothing, or the answer does not fit; nothing has changed.
@@ -165,6 +200,9 @@ class ToolRoundPlan(RoundStanding):
         self.progress.require_open_to_results(self)
         if (ask := self.progress.questions.get(id)) is None:
             raise RoundError(f"call {id!r} asks nothing; plan.questions has what is asked")
+        if id in self.progress.keys:
+            self.progress.hear(id, user_answer(ask, answer))
+            return None
         self.progress.give(id, answer_result(ask, answer))
         return self._result(id)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from mcp_toolset.calls.bound import BoundHook, BoundResultHook
 from mcp_toolset.calls.call_result import HandledCall, RejectedCall
 from mcp_toolset.calls.decision import Complete, Reject
 from mcp_toolset.calls.hooks import HookSet
@@ -19,7 +22,7 @@ Answer = ToolCall | HandledCall | RejectedCall
 
 
 async def ask_hooks(
-    call: ToolCall, binding: ToolBinding, hooks: HookSet, seeing: HookSet, context: ToolContext
+    call: ToolCall, view: ToolView, hooks: HookSet, seeing: HookSet, context: ToolContext
 ) -> Answer:
     """Ask the hooks of a tool about a call, in order, after its gate (L17).
 
@@ -27,36 +30,38 @@ async def ask_hooks(
     that copy in place (F40). What hooks answer or refuse is shown to the result hooks in `seeing`
     (O9). A call that only stands for another is left for when it runs.
     """
+    binding = view[call.name]
     if binding.redirect is not None:
         return call
-    found = await _decided(call, binding, hooks, context)
+    found = await _decided(call, binding, hooks.execution_hooks(binding, view.names), context)
     if isinstance(found, ToolCall):
         return found
     call, decision = found
     decided = _completed(binding, decision) if isinstance(decision, Complete) else decision
+    shown_to = seeing.result_hooks(binding, view.names)
     if isinstance(decided, Reject):
-        return RejectedCall(call, decided, await _seen(call, binding, rejection(decided), seeing, context))
-    return HandledCall(call, await _seen(call, binding, decided, seeing, context))
+        return RejectedCall(call, decided, await _seen(call, rejection(decided), shown_to, context))
+    return HandledCall(call, await _seen(call, decided, shown_to, context))
 
 
 async def about_one(call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext) -> HookAnswer:
     """What hooks make of one call by itself (L9); what they refuse is shown to their result hooks (O9)."""
-    found = await _decided(call, binding, hooks, context)
+    found = await _decided(call, binding, hooks.execution_hooks(binding), context)
     if isinstance(found, ToolCall):
         return HookAnswer(found)
     left, decision = found
     if isinstance(decision, Complete):
         return HookAnswer(left, decision.output, is_answered=True)
-    refused = await _seen(left, binding, rejection(decision), hooks, context)
+    refused = await _seen(left, rejection(decision), hooks.result_hooks(binding), context)
     return HookAnswer(left, rejection=refused, reason=decision.reason)
 
 
 async def _decided(
-    call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext
+    call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
 ) -> ToolCall | tuple[ToolCall, Reject | Complete]:
     if refusal := _gate_refusal(call, binding, context):
         return call, refusal
-    for hook in hooks.execution_hooks(binding):
+    for hook in hooks:
         decision = await hook.decide(copied(call), context)
         if isinstance(decision, Reject | Complete):
             return call, decision
@@ -86,9 +91,9 @@ def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
 
 
 async def _seen(
-    call: ToolCall, binding: ToolBinding, result: ToolResult, hooks: HookSet, context: ToolContext
+    call: ToolCall, result: ToolResult, hooks: Iterable[BoundResultHook], context: ToolContext
 ) -> ToolResult:
-    for hook in hooks.result_hooks(binding):
+    for hook in hooks:
         result = await hook.passed(copied(call), result, context)
     return result
 
@@ -100,13 +105,16 @@ def copied(call: ToolCall) -> ToolCall:
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:
     """Whether any hook is there for any tool of the view."""
-    return any(hooks.execution_hooks(one) or hooks.result_hooks(one) for one in view.values())
+    names = view.names
+    return any(hooks.execution_hooks(one, names) or hooks.result_hooks(one, names) for one in view.values())
 
 
-class ResultHooksOnly(HookSet):
-    """The result hooks of a set, for calls whose execution hooks have been asked already."""
+class HooksLeft(HookSet):
+    """The hooks that a run of calls has still to ask: result hooks, and execution hooks in the middleware."""
 
-    def __init__(self, hooks: HookSet) -> None:
-        """Take the result hooks of `hooks`."""
+    def __init__(self, hooks: HookSet, inside: HookSet | None = None) -> None:
+        """Take the result hooks of `hooks`, and the execution hooks of `inside`."""
         super().__init__(deadline=hooks.deadline)
         self._results.extend(hooks._results)
+        if inside is not None:
+            self._execution.extend(inside._execution)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from mcp_toolset.calls.call_result import ToolFailure, placeholder
 from mcp_toolset.calls.runner import CallOutcome
 from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.asking import Answer
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 
@@ -31,6 +32,8 @@ class RoundProgress:
         results: What calls have come to, by id.
         given: The ids of those results that came from the application or the user.
         questions: Questions without an answer, by the id of the call.
+        keys: By the id of the call, what the answer to a question of middleware is found by.
+        answers: What was answered to questions of middleware, by the id of the call and the key.
         halts: The reasons of the calls that want the loop to end, by id.
         waiting: Calls that turned out to be of manual tools when they were run.
         running: Calls whose tools are running now.
@@ -41,11 +44,13 @@ class RoundProgress:
 
     __slots__ = (
         "activity",
+        "answers",
         "committed",
         "failures",
         "given",
         "halts",
         "holder",
+        "keys",
         "questions",
         "results",
         "running",
@@ -59,6 +64,8 @@ class RoundProgress:
         self.results: dict[str, ToolResult] = {}
         self.given: set[str] = set()
         self.questions: dict[str, AskUser] = {}
+        self.keys: dict[str, str] = {}
+        self.answers: dict[str, dict[str, Answer]] = {}
         self.halts: dict[str, str] = {}
         self.waiting: set[str] = set()
         self.running: set[str] = set()
@@ -116,8 +123,15 @@ class RoundProgress:
             self.waiting.add(id)
         elif outcome.ask is not None:
             self.questions[id] = outcome.ask
+            if outcome.key:
+                self.keys[id] = outcome.key
         else:
             self.results[id] = outcome.result
+
+    def hear(self, id: str, answer: Answer) -> None:
+        """Write down the answer to a question of middleware; the call can be run again."""
+        self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
+        del self.questions[id]
 
     def give(self, id: str, result: ToolResult) -> None:
         """Write down a result that came from outside."""

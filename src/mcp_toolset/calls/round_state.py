@@ -7,6 +7,7 @@ depends on, so that nothing runs that is no longer what the model was shown.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,8 +22,11 @@ from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, Origi
 from mcp_toolset.calls.round_commit import RoundCommit
 from mcp_toolset.calls.round_hooks import asks_anything
 from mcp_toolset.calls.round_progress import RoundProgress, RoundState
+from mcp_toolset.calls.round_rules import Around
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.standing import RoundStatus
 from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.asking import Answer
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
@@ -52,6 +56,8 @@ class PendingRecord(_Record):
     """`None` where it has gone since, after the call had its result."""
     running: bool = False
     waits: bool = False
+    guarded: bool = False
+    """Whether its hooks are asked when it is run, inside of middleware."""
 
 
 class HandledRecord(_Record):
@@ -89,7 +95,16 @@ class QuestionRecord(_Record):
     """What a tool asks the user."""
 
     question: str
+    key: str = ""
+    """What the answer to a question of middleware is found by when the call is run again."""
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class AnswerRecord(_Record):
+    """What the user has answered to a question of middleware."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any]
 
 
 class CallRecord(_Record):
@@ -102,6 +117,7 @@ class CallRecord(_Record):
     result: dict[str, Any] | None = None
     given: bool = False
     question: QuestionRecord | None = None
+    answers: dict[str, AnswerRecord] = Field(default_factory=dict[str, AnswerRecord])
     halt: str | None = None
     committed: dict[str, Any] | None = None
     unanswered: bool = False
@@ -117,6 +133,7 @@ class RoundRecord(_Record):
     origin: Origin
     message: dict[str, Any]
     needs_hooks: bool
+    needs_rules: bool = False
     calls: list[CallRecord]
 
 
@@ -133,6 +150,7 @@ def stored(plan: ToolRoundPlan) -> dict[str, Any]:
         origin=plan.turn.origin,
         message=dict(plan.turn.message),
         needs_hooks=_needs_hooks(plan),
+        needs_rules=plan.state == "open" and any(map(plan.is_guarded, plan.unfinished())),
         calls=[_call_record(plan, place, call, committed) for place, call in enumerate(plan.turn.calls)],
     )
     try:
@@ -148,7 +166,8 @@ def _needs_hooks(plan: ToolRoundPlan) -> bool:
     if plan.state != "open":
         return False
     to_run = plan.to_run()
-    if any(plan.hooks.result_hooks(plan.view.get(call.name, call.name)) for call in to_run):
+    seen = (plan.hooks.result_hooks(plan.view.get(call.name, call.name), plan.view.names) for call in to_run)
+    if any(seen):
         return True
     stands_for_others = any(plan.view[call.name].redirect is not None for call in to_run)
     return stands_for_others and asks_anything(plan.hooks, plan.view)
@@ -167,15 +186,20 @@ def _call_record(
         standing=_standing(plan, call.id),
         result=None if result is None else dict(result.wire),
         given=call.id in progress.given,
-        question=None if ask is None else _question_record(ask),
+        question=None if ask is None else _question_record(ask, progress.keys.get(call.id, "")),
+        answers={
+            key: AnswerRecord(action=one.action, content=dict(one.content))
+            for key, one in progress.answers.get(call.id, {}).items()
+        },
         halt=progress.halts.get(call.id),
         committed=None if final is None else dict(final.result.wire),
         unanswered=final is not None and is_placeholder(final),
     )
 
 
-def _question_record(ask: AskUser) -> QuestionRecord:
-    return QuestionRecord(question=ask.question, schema=None if ask.schema is None else dict(ask.schema))
+def _question_record(ask: AskUser, key: str) -> QuestionRecord:
+    schema = None if ask.schema is None else dict(ask.schema)
+    return QuestionRecord(question=ask.question, key=key, schema=schema)
 
 
 def _standing(plan: ToolRoundPlan, id: str) -> Standing:
@@ -204,6 +228,7 @@ def _pending_record(plan: ToolRoundPlan, call: ToolCall) -> PendingRecord:
         tool=_tool_record(plan.view.get(call.name)),
         running=call.id in plan.progress.running,
         waits=call.id in plan.progress.waiting,
+        guarded=call.id in plan.around.inside,
     )
 
 
@@ -212,7 +237,11 @@ def _tool_record(binding: ToolBinding | None) -> ToolRecord | None:
 
 
 def restored(
-    state: Mapping[str, Any], view: ToolView, known: Container[str], hooks: HookSet | None
+    state: Mapping[str, Any],
+    view: ToolView,
+    known: Container[str],
+    hooks: HookSet | None,
+    rules: Rules | None = None,
 ) -> ToolRoundPlan:
     """The plan to go on with; see `ToolRound.from_state`.
 
@@ -220,13 +249,18 @@ def restored(
         RoundError: it is no state of a round, or one of another version, or the hooks are missing.
     """
     record = _read(state)
-    if record.needs_hooks and hooks is None:
+    if record.needs_rules and rules is None:
+        raise RoundError(
+            "middleware of this round has still to see calls; give the rules: from_state(…, rules=…)"
+        )
+    if record.needs_hooks and hooks is None and rules is None:
         raise RoundError(
             "hooks of this round have still to see calls or results; give them: from_state(…, hooks=…)"
         )
     calls = tuple(AssistantCall(call.id, call.name, call.arguments) for call in record.calls)
     turn = AssistantTurn(record.message, calls, record.origin)
     found = [_found(call, made, view, known) for call, made in zip(record.calls, calls, strict=True)]
+    every = Rules().merged(*(one for one in (hooks, rules) if one is not None))
     progress = _progress(record, {each.call.id for each in found if isinstance(each, RoundIssue)})
     plan = ToolRoundPlan(
         pending=tuple(each for each in found if isinstance(each, ToolCall)),
@@ -235,12 +269,19 @@ def restored(
         issues=tuple(each for each in found if isinstance(each, RoundIssue)),
         turn=turn,
         view=view,
-        hooks=hooks or HookSet(),
+        hooks=every.hooks,
         progress=progress,
+        around=_around(record, every),
     )
     if record.state == "committed":
         progress.committed = _commit(record, plan)
     return plan
+
+
+def _around(record: RoundRecord, rules: Rules) -> Around:
+    pending = ((call.id, call.standing) for call in record.calls)
+    guarded = [id for id, one in pending if isinstance(one, PendingRecord) and one.guarded]
+    return Around(replace(rules, hooks=HookSet()), dict.fromkeys(guarded, rules.hooks))
 
 
 def _read(state: Mapping[str, Any]) -> RoundRecord:
@@ -304,6 +345,11 @@ def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:
             progress.given.add(call.id)
         if call.question is not None:
             progress.questions[call.id] = AskUser(call.question.question, call.question.schema_)
+            if call.question.key:
+                progress.keys[call.id] = call.question.key
+        if call.answers:
+            found = {key: Answer(one.action, one.content) for key, one in call.answers.items()}
+            progress.answers[call.id] = found
         if call.halt is not None:
             progress.halts[call.id] = call.halt
         if isinstance(call.standing, PendingRecord) and call.standing.waits and call.id not in issues:

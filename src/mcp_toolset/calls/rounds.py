@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_toolset.calls.call_result import CallResult, original_of
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.issue import NOTHING_OFFERED, IssueReason, RoundIssue, examined
+from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.plan import ToolRoundPlan
 from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
 from mcp_toolset.calls.providers.openai import turn_from_openai
@@ -29,6 +30,7 @@ from mcp_toolset.calls.providers.responses import turn_from_responses
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
 from mcp_toolset.calls.round_commit import RoundCommit
 from mcp_toolset.calls.round_progress import RoundProgress, RoundState
+from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.standing import RoundStatus
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -129,6 +131,7 @@ class ToolRound:
         known: Container[str] = (),
         *,
         hooks: HookSet | None = None,
+        rules: Rules | None = None,
     ) -> ToolRound:
         """Go on with a round that was stored, in this process or another; `plan` has where it stood (A16).
 
@@ -142,13 +145,14 @@ class ToolRound:
             known: As in `from_openai`.
             hooks: The hooks that were applied before, for what they have still to see: results (O9),
                 and calls that a calling tool stands for (X8).
+            rules: The rules that were applied before; needed if they had middleware.
 
         Raises:
-            RoundError: it is no state of a round, or one of another version, or the hooks are missing.
+            RoundError: it is no state of a round, or one of another version, or hooks or rules are missing.
         """
         from mcp_toolset.calls.round_state import restored
 
-        return cls(restored(state, view, known, hooks))
+        return cls(restored(state, view, known, hooks, rules))
 
     def to_state(self) -> dict[str, Any]:
         """The round as it stands, as plain JSON data (A16).
@@ -207,6 +211,17 @@ class ToolRound:
             RoundError: the round has moved on already.
         """
         return await self._plan.apply_hooks(hooks, context=context)
+
+    async def apply(
+        self, *rules: Rules | HookSet | ToolMiddleware, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolRoundPlan:
+        """Put the calls under rules: hooks, middleware or both; see `ToolRoundPlan.apply` (X8).
+
+        Raises:
+            RoundError: the round has moved on already.
+            UnknownNameError: a rule is for a tool that does not exist.
+        """
+        return await self._plan.apply(*rules, context=context)
 
     def discard(self) -> None:
         """Drop the assistant's turn uncommitted (L15); `RoundError` if the round has moved on already."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Final, cast
@@ -18,8 +18,10 @@ from mcp_toolset.calls.call_result import CallResult, OnToolError, ToolFailure, 
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.rejection import rejection_reason
-from mcp_toolset.calls.round_hooks import ResultHooksOnly, copied
+from mcp_toolset.calls.round_hooks import HooksLeft, copied
+from mcp_toolset.calls.round_rules import Answers, Around, RoundContext
 from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
+from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
@@ -75,6 +77,8 @@ class CallOutcome:
         halt: Why the loop should end.
         waits: Whether the call turned out to be one of a manual tool.
         failure: What went wrong, if the tool failed.
+        key: What the answer to the question is found by when the call is run again; empty for a
+            question of the tool, whose answer is the result.
     """
 
     call: ToolCall
@@ -83,6 +87,7 @@ class CallOutcome:
     halt: str | None = None
     waits: bool = False
     failure: ToolFailure | None = None
+    key: str = ""
 
 
 @dataclass(slots=True)
@@ -92,6 +97,7 @@ class _Told:
     ask: AskUser | None = None
     halt: str | None = None
     waits: bool = False
+    has_run: bool = False
     exception: BaseException | None = None
 
 
@@ -105,14 +111,19 @@ class CallRunner:
             tool stands for, as they could not be asked before (X8).
         options: How to run.
         calls: What is to be run.
+        around: The middleware, and the execution hooks that are asked inside of it.
+        answers: What the user has answered to the questions of middleware, by call.
     """
 
     view: ToolView
     hooks: HookSet
     options: RunOptions
     calls: InitVar[Sequence[ToolCall]]
+    around: Around = field(default_factory=Around)
+    answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
     _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
     _plain: ToolDispatch = field(init=False)
+    _guarded: dict[str, ToolDispatch] = field(init=False)
     _redirected: ToolDispatch = field(init=False)
 
     def __post_init__(self, calls: Sequence[ToolCall]) -> None:
@@ -120,16 +131,25 @@ class CallRunner:
         called = {call.name: self.view[call.name] for call in calls}
         # Its calls were prepared when the round was made (H6).
         listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
-        self._plain = ToolDispatch(listened.values(), hooks=ResultHooksOnly(self.hooks))
+        names, around = self.view.names, self.around
+        self._plain = ToolDispatch(listened.values(), hooks=HooksLeft(self.hooks), names=names)
+        self._guarded = {
+            call.id: ToolDispatch([listened[call.name]], rules=around.rules_of(call, self.hooks), names=names)
+            for call in calls
+            if around.guards(call, self.view)
+        }
         self._redirected = self._plain
         if any(binding.redirect is not None for binding in called.values()):
             everything = [self._listened(binding) for binding in self.view.values()]
-            self._redirected = ToolDispatch(everything, hooks=self.hooks)
+            self._redirected = ToolDispatch(everything, rules=around.rules_of_all(self.hooks), names=names)
 
     async def run(self, call: ToolCall) -> CallOutcome:
         """Run one call to its end."""
         told = self._told[call.id] = _Told()
-        result = await self._result(call, told)
+        try:
+            result = await self._result(call, told)
+        except InputRequired as required:
+            return _asking(call, required)
         if told.waits or told.ask is not None:
             return CallOutcome(call, result, told.ask, waits=told.waits)
         if not result.is_complete:
@@ -144,9 +164,11 @@ class CallRunner:
         return CallOutcome(call, result, halt=halt, failure=failure)
 
     async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
-        dispatch = self._plain if self.view[call.name].redirect is None else self._redirected
+        plain = self._plain if self.view[call.name].redirect is None else self._redirected
+        answers = self.answers.get(call.id, {})
+        context = RoundContext(self.options.context, answers, lambda: told.has_run)
         try:
-            return await dispatch.call(copied(call), self.options.context)
+            return await self._guarded.get(call.id, plain).call(copied(call), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
             told.exception = fault
             return ToolResult.of_error(str(fault))
@@ -159,8 +181,10 @@ class CallRunner:
             if binding.manual:
                 told.waits = True
                 return _NOT_YET
+            told.has_run = True
             try:
-                result = await self._in_time(binding, call, context)
+                # What middleware asks is the round's; a tool has the surroundings that it was given.
+                result = await self._in_time(binding, call, self.options.context)
             # It goes on to become the call's error result; `on_tool_error` wants the exception itself.
             except (Exception, SystemExit) as fault:
                 told.exception = fault
@@ -198,6 +222,12 @@ class CallRunner:
             return verdict
         _log.error("on_tool_error said %r about %s; the loop halts", verdict, failure.call.name)
         return "halt"
+
+
+def _asking(call: ToolCall, required: InputRequired) -> CallOutcome:
+    """The first question of a middleware; others are asked when the call is run again."""
+    key, params = next(iter(required.requests.items()))
+    return CallOutcome(call, _NOT_YET, AskUser(params["message"], params["requestedSchema"]), key=key)
 
 
 @asynccontextmanager

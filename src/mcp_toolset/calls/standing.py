@@ -19,9 +19,10 @@ from mcp_toolset.calls.providers.turn import AssistantTurn
 from mcp_toolset.calls.rejection import rejection
 from mcp_toolset.calls.round_commit import Ledger
 from mcp_toolset.calls.round_progress import RoundProgress, RoundState
+from mcp_toolset.calls.round_rules import Around
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "error"]
 """Who has to act next (A16).
@@ -48,6 +49,7 @@ class RoundStanding:
         view: The tools.
         hooks: Every hook that was applied.
         progress: What moves; only the steps of a plan change it.
+        around: The middleware that was applied.
     """
 
     pending: tuple[ToolCall, ...]
@@ -58,6 +60,7 @@ class RoundStanding:
     view: ToolView = field(repr=False)
     hooks: HookSet = field(repr=False)
     progress: RoundProgress = field(repr=False)
+    around: Around = field(default_factory=Around, repr=False)
 
     @property
     def state(self) -> RoundState:
@@ -128,10 +131,25 @@ class RoundStanding:
         """The pending calls that `run_pending` has still to run."""
         return [call for call in self.pending if not self.is_manual(call) and self.has_nothing(call)]
 
+    def unfinished(self) -> list[ToolCall]:
+        """The pending calls that have no result, asked about or not."""
+        return [call for call in self.pending if call.id not in self.progress.results]
+
+    def is_guarded(self, call: ToolCall) -> bool:
+        """Whether a call has still to go through middleware."""
+        is_through = call.id in self.progress.waiting or self._asks(call)
+        return self.around.guards(call, self.view) and not is_through
+
+    def _asks(self, call: ToolCall) -> bool:
+        """Whether its tool has run, and asks the user."""
+        return call.id in self.progress.questions and call.id not in self.progress.keys
+
     def is_manual(self, call: ToolCall) -> bool:
-        """Whether a pending call is left to the application (A6)."""
-        binding = self.view.get(call.name)
-        return call.id in self.progress.waiting or (binding is not None and binding.manual)
+        """Whether a pending call is left to the application (A6); middleware around it comes first."""
+        binding: ToolBinding | None = self.view.get(call.name)
+        if call.id in self.progress.waiting or binding is None or not binding.manual:
+            return call.id in self.progress.waiting
+        return not self.around.guards(call, self.view)
 
     def has_nothing(self, call: ToolCall) -> bool:
         """Whether a call has neither a result nor a question so far."""

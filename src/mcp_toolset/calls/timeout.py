@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import anyio
 
@@ -10,6 +10,7 @@ from mcp_toolset.calls.middleware import Next
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tool_names import NameUse
 
 
 class Timeout:
@@ -24,7 +25,7 @@ class Timeout:
 
         Args:
             seconds: The limit of every tool that has none of its own.
-            per_tool: Limits of single tools, in seconds, by public name; `None` lifts the limit.
+            per_tool: Limits of single tools, in seconds, by name (docs/names.md); `None` lifts the limit.
 
         Raises:
             DefinitionError: a limit is not positive.
@@ -36,10 +37,18 @@ class Timeout:
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
         """Run the call, or stop it when its time is over."""
-        seconds = self._per_tool.get(call.name, self._seconds)
+        seconds = self._limit(next.names) if self._per_tool else self._seconds
         with anyio.move_on_after(seconds):
             return await next()
         return ToolResult.of_error(f"{call.name} gave no answer within {seconds:g} s and was stopped")
+
+    def tool_names(self) -> Iterable[NameUse]:
+        """The names in `per_tool`."""
+        return [NameUse(name, "Timeout") for name in self._per_tool]
+
+    def _limit(self, names: Iterable[str]) -> float | None:
+        own = [self._per_tool[name] for name in names if name in self._per_tool]
+        return own[0] if own else self._seconds
 
 
 def _positive(seconds: float, what: str) -> float:

@@ -27,6 +27,7 @@ from mcp_toolset.tools.names import limit_beside
 from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view import Gate, ToolBinding, ToolView
 
 _log = logging.getLogger("mcp_toolset.registry")
@@ -170,12 +171,26 @@ class ToolRegistry:
         members = (surface.live[key] for key in surface.members.values())
         return [one if one.on else replace(one, on=True) for one in members]
 
+    def known(self) -> KnownTools:
+        """What names are held against: every tool of the toolsets, member or not, and what may bring more."""
+        return KnownTools(self._everything, list(self.sources().values()))
+
+    def unbound(self) -> list[UnboundName]:
+        """The names that verbs of the toolsets were given and that stand for no tool; see docs/names.md."""
+        return [found for toolset in self._surface.toolsets.values() for found in toolset.unbound()]
+
+    def _everything(self) -> list[ToolBinding]:
+        surface = self._surface
+        inside = (one for toolset in surface.toolsets.values() for one in toolset.everything())
+        return [*surface.live.values(), *inside]
+
     def view(self) -> ToolView:
         """The members as a frozen table, for a loop that the application owns.
 
         A tool of it that has left the registry since is refused when it is called (H7).
         """
-        return ToolView(self.gated(binding) for binding in self.bindings() if not binding.deferred)
+        resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
+        return ToolView(resident, known=self.known())
 
     def gated(self, binding: ToolBinding) -> ToolBinding:
         """The binding of a tool of this registry, refusing calls once it is no member any more (H7)."""

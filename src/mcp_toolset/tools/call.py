@@ -124,6 +124,12 @@ class ToolContext:
         """Send a log message to the caller. `level` is one of the eight of RFC 5424, in lower case."""
         _log.log(_LEVELS.get(level, logging.INFO), "%s: %s", logger or "tool", data)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody here who answers questions."""
+        own = type(self)
+        return own.request is not ToolContext.request or own.elicit is not ToolContext.elicit
+
     async def ask(self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = "") -> Answer:
         """Ask the user at the client (capability `ask`).
 

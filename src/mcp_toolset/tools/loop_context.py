@@ -142,6 +142,11 @@ class LoopContext(ToolContext):
         events: Events = self._granted("events")
         return events.append(kind, data, call=self._call, context=self)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether it was given a way to ask."""
+        return self._request is not None
+
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put a question to the application's own means; without them nobody can be asked."""
         return await (super().request if self._request is None else self._request)(method, params)

@@ -8,7 +8,6 @@ whatever name nesting and verbs have given the tool there: no name is parsed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from types import FunctionType
 from typing import (
     TYPE_CHECKING,
@@ -152,20 +151,6 @@ def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
 
     close = [lowered[match] for match in get_close_matches(name.lower(), lowered, MAX_NEAR)]
     return list(dict.fromkeys([*own, *close]))[:MAX_NEAR]
-
-
-def picked(by: Mapping[ToolSelector, V], binding: ToolBinding) -> V | None:
-    """What a mapping by selectors has for one tool; its public name goes before the tool itself."""
-    if binding.name in by:
-        return by[binding.name]
-    return next((by[key] for key in by if means(key, binding)), None)
-
-
-def is_selected(selectors: Iterable[ToolSelector], binding: ToolBinding) -> bool:
-    """Whether one of the selectors, which may be name patterns such as `get_*`, means this tool."""
-    return any(
-        fnmatchcase(binding.name, one) if isinstance(one, str) else means(one, binding) for one in selectors
-    )
 
 
 def means(selector: object, binding: ToolBinding) -> bool:

@@ -20,6 +20,7 @@ from mcp_toolset.tools.class_toolset import ClassMembers
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
+from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.opening import Waiting, open_sources, unwind
 from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
 from mcp_toolset.tools.result import ToolResult
@@ -27,6 +28,7 @@ from mcp_toolset.tools.selector import ToolSelector, identity
 from mcp_toolset.tools.source import ToolSource, not_ready
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.transform import ArgumentStep
+from mcp_toolset.tools.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.verbs import Step, ToolsetVerbs, Transform
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
@@ -84,6 +86,7 @@ class Toolset(ToolsetVerbs):
         self.name = name
         self._members = (*_DECLARED.of_instance(self), *map(_member, members))
         self._stack: AsyncExitStack | None = None
+        self._missing_names = NameReport()
         _check_names(self.compiled(UNPREPARED))
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
@@ -115,6 +118,19 @@ class Toolset(ToolsetVerbs):
         """Mounted tools that a verb had to leave out, each with the reason (P2)."""
         return [found for member in self._nested() for found in member.set_aside()]
 
+    def unbound(self) -> list[UnboundName]:
+        """The names given to verbs that stand for no tool, each with the reason; see docs/names.md."""
+        return [found for member in self._nested() for found in member.unbound()]
+
+    def known(self) -> KnownTools:
+        """What names are held against: every tool in it, filtered out or not, and what may bring more."""
+        return KnownTools(self.everything, self.sources())
+
+    def everything(self) -> list[ToolBinding]:
+        """Every tool at every level, under the names that it has there; also what is filtered out."""
+        found = self.compiled(UNPREPARED)
+        return [*found, *(one for member in self._nested() for one in member.everything())]
+
     @property
     def defers(self) -> bool:
         """Whether some of it is behind search, even while a mounted server has not answered yet."""
@@ -142,11 +158,14 @@ class Toolset(ToolsetVerbs):
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
         bindings = self.compiled(turn)
-        every = ToolView(binding for binding in bindings if deferred or not binding.deferred)
+        known = self.known()
+        if known.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
+        every = ToolView((one for one in bindings if deferred or not one.deferred), known=known)
         try:
             return every.select(availability or ToolAvailability.default())
         except UnknownToolError as fault:
-            raise not_ready(fault, self.sources()) from None
+            raise not_ready(fault, known.sources) from None
 
     def find(self, selector: ToolSelector) -> ToolBinding:
         """A tool by public name or by itself, wherever it is nested: off and deferred ones too (L8).
@@ -298,9 +317,12 @@ class Transformed(Toolset):
 
     def compiled(self, turn: object) -> list[ToolBinding]:
         """The inner bindings, each transformed."""
-        transform = self._transform
-        step = transform.for_turn(turn) if isinstance(transform, PreparedStep) else transform
-        return [done for binding in self._inner.compiled(turn) if (done := step(binding)) is not None]
+        transform, bindings = self._transform, self._inner.compiled(turn)
+        if isinstance(transform, NamedStep):
+            step = transform.among(bindings)
+        else:
+            step = transform.for_turn(turn) if isinstance(transform, PreparedStep) else transform
+        return [done for binding in bindings if (done := step(binding)) is not None]
 
     def sources(self) -> list[ToolSource]:
         """The inner sources."""
@@ -316,6 +338,14 @@ class Transformed(Toolset):
         if not isinstance(self._transform, ArgumentStep):
             return inside
         return [*inside, *self._transform.refused(self._inner.compiled(UNPREPARED))]
+
+    def unbound(self) -> list[UnboundName]:
+        """What this step or anything inside was told about tools that are not there."""
+        inside, step = self._inner.unbound(), cast("object", self._transform)
+        if not isinstance(step, NamedStep):
+            return inside
+        named = cast("NamedStep[Any]", step)
+        return [*inside, *named.unbound(self._inner.compiled(UNPREPARED), self._inner.known())]
 
     @property
     def defers(self) -> bool:

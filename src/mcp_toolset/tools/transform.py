@@ -17,9 +17,10 @@ from typing import Any, Final
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.reshape import Schema, detached, examples_mapped, refuse_ties
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.selector import ToolSelector, picked
+from mcp_toolset.tools.selector import ToolSelector
 from mcp_toolset.tools.validation import SchemaCheck
 from mcp_toolset.tools.view import ToolBinding
 
@@ -176,36 +177,31 @@ def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
     return Arrangement(definition, table, check)
 
 
-class ArgumentStep:
+class ArgumentStep(NamedStep[Transforms]):
     """The step of `.with_arguments()`; what it makes of a tool is made once for each definition."""
 
     def __init__(self, by: Mapping[ToolSelector, Transforms]) -> None:
         """Transform the parameters of the tools that `by` selects."""
-        self._by = by
+        super().__init__("with_arguments", by, self._transformed)
         self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
 
-    def __call__(self, binding: ToolBinding) -> ToolBinding | None:
+    def _transformed(self, binding: ToolBinding, transforms: Transforms | None) -> ToolBinding | None:
         """The binding transformed; `None` for a mounted tool whose parameters are not as expected.
 
         Raises:
             DefinitionError: the same of a local tool, which is the host's mistake.
         """
-        if (transforms := picked(self._by, binding)) is None:
+        if transforms is None:
             return binding
         made = self._arranged(binding, transforms)
         return None if isinstance(made, str) else made.of(binding)
 
     def refused(self, bindings: Iterable[ToolBinding]) -> list[tuple[str, str]]:
-        """The tools that had to be left out, and those that were named and are not there."""
+        """The tools that had to be left out."""
         bindings = list(bindings)
-        chosen = [(one, transforms) for one in bindings if (transforms := picked(self._by, one)) is not None]
-        made = [(binding.name, self._arranged(binding, transforms)) for binding, transforms in chosen]
-        known = {binding.name for binding in bindings}
-        absent = [one for one in self._by if isinstance(one, str) and known and one not in known]
-        return [
-            *((name, reason) for name, reason in made if isinstance(reason, str)),
-            *((name, "no tool of this name is here to transform") for name in absent),
-        ]
+        told = self.told(bindings)
+        made = [(one.name, self._arranged(one, told[one.name])) for one in bindings if one.name in told]
+        return [(name, reason) for name, reason in made if isinstance(reason, str)]
 
     def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
         """What becomes of a tool, or why nothing can; kept until its definition changes (H20)."""

@@ -6,18 +6,22 @@ inside out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.injected import Supplies, with_injected
+from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.names import check_name, check_prefix, public_name
 from mcp_toolset.tools.prepare import UNPREPARED, PrepareCall, PrepareDefinition, PreparedStep, prepared_step
-from mcp_toolset.tools.selector import ToolSelector, is_selected, picked, public_name_of
+from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.transform import ArgumentStep, ArgumentTransform
+from mcp_toolset.tools.unbound import KnownTools, unbound
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
@@ -27,8 +31,10 @@ if TYPE_CHECKING:
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: a binding as it should be, or `None` to leave it out."""
 
-Step = Transform | PreparedStep
-"""A step, or what makes one of a turn."""
+Step = Transform | PreparedStep | NamedStep[Any]
+"""A step, or what makes one of a turn, or of the tools that there are."""
+
+_log = logging.getLogger("mcp_toolset.names")
 
 V = TypeVar("V")
 
@@ -48,55 +54,65 @@ class ToolsetVerbs:
         """Everything that has to be opened."""
         raise NotImplementedError
 
+    def known(self) -> KnownTools:
+        """What names are held against."""
+        raise NotImplementedError
+
     def prefixed(self, prefix: str) -> Toolset:
-        """Every tool as `prefix_name`.
+        """Every tool as `prefix_name`; hooks and the like for the names before go on reaching them.
 
         Raises:
             DefinitionError: the prefix cannot start a tool's name.
         """
         check_prefix(prefix)
-        return self.through(lambda binding: replace(binding, name=public_name(binding.name, prefix=prefix)))
+        return self.through(lambda binding: binding.called(public_name(binding.name, prefix=prefix)))
 
     def renamed(self, names: BySelector[str]) -> Toolset:
         """Tools under other names: `{"now": "then"}`; the others keep theirs.
 
         Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
             DefinitionError: a new name is none that the protocol allows.
             NameConflictError: two local tools have one name then.
         """
-        new = self._known(names)
+        new = self._known("renamed", names)
         for before, after in new.items():
             check_name(after, f"renamed({before!r})")
-        return self.through(lambda binding: replace(binding, name=picked(new, binding) or binding.name))
+        return self.through(
+            NamedStep("renamed", new, lambda binding, name: binding if name is None else binding.called(name))
+        )
 
     def filtered(
         self,
         predicate: Callable[[ToolBinding], bool] | None = None,
         *,
-        include: Iterable[ToolSelector] = ("*",),
+        include: Iterable[ToolSelector] = (EVERY_TOOL,),
         exclude: Iterable[ToolSelector] = (),
     ) -> Toolset:
         """Only some of the tools, by tools, name patterns (`get_*`) and a predicate.
 
         The rest cannot be called.
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
         """
-        wanted, unwanted = (
-            tuple(self._known(dict.fromkeys(include))),
-            tuple(self._known(dict.fromkeys(exclude))),
-        )
-        return self.through(partial(keep_step, predicate, wanted, unwanted))
+        wanted = self._known("filtered", dict.fromkeys(include, True))
+        unwanted = self._known("filtered", dict.fromkeys(exclude, False))
+        kept = cast("Toolset", self)
+        if EVERY_TOOL not in wanted:
+            kept = kept.through(NamedStep("filtered", wanted, _kept))
+        if unwanted:
+            kept = kept.through(NamedStep("filtered", unwanted, partial(_kept, by_default=True)))
+        return kept.through(lambda binding: binding if predicate is None or predicate(binding) else None)
 
     def described(self, descriptions: BySelector[str]) -> Toolset:
-        """Other descriptions for some tools."""
-        texts = self._known(descriptions)
+        """Other descriptions for some tools: a mapping, or `Descriptions`.
 
-        def describe(binding: ToolBinding) -> ToolBinding:
-            text = picked(texts, binding)
-            return (
-                binding if text is None else replace(binding, definition=binding.definition.described(text))
-            )
-
-        return self.through(describe)
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+        """
+        texts = self._known("described", descriptions)
+        return self.through(NamedStep("described", texts, redescribed))
 
     def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> Toolset:
         """Some parameters of some tools hidden, renamed, defaulted or re-described (P2).
@@ -109,10 +125,8 @@ class ToolsetVerbs:
             UnknownToolError: there is no such tool in a toolset of local tools.
             DefinitionError: a local tool has no such parameter, or it cannot be changed so.
         """
-        table = {selector: dict(one) for selector, one in self._known(transforms).items()}
-        if not self.sources():
-            require_known(table, self.compiled(UNPREPARED))
-        return self.through(ArgumentStep(table))
+        known = self._known("with_arguments", transforms)
+        return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
 
     def prepared(
         self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None
@@ -158,35 +172,47 @@ class ToolsetVerbs:
         return self.through(lambda binding: with_injected(binding, supplies))
 
     def off(self, *selectors: ToolSelector) -> Toolset:
-        """Some tools, or all when none is named, outside the default availability (L10)."""
-        chosen = tuple(self._known(dict.fromkeys(selectors)))
-        return self.through(
-            lambda binding: (
-                replace(binding, on=False) if not chosen or is_selected(chosen, binding) else binding
-            ),
-        )
+        """Some tools, or all when none is named, outside the default availability (L10).
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+        """
+        chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
+        return self.through(NamedStep("off", chosen, _switched_off))
 
     def deferred(self) -> Toolset:
         """All tools behind search: found by meaning, resolved, granted and only then callable (X1)."""
         return self.through(lambda binding: replace(binding, deferred=True), defers=True)
 
-    def _known(self, by: BySelector[V]) -> dict[ToolSelector, V]:
-        """A copy of what a verb was given; a tool that is not in the toolset cannot be meant."""
+    def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
+        """A copy of what a verb was given; a tool that is not in the toolset cannot be meant.
+
+        Where something is mounted, a name may be that of a tool that a server lists later.
+
+        Raises:
+            UnknownToolError: a selector stands for no tool; the message has near matches.
+        """
         table = dict(cast("Mapping[ToolSelector, V]", by))
-        require_known([one for one in table if not isinstance(one, str)], self.compiled(UNPREPARED))
+        if not set(table) - {EVERY_TOOL}:
+            return table
+        bindings, known = self.compiled(UNPREPARED), self.known()
+        require_known([one for one in table if not isinstance(one, str)], bindings)
+        if not known.sources:
+            _require_bound(verb, table, bindings, known)
         return table
 
 
-def keep_step(
-    predicate: Callable[[ToolBinding], bool] | None,
-    wanted: tuple[ToolSelector, ...],
-    unwanted: tuple[ToolSelector, ...],
-    binding: ToolBinding,
-) -> ToolBinding | None:
-    """The binding, if it is wanted."""
-    if not is_selected(wanted, binding) or is_selected(unwanted, binding):
-        return None
-    return binding if predicate is None or predicate(binding) else None
+def _kept(binding: ToolBinding, keep: bool | None, *, by_default: bool = False) -> ToolBinding | None:
+    return binding if (by_default if keep is None else keep) else None
+
+
+def _switched_off(binding: ToolBinding, chosen: bool | None) -> ToolBinding:
+    return replace(binding, on=False) if chosen else binding
+
+
+def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
+    """The binding with another description, if there is one."""
+    return binding if text is None else replace(binding, definition=binding.definition.described(text))
 
 
 def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
@@ -199,3 +225,15 @@ def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) 
     table = {binding.name: binding for binding in bindings} if selectors else {}
     for selector in selectors:
         public_name_of(selector, table)
+
+
+def _require_bound(
+    verb: str, selectors: Iterable[ToolSelector], bindings: Iterable[ToolBinding], known: KnownTools
+) -> None:
+    uses = [use for one in selectors if (use := use_of(one, verb)) is not None]
+    for missing in unbound(uses, ToolNames(bindings), known):
+        if missing.kind == "unknown":
+            raise UnknownToolError(missing.name, f"; {verb}: {missing.reason}")
+        if missing.kind == "ambiguous":
+            raise DefinitionError(str(missing))
+        _log.warning("%s", missing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from mcp_toolset.errors import InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.availability import ToolAvailability
@@ -17,6 +17,8 @@ from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector, names_of, public_name_of
 from mcp_toolset.tools.source import Provenance
+from mcp_toolset.tools.tool_names import ToolNames
+from mcp_toolset.tools.unbound import KnownTools
 from mcp_toolset.tools.validation import SchemaCheck
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class ToolBinding:
         provenance: Tells what stands behind the tool now, whatever this binding was made of (H17).
         asked: The name that the host's toolset gives it, where it has to be served under another one;
             hooks and middleware for that name go on reaching it.
+        former: The names that it had before prefixes and renames, the oldest first; what was given for
+            one of them goes on reaching it, see docs/names.md.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -82,19 +86,37 @@ class ToolBinding:
     prepare: Prepare | None = field(default=None, compare=False, repr=False)
     provenance: Callable[[], Provenance] | None = field(default=None, compare=False, repr=False)
     asked: str = ""
+    former: tuple[str, ...] = ()
+
+    def called(self, name: str) -> ToolBinding:
+        """The binding under another public name; what was given for the one before goes on reaching it."""
+        return self if name == self.name else replace(self, name=name, former=(*self.former, self.name))
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""
         return self.definition.to_wire(self.name)
 
 
+class Describes(Protocol):
+    """What re-describes tools: a `HookSet`, `Rules` or `Descriptions`."""
+
+    async def describe(self, view: ToolView, /) -> list[ToolBinding]:
+        """The tools of a view with their texts as they are to be."""
+        ...
+
+
 class ToolView(Mapping[str, ToolBinding]):
     """A flat, frozen table of tools by public name, in the order they are listed."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_known", "_names", "_table")
 
-    def __init__(self, bindings: Iterable[ToolBinding]) -> None:
+    def __init__(self, bindings: Iterable[ToolBinding], *, known: KnownTools | None = None) -> None:
         """Freeze `bindings`.
+
+        Args:
+            bindings: The tools.
+            known: All tools that names may stand for, where `bindings` are some of them; just those
+                unless given. What was made of the view has them, too.
 
         Raises:
             NameConflictError: two of them have one name (L28); the message names both places.
@@ -105,6 +127,20 @@ class ToolView(Mapping[str, ToolBinding]):
             if other is not binding:
                 raise NameConflictError(conflict_message(other, binding))
         self._table = MappingProxyType(table)
+        self._known = known
+        self._names: ToolNames | None = None
+
+    @property
+    def names(self) -> ToolNames:
+        """Which tools of the view a name stands for."""
+        if self._names is None:
+            self._names = ToolNames(self._table.values())
+        return self._names
+
+    @property
+    def known(self) -> KnownTools:
+        """All tools that names may stand for: those of the toolset that the view was made of."""
+        return self._known or KnownTools(self._table.values)
 
     def __getitem__(self, selector: ToolSelector) -> ToolBinding:
         """The binding of a name or a tool; `UnknownToolError` (a `KeyError` to no one) when absent (L8)."""
@@ -136,7 +172,8 @@ class ToolView(Mapping[str, ToolBinding]):
         Raises:
             UnknownToolError: a selector names a tool that is not here.
         """
-        return type(self)(self._table[name] for name in availability.resolve(self._table))
+        chosen = availability.resolve(self._table)
+        return type(self)((self._table[name] for name in chosen), known=self.known)
 
     def describe(self, selector: ToolSelector, text: str | None) -> Self:
         """The view with another description for one tool; the last one for a tool wins (L26).
@@ -146,7 +183,18 @@ class ToolView(Mapping[str, ToolBinding]):
         """
         chosen = self[selector]
         described = replace(chosen, definition=chosen.definition.described(text))
-        return type(self)(described if binding is chosen else binding for binding in self._table.values())
+        found = (described if binding is chosen else binding for binding in self._table.values())
+        return type(self)(found, known=self.known)
+
+    async def described(self, by: Describes) -> Self:
+        """The view with its tools re-described: by hooks, by rules, or by `Descriptions` (L26).
+
+        A tool whose hook fails is left out, as where it is served (F41).
+
+        Raises:
+            UnknownNameError: a hook or a description is for a tool that does not exist.
+        """
+        return type(self)(await by.describe(self), known=self.known)
 
     async def execute(
         self,

@@ -1,0 +1,64 @@
+"""`NamedStep`: the step of a verb that is for some tools only, by name, pattern or tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from mcp_toolset.tools.tool_names import NameUse, ToolNames, use_of
+from mcp_toolset.tools.unbound import KnownTools, UnboundName, unbound
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.selector import ToolSelector
+    from mcp_toolset.tools.view import ToolBinding
+
+V = TypeVar("V")
+
+
+class NamedStep(Generic[V]):
+    """What a verb does to each tool, given what it was told about that tool, if anything."""
+
+    def __init__(
+        self,
+        verb: str,
+        by: Mapping[ToolSelector, V],
+        act: Callable[[ToolBinding, V | None], ToolBinding | None],
+    ) -> None:
+        """Do `act` to every tool, with what `by` has for it.
+
+        Args:
+            verb: The verb, for messages.
+            by: What was told, by name, pattern or tool.
+            act: The step.
+        """
+        uses = ((use_of(selector, verb), value) for selector, value in by.items())
+        self._by = [(use, value) for use, value in uses if use is not None]
+        self._act = act
+
+    def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
+        """The step for the tools as they are now."""
+        table = self._told(ToolNames(bindings))
+        return lambda binding: self._act(binding, table.get(binding.name))
+
+    def unbound(self, bindings: Iterable[ToolBinding], known: KnownTools) -> list[UnboundName]:
+        """The names that stand for no tool."""
+        return unbound((use for use, _ in self._by), ToolNames(bindings), known)
+
+    def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
+        """What was told about each tool, by public name; a name goes first, then a tool, then the rest."""
+        return self._told(ToolNames(bindings))
+
+    def _told(self, names: ToolNames) -> Mapping[str, V]:
+        found: dict[str, tuple[int, V]] = {}
+        for use, value in self._by:
+            for name in names.reached(use):
+                rank = _rank(use, name)
+                if name not in found or rank < found[name][0]:
+                    found[name] = (rank, value)
+        return {name: value for name, (_, value) in found.items()}
+
+
+def _rank(use: NameUse, name: str) -> int:
+    if use.tool is not None:
+        return 1
+    return 3 if use.is_pattern else 0 if use.name == name else 2
