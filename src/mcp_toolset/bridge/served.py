@@ -114,7 +114,7 @@ class ServedTools:
         """Hold the names that rules and verbs were given against the members."""
         surface = self.catalog.surface() if self.defers else ()
         names = ToolNames([*members, *surface])
-        self.report.look(self._rules.uses(), names, self.registry.known(), self.registry.unbound())
+        self.report.look(self._rules.uses(), names, self.registry.known_tools(), self.registry.unbound())
         self._rules.hooks.require_fitting(members, names)
         return names
 

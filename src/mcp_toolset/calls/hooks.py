@@ -161,7 +161,7 @@ class HookSet:
             UnknownNameError: a hook is for a tool that does not exist.
             DefinitionError: a hook's input is of a model that is foreign to its tool.
         """
-        self.report.look(self.uses(), view.names, view.known)
+        self.report.look(self.uses(), view.names, view.known_tools)
         self.require_fitting(view.values(), view.names)
 
     def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
@@ -245,7 +245,7 @@ class HookSet:
                 is missing among `bindings` may be somewhere else.
         """
         if isinstance(bindings, ToolView):
-            self.report.look(self.uses(), bindings.names, bindings.known)
+            self.report.look(self.uses(), bindings.names, bindings.known_tools)
             bindings = bindings.values()
         bindings = list(bindings)
         if not self._descriptions:

@@ -110,7 +110,7 @@ class Rules:
             UnknownNameError: one of them stands for no tool.
             DefinitionError: a hook's input is of a model that is foreign to its tool.
         """
-        self.report.look(self.uses(), view.names, view.known)
+        self.report.look(self.uses(), view.names, view.known_tools)
         self.hooks.require_fitting(view.values(), view.names)
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:

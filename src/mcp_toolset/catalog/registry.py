@@ -171,7 +171,7 @@ class ToolRegistry:
         members = (surface.live[key] for key in surface.members.values())
         return [one if one.on else replace(one, on=True) for one in members]
 
-    def known(self) -> KnownTools:
+    def known_tools(self) -> KnownTools:
         """What names are held against: every tool of the toolsets, member or not, and what may bring more."""
         return KnownTools(self._everything, list(self.sources().values()))
 
@@ -190,7 +190,7 @@ class ToolRegistry:
         A tool of it that has left the registry since is refused when it is called (H7).
         """
         resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
-        return ToolView(resident, known=self.known())
+        return ToolView(resident, known=self.known_tools())
 
     def gated(self, binding: ToolBinding) -> ToolBinding:
         """The binding of a tool of this registry, refusing calls once it is no member any more (H7)."""

@@ -84,5 +84,5 @@ class Descriptions(Mapping["ToolSelector", str]):
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
         """The tools of a view with these texts; see `ToolView.described`."""
-        self._report.look(self.uses(), view.names, view.known)
+        self._report.look(self.uses(), view.names, view.known_tools)
         return self.of(list(view.values()))

@@ -122,7 +122,7 @@ class Toolset(ToolsetVerbs):
         """The names given to verbs that stand for no tool, each with the reason; see docs/names.md."""
         return [found for member in self._nested() for found in member.unbound()]
 
-    def known(self) -> KnownTools:
+    def known_tools(self) -> KnownTools:
         """What names are held against: every tool in it, filtered out or not, and what may bring more."""
         return KnownTools(self.everything, self.sources())
 
@@ -158,7 +158,7 @@ class Toolset(ToolsetVerbs):
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
         bindings = self.compiled(turn)
-        known = self.known()
+        known = self.known_tools()
         if known.sources:
             self._missing_names.take(self.unbound(), is_closed=False)
         every = ToolView((one for one in bindings if deferred or not one.deferred), known=known)
@@ -345,7 +345,7 @@ class Transformed(Toolset):
         if not isinstance(step, NamedStep):
             return inside
         named = cast("NamedStep[Any]", step)
-        return [*inside, *named.unbound(self._inner.compiled(UNPREPARED), self._inner.known())]
+        return [*inside, *named.unbound(self._inner.compiled(UNPREPARED), self._inner.known_tools())]
 
     @property
     def defers(self) -> bool:

@@ -54,7 +54,7 @@ class ToolsetVerbs:
         """Everything that has to be opened."""
         raise NotImplementedError
 
-    def known(self) -> KnownTools:
+    def known_tools(self) -> KnownTools:
         """What names are held against."""
         raise NotImplementedError
 
@@ -195,7 +195,7 @@ class ToolsetVerbs:
         table = dict(cast("Mapping[ToolSelector, V]", by))
         if not set(table) - {EVERY_TOOL}:
             return table
-        bindings, known = self.compiled(UNPREPARED), self.known()
+        bindings, known = self.compiled(UNPREPARED), self.known_tools()
         require_known([one for one in table if not isinstance(one, str)], bindings)
         if not known.sources:
             _require_bound(verb, table, bindings, known)

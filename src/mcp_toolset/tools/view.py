@@ -138,7 +138,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return self._names
 
     @property
-    def known(self) -> KnownTools:
+    def known_tools(self) -> KnownTools:
         """All tools that names may stand for: those of the toolset that the view was made of."""
         return self._known or KnownTools(self._table.values)
 
@@ -173,7 +173,7 @@ class ToolView(Mapping[str, ToolBinding]):
             UnknownToolError: a selector names a tool that is not here.
         """
         chosen = availability.resolve(self._table)
-        return type(self)((self._table[name] for name in chosen), known=self.known)
+        return type(self)((self._table[name] for name in chosen), known=self.known_tools)
 
     def describe(self, selector: ToolSelector, text: str | None) -> Self:
         """The view with another description for one tool; the last one for a tool wins (L26).
@@ -184,7 +184,7 @@ class ToolView(Mapping[str, ToolBinding]):
         chosen = self[selector]
         described = replace(chosen, definition=chosen.definition.described(text))
         found = (described if binding is chosen else binding for binding in self._table.values())
-        return type(self)(found, known=self.known)
+        return type(self)(found, known=self.known_tools)
 
     async def described(self, by: Describes) -> Self:
         """The view with its tools re-described: by hooks, by rules, or by `Descriptions` (L26).
@@ -194,7 +194,7 @@ class ToolView(Mapping[str, ToolBinding]):
         Raises:
             UnknownNameError: a hook or a description is for a tool that does not exist.
         """
-        return type(self)(await by.describe(self), known=self.known)
+        return type(self)(await by.describe(self), known=self.known_tools)
 
     async def execute(
         self,
