@@ -61,16 +61,18 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.requirement import ToolRequirement
     from mcp_toolset.tools.result import ToolResult
     from mcp_toolset.tools.selector import ToolSelector
+    from mcp_toolset.tools.tags import tagged
     from mcp_toolset.tools.tool import Tool
     from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
-    from mcp_toolset.tools.typed_call import DecodedCall, HandledInput, RejectedInput
+    from mcp_toolset.tools.typed_call import AnyCall, DecodedCall, FunctionCall, HandledInput, RejectedInput
     from mcp_toolset.tools.view import ToolView
 
 __version__: Final = "0.1.0"
 
 __all__ = [
     "Answer",
+    "AnyCall",
     "ArgumentTransform",
     "AskUser",
     "BackgroundWork",
@@ -81,6 +83,7 @@ __all__ = [
     "Descriptions",
     "DynamicToolset",
     "EventLog",
+    "FunctionCall",
     "GrantLedger",
     "Halt",
     "HandledInput",
@@ -151,6 +154,7 @@ __all__ = [
     "rejection_reason",
     "rename",
     "serve",
+    "tagged",
     "tool",
     "tool_input",
     "tool_middleware",
@@ -159,6 +163,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Answer": "tools.asking",
+    "AnyCall": "tools.typed_call",
     "ArgumentTransform": "tools.transform",
     "AskUser": "tools.outcome",
     "BackgroundWork": "calls.background",
@@ -169,6 +174,7 @@ _HOMES: Final = {
     "Descriptions": "tools.descriptions",
     "DynamicToolset": "tools.provider",
     "EventLog": "calls.events",
+    "FunctionCall": "tools.typed_call",
     "GrantLedger": "catalog.grants",
     "Halt": "tools.outcome",
     "HandledInput": "tools.typed_call",
@@ -239,6 +245,7 @@ _HOMES: Final = {
     "rejection_reason": "calls.rejection",
     "rename": "tools.transform",
     "serve": "bridge.serve",
+    "tagged": "tools.tags",
     "tool": "tools.function",
     "tool_input": "tools.input",
     "tool_middleware": "calls.middleware",

@@ -1,9 +1,12 @@
 """Uses of toolsets, read by a type checker and never run: the wrong ones are marked (L6, L7, L8, P2)."""
 
 from collections.abc import Mapping
-from typing import Any, assert_type
+from dataclasses import dataclass
+from typing import Any, assert_never, assert_type
 
 from mcp_toolset import (
+    DecodedCall,
+    FunctionCall,
     HookSet,
     RunNormally,
     Tool,
@@ -15,9 +18,12 @@ from mcp_toolset import (
     default,
     describe,
     hide,
+    input_tool,
     rename,
+    tagged,
     tool,
 )
+from mcp_toolset.tools.input import InputTool
 from mcp_toolset.tools.requirement import ToolRequirement
 from mcp_toolset.tools.view import ToolBinding
 
@@ -179,3 +185,85 @@ def sync(call: ToolCall, input: dict[str, Any]) -> RunNormally:
 # A member of a class toolset is no method of toolsets.
 class Taken(Toolset):
     find = search  # expected-error
+
+
+# A toolset of values knows the union of its members' calls, and a match over it has them all or is an error.
+@dataclass
+class Query:
+    text: str
+
+
+@dataclass
+class Delete:
+    id: int
+
+
+searching: InputTool[Query, list[str]] = input_tool(Query, output=list[str])
+deleting = input_tool(Delete, output=bool)
+assert_type(deleting, InputTool[Delete, bool])
+
+
+@tool
+async def later(name: str, *, days: int = 1) -> float:
+    """Tell."""
+    return 1.0
+
+
+typed = Toolset(searching, deleting, later)
+outer = Toolset(typed, searching)
+
+
+async def matching(call: ToolCall) -> object:
+    match outer.decode(call):
+        case DecodedCall(Query(text)) as asked:
+            assert_type(asked, DecodedCall[Query, list[str]])
+            asked.complete(text)  # expected-error
+            return asked.complete([text])
+        case DecodedCall(Delete()) as gone:
+            assert_type(await gone.call(), bool)
+            return gone.complete(True)
+        case FunctionCall() as other:
+            assert_type(await other.call(), float)
+            return other.complete(await other.call())
+        case never:
+            assert_never(never)
+
+
+async def forgetting(call: ToolCall) -> object:
+    match typed.decode(call):
+        case DecodedCall(Query()):
+            return 1
+        case FunctionCall():
+            return 2
+        case rest:
+            assert_never(rest)  # expected-error
+
+
+AppCall = DecodedCall[Query, list[str]] | DecodedCall[Delete, bool]
+
+
+class Declared(Toolset[AppCall]):
+    query = searching
+    delete = Delete
+
+
+assert_type(Declared().decode(ToolCall("x", {})), AppCall)
+assert_type(tools.decode(ToolCall("x", {})), DecodedCall[Any, Any] | FunctionCall[..., Any])
+accepts: Toolset = typed
+ToolAvailability.only(Query, Declared.delete, tagged("admin"))
+tools.off(Query, tagged("admin"))
+view[Delete]
+ToolRequirement.specific(Query)
+
+
+# A method is the tool of each instance, without its self.
+class Store(Toolset):
+    @tool
+    def find(self, key: str) -> bytes:
+        """Find."""
+        return b""
+
+
+assert_type(Store().find("k"), bytes)
+Store().find()  # expected-error
+Store().find(3)  # expected-error

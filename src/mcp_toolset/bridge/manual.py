@@ -15,7 +15,7 @@ import anyio
 import anyio.from_thread
 
 from mcp_toolset.bridge.outcome import fitted
-from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding
@@ -128,6 +128,9 @@ class ManualCalls:
 
     async def wait(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         """Wait for the application's result; when the caller gives up, the call is not pending any more."""
+        # What only the type of the input refuses is the model's to mend, not the application's to find out.
+        if fault := binding.misfit(call):
+            raise InvalidArgumentsError(fault)
         seconds = self._timeout if binding.timeout is None else binding.timeout
         with self._entered(binding, call, context) as waiting:
             with anyio.move_on_after(seconds):

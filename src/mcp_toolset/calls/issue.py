@@ -77,9 +77,8 @@ def examined(
             decoded = binding.prepare(decoded)
         except CallError as refusal:
             return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, str(refusal))
-    if not binding.arguments.is_valid(decoded.arguments):
-        faults = "; ".join(binding.arguments.problems(decoded.arguments))
-        return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, fault + faults)
+    if misfit := binding.misfit(decoded):
+        return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, misfit)
     return decoded
 
 

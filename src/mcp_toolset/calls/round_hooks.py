@@ -66,9 +66,9 @@ async def _decided(
         if isinstance(decision, Reject | Complete):
             return call, decision
         call = call.with_arguments(copied_arguments(decision.input))
-        if not binding.arguments.is_valid(call.arguments):
-            faults = "; ".join(binding.arguments.problems(call.arguments))
-            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {faults}"
+        if misfit := binding.misfit(call):
+            told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
+            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {told}"
             return call, Reject(fault)
     return call
 

@@ -172,7 +172,8 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
         return _adapted(value, options)
     name = default_name(str(target))
     if isinstance(value, Toolset):
-        return _server(value, value.name or name, options)
+        toolset = cast("Toolset", value)
+        return _server(toolset, toolset.name or name, options)
     if lowlevel_of(value) is not None:
         return _server(RemoteToolset(value, name=name, **_times(options.timeout)), name, options)
     if isinstance(value, list | tuple):

@@ -7,10 +7,10 @@ selected and hooked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from types import FunctionType
-from typing import Any, Generic, TypeVar, cast
+from types import FunctionType, UnionType
+from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -19,6 +19,8 @@ from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
 from mcp_toolset.tools.signature import is_method
 from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.typed_call import DecodedCall, FunctionCall
+from mcp_toolset.tools.view import ToolBinding
 
 T = TypeVar("T")
 
@@ -138,3 +140,33 @@ def _made(function: Any, where: str) -> Tool[..., Any]:
         raise DefinitionError(
             f"{where} cannot be a tool: {fault}. A function that is to be none has a name like _helper"
         ) from None
+
+
+def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
+    """Hold the calls that a class says it decodes, `class App(Toolset[…])`, against its tools.
+
+    Raises:
+        DefinitionError: a tool's calls are not among them, so that a `match` over them would miss one.
+    """
+    said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
+    kinds: list[Any] = [get_origin(call) or call for call in said]
+    if not said or not all(one is DecodedCall or one is FunctionCall for one in kinds):
+        return
+    inputs = [get_args(call)[0] for call in said if get_args(call)]
+    for binding in bindings:
+        tool: Any = binding.origin
+        if isinstance(tool, FunctionTool):
+            known, made = FunctionCall in kinds, "FunctionCall"
+        else:
+            declared: Any = tool.declared
+            known, made = declared in inputs, f"DecodedCall[{getattr(declared, '__name__', declared)}, …]"
+        if not known:
+            raise DefinitionError(
+                f"{kind.__qualname__} does not say that it decodes calls of {binding.name!r}: add {made} to "
+                "the union in Toolset[…]"
+            )
+
+
+def _union(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    first = arguments[0] if arguments else None
+    return get_args(first) if get_origin(first) in (Union, UnionType) else arguments

@@ -11,12 +11,12 @@ from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.names import check_name
 from mcp_toolset.tools.notation import schema_from
-from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
+from mcp_toolset.tools.options import ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.returned import JSON, Returned, returned_as
 from mcp_toolset.tools.signature import place_of
 from mcp_toolset.tools.tool import Tool
 
-_DATA_KEYS = frozenset({"id", "definition", "handler", "manual", "timeout"})
+_DATA_KEYS = frozenset({"id", "definition", "handler", "manual", "timeout", "tags", "metadata"})
 
 
 def define(
@@ -39,10 +39,7 @@ def define(
         annotations=annotations_of(options),
         meta=options.get("meta"),
     )
-    manual, timeout = options.get("manual", False), options.get("timeout")
-    return _made(
-        definition, handler, manual=manual, timeout=timeout, id=options.get("id", ""), returned=returned
-    )
+    return _made(definition, handler, options, returned)
 
 
 def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[..., Any]:
@@ -62,17 +59,13 @@ def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[.
         raise DefinitionError(
             f"tool {definition.name!r}: a stored handler is 'module:function', not {named!r}"
         )
-    manual, timeout = data.get("manual", False), data.get("timeout")
-    return _made(definition, handler or named, manual=manual, timeout=timeout, id=data.get("id") or "")
+    return _made(definition, handler or named, cast("ToolOptions", data))
 
 
 def _made(
     definition: ToolDefinition,
     handler: Handler | None,
-    *,
-    manual: bool,
-    timeout: float | None,
-    id: str,
+    options: ToolOptions,
     returned: Returned = JSON,
 ) -> Tool[..., Any]:
     calling = HandlerCall(arguments_reader(definition.input_schema), returned)
@@ -80,12 +73,13 @@ def _made(
         definition,
         None if isinstance(handler, str) else handler,
         _place(definition.name, handler),
-        manual,
-        timeout,
-        id or f"tool:{definition.name}",
+        options.get("manual", False),
+        options.get("timeout"),
+        options.get("id") or f"tool:{definition.name}",
         handler=handler,
         calling=calling,
         run=None if handler is None else calling.executor(handler, definition.name),
+        **private(options),
     )
 
 

@@ -7,7 +7,7 @@ docstring; the function itself stays callable as before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MethodType
@@ -18,11 +18,12 @@ import anyio.to_thread
 from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
+from mcp_toolset.tools.options import ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.signature import FunctionSignature, is_method, read_signature
 from mcp_toolset.tools.tool import P, R, Tool
-from mcp_toolset.tools.view import Executor
+from mcp_toolset.tools.typed_call import FunctionCall, binding_of, fitting, metadata_of
+from mcp_toolset.tools.view import Executor, Reads, ToolView
 
 __all__ = ["FunctionTool", "Tool", "runner", "tool"]
 
@@ -46,6 +47,40 @@ class FunctionTool(Tool[P, R]):
 
     signature: FunctionSignature = field(kw_only=True, compare=False)
     unbound: bool = field(default=False, kw_only=True, compare=False)
+
+    @property
+    def reads(self) -> Reads:
+        """Reads the arguments of a call as the types of the function's parameters."""
+        return self.signature.arguments.read
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
+        """The call with its arguments typed (L3).
+
+        Args:
+            call: A call of this tool.
+            view: Where its public name comes from, if it is not the tool's own (prefixed, renamed).
+
+        Raises:
+            ToolMismatchError: it is another tool's call.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        binding = binding_of(call, self, view)
+        metadata, own = metadata_of(call, self.id)
+        return FunctionCall(metadata, (binding.reads or self.reads)(own), self, own, binding)
+
+    async def answer(self, input: Mapping[str, Any], call: ToolCall, context: ToolContext) -> Any:
+        """What the function makes of an input; see `FunctionCall.call`."""
+        if self.unbound:
+            raise _no_instance(self.name)
+        function: Any = self.function
+        keywords = self.signature.arguments.supplied(dict(input), call, context)
+        if inspect.iscoroutinefunction(function):
+            return await function(**keywords)
+        return await _in_thread(function, keywords)
+
+    def result_of(self, output: Any) -> ToolResult:
+        """An output of the function as a result; see `FunctionCall.complete`."""
+        return fitting(self.signature.returned.to_result(output, self.name), self.bind())
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
@@ -85,7 +120,11 @@ def runner(function: Callable[..., Any], signature: FunctionSignature) -> Execut
 
 
 async def _unbound(call: ToolCall, context: ToolContext) -> ToolResult:
-    raise StateError(f"tool {call.name!r} is a method without an instance; use that of an instance")
+    raise _no_instance(call.name)
+
+
+def _no_instance(name: str) -> StateError:
+    return StateError(f"tool {name!r} is a method without an instance; use that of an instance")
 
 
 async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -150,6 +189,7 @@ def tool(
             signature=signature,
             unbound=unbound,
             declared=function,
+            **private(options),
         )
 
     if function is None:

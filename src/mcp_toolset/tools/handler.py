@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -73,18 +73,30 @@ class HandlerCall:
         return self._runner(handler, tool) if not isinstance(handler, _Runs) else _run_of(handler, name, tool)
 
     def _runner(self, handler: Callable[..., Any], tool: str) -> Executor:
-        takes_context = _takes_context(handler, tool)
+        answer = answering(handler, tool)
 
         async def run(call: ToolCall, context: ToolContext) -> ToolResult:
-            given = (self.read(call), context) if takes_context else (self.read(call),)
-            if is_async(handler):
-                value = await handler(*given)
-            else:
-                value = await anyio.to_thread.run_sync(partial(handler, *given), abandon_on_cancel=True)
-                value = await value if inspect.isawaitable(value) else value
-            return self.returned.to_result(value, call.name)
+            return self.returned.to_result(await answer(self.read(call), context), call.name)
 
         return run
+
+
+def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolContext], Awaitable[Any]]:
+    """A handler as a function of its input and the context, to be awaited.
+
+    Raises:
+        DefinitionError: the handler takes something else.
+    """
+    takes_context = _takes_context(handler, tool)
+
+    async def answer(input: Any, context: ToolContext) -> Any:
+        given = (input, context) if takes_context else (input,)
+        if is_async(handler):
+            return await handler(*given)
+        value = await anyio.to_thread.run_sync(partial(handler, *given), abandon_on_cancel=True)
+        return await value if inspect.isawaitable(value) else value
+
+    return answer
 
 
 def _run_of(handler: _Runs, name: str, tool: str) -> Executor:

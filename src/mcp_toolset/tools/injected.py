@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from mcp_toolset.errors import StateError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.view import ToolBinding
-
-Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
-"""Values by parameter name or type, or a function that has them for the context of one call."""
+from mcp_toolset.tools.view import Supplies, ToolBinding
 
 _OWN: Final = frozenset({"_context", "injected", "injecting", "for_handler"})
 
@@ -110,4 +107,4 @@ def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
     async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
         return await run(call, injecting(context, supplies))
 
-    return replace(binding, execute=execute)
+    return replace(binding, execute=execute, supplies=(*binding.supplies, supplies))

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
 
-from mcp_toolset.errors import (
-    DefinitionError,
-    InvalidOutputError,
-    ToolMismatchError,
-)
-from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
+from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.define import promised
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.handler import HandlerCall
+from mcp_toolset.tools.handler import HandlerCall, answering, resolve_handler
 from mcp_toolset.tools.identity import DECLARED, declared_tool
 from mcp_toolset.tools.input_schema import InputReader, described, read_input
 from mcp_toolset.tools.names import check_name
-from mcp_toolset.tools.options import ToolOptions, annotations_of, checked
+from mcp_toolset.tools.options import ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool import Tool
-from mcp_toolset.tools.typed_call import CallMetadata, CompletedCall, DecodedCall
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.tools.typed_call import CompletedCall, DecodedCall, binding_of, fitting, metadata_of
+from mcp_toolset.tools.view import Reads, ToolView
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741
@@ -42,12 +37,19 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
     Attributes:
         reader: Reads the input from the arguments of a call.
+        output: The type of the result, or its schema, as it was declared.
     """
 
     __name__: ClassVar[str]
     __qualname__: ClassVar[str]
 
     reader: InputReader = field(kw_only=True)
+    output: Any = field(default=None, kw_only=True)
+
+    @property
+    def reads(self) -> Reads:
+        """Reads the typed input of a call."""
+        return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
         """The call with its input typed (L3).
@@ -60,17 +62,16 @@ class InputTool(Tool[..., I], Generic[I, O]):
             ToolMismatchError: it is another tool's call.
             InvalidArgumentsError: the arguments do not fit.
         """
-        if not self._is_own(call.name, view):
-            raise ToolMismatchError(
-                f"the call {call.id or '-'} of {call.name!r} is none of tool {self.name!r}; decode it with "
-                "its own tool, and with the view that it was offered in if it has another name there"
-            )
-        sent = call.arguments if call.original is None else call.original
-        metadata = CallMetadata(call.id, call.name, deepcopy(dict(sent)), self.id)
-        own = ToolCall(call.name, deepcopy(call.arguments), call.id, metadata.arguments, call.grant)
-        return DecodedCall(
-            metadata, self.reader(own), self, own, self.bind() if view is None else view[call.name]
-        )
+        binding = binding_of(call, self, view)
+        metadata, own = metadata_of(call, self.id)
+        return DecodedCall(metadata, (binding.reads or self.reader)(own), self, own, binding)
+
+    async def answer(self, input: I, context: ToolContext) -> O:
+        """What the tool's handler makes of an input; see `DecodedCall.call`."""
+        if self.handler is None:
+            raise StateError(f"tool {self.name!r} has no handler to call; give it one with .with_handler()")
+        handler = resolve_handler(self.handler, self.name) if isinstance(self.handler, str) else self.handler
+        return await answering(handler, self.name)(input, context)
 
     def complete(self, call: DecodedCall[I, O], output: O) -> CompletedCall:
         """See `DecodedCall.complete`."""
@@ -84,22 +85,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
     def _result(self, output: O) -> ToolResult:
         result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)
-        _, check = self._checks
-        if (
-            check is not None
-            and not result.is_error
-            and result.is_complete
-            and not check.is_valid(result.structured)
-        ):
-            faults = "; ".join(check.problems(result.structured))
-            raise InvalidOutputError(f"the output for {self.name} does not fit its schema: {faults}")
-        return result
-
-    def _is_own(self, name: str, view: ToolView | None) -> bool:
-        if view is None:
-            return name == self.name
-        binding = view.get(name)
-        return binding is not None and binding.tool_id == self.id
+        return fitting(result, self.bind())
 
 
 @overload
@@ -167,7 +153,8 @@ def input_tool(
 
     Args:
         model: A declared class; or a model, a union of models, an enum or any type with a JSON form.
-        output: The type of the result, or its schema in any of the notations.
+        output: The type of the result, or its schema in any of the notations. Given again for a declared
+            class it changes nothing, and a type checker knows it: `InputTool[Input, Output]`.
         name: The tool's name; a type that is no class needs one.
         **options: See `ToolOptions`.
 
@@ -176,9 +163,11 @@ def input_tool(
     """
     checked("input_tool()", options)
     declared: InputTool[Any, Any] | None = declared_tool(model)
-    if declared is not None and output is None and name is None and not options:
+    if declared is None:
+        return _made(model, name, output, options)
+    if output in (None, declared.output) and name is None and not options:
         return declared
-    return _made(model, name, output, options)
+    return _made(model, name or declared.name, output, options)
 
 
 def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> InputTool[Any, Any]:
@@ -206,5 +195,7 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
         options.get("id", ""),
         calling=HandlerCall(reader, returned),
         reader=reader,
+        output=output,
         declared=model,
+        **private(options),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypedDict
+
+from mcp_toolset.tools.tags import checked_tags
 
 _HINTS: Final = {
     "read_only": "readOnlyHint",
@@ -23,6 +25,8 @@ class ToolOptions(TypedDict, total=False):
         manual: Leave its calls to the application, handler or not (A6).
         timeout: Seconds that one call may take (A11).
         id: What the tool is known by apart from its name (H2).
+        tags: Words of the application's own, for selectors and policies; no client sees them.
+        metadata: What else the application notes about it, JSON data; no client sees it.
         read_only: The behaviour annotation `readOnlyHint`.
         destructive: The behaviour annotation `destructiveHint`.
         idempotent: The behaviour annotation `idempotentHint`.
@@ -35,6 +39,8 @@ class ToolOptions(TypedDict, total=False):
     manual: bool
     timeout: float | None
     id: str
+    tags: Iterable[str]
+    metadata: Mapping[str, Any]
     read_only: bool | None
     destructive: bool | None
     idempotent: bool | None
@@ -52,3 +58,18 @@ def checked(maker: str, options: ToolOptions) -> ToolOptions:
 def annotations_of(options: ToolOptions) -> dict[str, Any] | None:
     """The behaviour annotations in wire form."""
     return {wire: options[key] for key, wire in _HINTS.items() if options.get(key) is not None} or None
+
+
+class Private(TypedDict):
+    """What is never sent to a client."""
+
+    tags: frozenset[str]
+    metadata: Mapping[str, Any]
+
+
+def private(options: ToolOptions) -> Private:
+    """The tags and the metadata among the options."""
+    return {
+        "tags": checked_tags(options.get("tags", ()), "tool"),
+        "metadata": options.get("metadata") or {},
+    }

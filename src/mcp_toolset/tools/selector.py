@@ -23,6 +23,7 @@ from typing import (
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.identity import declared_tool
+from mcp_toolset.tools.tags import Tagged
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
     InputClass = type[BaseModel] | type[_IsDataclass] | type[Enum] | type[Mapping[str, object]]
     """A class that can be declared with `@tool_input`."""
 
-    ToolSelector = str | Tool[..., Any] | InputClass | FunctionType
+    ToolSelector = str | Tool[..., Any] | InputClass | FunctionType | Tagged
     """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
     of: a declared input class, a function."""
 else:
     _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.tool")
-    ToolSelector = Union[str, _Tool, type, FunctionType]  # noqa: UP007
+    ToolSelector = Union[str, _Tool, type, FunctionType, Tagged]  # noqa: UP007
 
 V = TypeVar("V")
 if TYPE_CHECKING:
@@ -121,8 +122,12 @@ def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -
     """
     names: list[str] = []
     for selector in selectors:
-        is_group = isinstance(selector, ToolGroup)
-        names.extend(group_names(selector, table) if is_group else [public_name_of(selector, table)])
+        if isinstance(selector, ToolGroup):
+            names.extend(group_names(selector, table))
+        elif isinstance(selector, Tagged):
+            names.extend(names_of(selector, table))
+        else:
+            names.append(public_name_of(selector, table))
     return list(dict.fromkeys(names))
 
 
@@ -155,6 +160,8 @@ def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
 
 def means(selector: object, binding: ToolBinding) -> bool:
     """Whether a selector that is no name stands for a tool: it is the tool, or what the tool was made of."""
+    if isinstance(selector, Tagged):
+        return selector.tags <= binding.tags
     origin: Any = binding.origin
     return origin is not None and (selector is origin or selector is getattr(origin, "declared", origin))
 

@@ -44,6 +44,21 @@ class Arguments:
             keywords = self.adapter.validator.validate_python(call.arguments)
         except ValidationError as fault:
             keywords = self._from_json(call, fault)
+        return self.supplied(keywords, call, context)
+
+    def read(self, call: ToolCall) -> dict[str, Any]:
+        """The keyword arguments that the model gives, without those that the surroundings supply.
+
+        Raises:
+            InvalidArgumentsError: a value does not fit its type; each fault with its place.
+        """
+        try:
+            return self.adapter.validator.validate_python(call.arguments)
+        except ValidationError as fault:
+            return self._from_json(call, fault)
+
+    def supplied(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> dict[str, Any]:
+        """The keyword arguments with those that the surroundings supply."""
         for parameter in self.context:
             keywords[parameter] = context
         for parameter in self.injected:

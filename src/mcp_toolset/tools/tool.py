@@ -9,13 +9,15 @@ from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.frozen import FrozenObject, frozen, thawed
 from mcp_toolset.tools.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.identity import default_id, handler_name
-from mcp_toolset.tools.injected import Supplies, with_injected
+from mcp_toolset.tools.injected import with_injected
 from mcp_toolset.tools.options import ToolOptions
 from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.tags import checked_tags
 from mcp_toolset.tools.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.view import Executor, ToolBinding
+from mcp_toolset.tools.view import Executor, Reads, Supplies, ToolBinding, ToolView
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +40,9 @@ class Tool(Generic[P, R]):
         handler: What `run` calls with the arguments, for a tool that is defined by a schema (A4).
         calling: How it is called.
         run: What runs a call, if anything does.
+        tags: Words of the application's own, for selectors and policies; no client sees them.
+        metadata: What else the application notes about it; no client sees it.
+        supplies: What was supplied to its injected parameters (L5).
         declared: What the tool was made of and can be selected by: an input class, a function.
     """
 
@@ -54,6 +59,9 @@ class Tool(Generic[P, R]):
     calling: HandlerCall | None = field(default=None, kw_only=True, compare=False)
     run: Executor | None = field(default=None, kw_only=True, compare=False)
     declared: object = field(default=None, kw_only=True, compare=False)
+    tags: frozenset[str] = field(default=frozenset(), kw_only=True)
+    metadata: Mapping[str, Any] = field(default_factory=FrozenObject, kw_only=True, compare=False)
+    supplies: tuple[Supplies, ...] = field(default=(), kw_only=True, compare=False)
     _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +73,8 @@ class Tool(Generic[P, R]):
         if self.timeout is not None and not _is_duration(self.timeout):
             raise DefinitionError(f"tool {self.name!r}: timeout is seconds above 0, not {self.timeout!r}")
         object.__setattr__(self, "id", self.id or default_id(self.name, self.function))
+        object.__setattr__(self, "tags", checked_tags(self.tags, f"tool {self.name!r}"))
+        object.__setattr__(self, "metadata", frozen(dict(self.metadata)))
         object.__setattr__(self, "_checks", checks_of(self.definition))
         for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
             object.__setattr__(self, attribute, getattr(self.function, attribute, None))
@@ -124,7 +134,16 @@ class Tool(Generic[P, R]):
             timeout=self.timeout,
             tool_id=self.id,
             origin=self,
+            reads=self.reads,
+            supplies=self.supplies,
+            tags=self.tags,
+            metadata=self.metadata,
         )
+
+    @property
+    def reads(self) -> Reads | None:
+        """Reads the typed input of a call, for tools that have one."""
+        return None
 
     async def execute(
         self, arguments: dict[str, Any] | None = None, context: ToolContext = LOCAL_CONTEXT
@@ -184,7 +203,29 @@ class Tool(Generic[P, R]):
 
     def injecting(self, supplies: Supplies) -> Self:
         """The same tool with values for its injected parameters, by name or type (L5)."""
-        return replace(self, run=with_injected(self.bind(), supplies).execute if self.run else None)
+        run = with_injected(self.bind(), supplies).execute if self.run else None
+        return replace(self, run=run, supplies=(*self.supplies, supplies))
+
+    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Self:
+        """The same tool with more tags and metadata of the application's own; no client sees them."""
+        noted = {**self.metadata, **(metadata or {})}
+        return replace(self, tags=self.tags | checked_tags(tags, "tagged()"), metadata=noted)
+
+    def to_openai(self) -> dict[str, Any]:
+        """The tool in the form of OpenAI's chat completions; see `ToolView.to_openai` (O7)."""
+        return ToolView([self.bind()]).to_openai()[0]
+
+    def to_openai_responses(self) -> dict[str, Any]:
+        """The tool in the form of OpenAI's Responses; see `ToolView.to_openai_responses` (O7)."""
+        return ToolView([self.bind()]).to_openai_responses()[0]
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """The tool in the form of Anthropic's Messages; see `ToolView.to_anthropic` (O7)."""
+        return ToolView([self.bind()]).to_anthropic()[0]
+
+    def to_gemini(self) -> dict[str, Any]:
+        """The tool in the form of Gemini's requests; see `ToolView.to_gemini` (O7)."""
+        return ToolView([self.bind()]).to_gemini()[0]
 
     def to_data(self) -> dict[str, Any]:
         """The tool as plain data that survives JSON (A1).
@@ -198,6 +239,8 @@ class Tool(Generic[P, R]):
             "handler": handler_name(self.handler or (self.function if self.run else None)),
             "manual": self.manual,
             "timeout": self.timeout,
+            **({"tags": sorted(self.tags)} if self.tags else {}),
+            **({"metadata": thawed(self.metadata)} if self.metadata else {}),
         }
 
     @staticmethod

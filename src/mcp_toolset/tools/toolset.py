@@ -6,17 +6,18 @@ it is walked when a tool is called.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, cast, overload
 
 import anyio
 
-from mcp_toolset.errors import DefinitionError, StateError, UnknownToolError
+from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError, UnknownToolError
 from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolContext
-from mcp_toolset.tools.class_toolset import ClassMembers
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.class_toolset import ClassMembers, check_calls
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
@@ -28,14 +29,26 @@ from mcp_toolset.tools.selector import ToolSelector, identity
 from mcp_toolset.tools.source import ToolSource, not_ready
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.transform import ArgumentStep
+from mcp_toolset.tools.typed_call import AnyCall, Decodes
 from mcp_toolset.tools.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.verbs import Step, ToolsetVerbs, Transform
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
+if TYPE_CHECKING:
+    from mcp_toolset.tools.selector import InputClass
+
 __all__ = ["Toolset", "Transform", "Transformed"]
 
 
-class Toolset(ToolsetVerbs):
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
+else:
+    C = typing.TypeVar("C", covariant=True)
+
+
+class Toolset(ToolsetVerbs, Generic[C]):
     """A group of tools, plain functions and other toolsets.
 
     Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
@@ -68,15 +81,26 @@ class Toolset(ToolsetVerbs):
         super().__init_subclass__(**keywords)
         _DECLARED.adopt(cls)
         _DECLARED.check(cls)
-        _check_names(_flat(_DECLARED.of(cls).values(), UNPREPARED))
+        bindings = _flat(_DECLARED.of(cls).values(), UNPREPARED)
+        _check_names(bindings)
+        check_calls(cls, bindings)
 
+    @overload
+    def __init__(self, *members: Decodes[C], name: str | None = None) -> None: ...
+
+    @overload
     def __init__(
-        self, *members: Tool[..., Any] | Callable[..., Any] | Toolset, name: str | None = None
-    ) -> None:
+        self: Toolset[AnyCall],
+        *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass,
+        name: str | None = None,
+    ) -> None: ...
+
+    def __init__(self, *members: object, name: str | None = None) -> None:
         """Group `members`, in this order, after those that the class declares.
 
         Args:
-            *members: Tools, functions (made into tools here), and toolsets.
+            *members: Tools, functions (made into tools here), classes declared with `@tool_input`, and
+                toolsets. Of tools and toolsets a type checker knows what `decode` gives.
             name: A name for messages.
 
         Raises:
@@ -178,6 +202,39 @@ class Toolset(ToolsetVerbs):
             return ToolView(self.compiled(UNPREPARED))[selector]
         except UnknownToolError as fault:
             raise not_ready(fault, self.sources()) from None
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> C:
+        """A call as a typed one: its input, what runs it, and what completes it (L3, L7, L9).
+
+        A type checker knows the union of what the members decode, and whether a `match` has them all:
+
+        ```python
+        match tools.decode(call):
+            case DecodedCall(WebSearch(query=query)) as search:
+                done = search.complete(Snippets(snippets=await find(query)))
+            case FunctionCall() as other:
+                done = other.complete(await other.call())
+        ```
+
+        A class toolset names the union itself: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
+
+        Args:
+            call: A call, such as one of `plan.pending`.
+            view: The view that it was offered in; otherwise the toolset is compiled for each call.
+
+        Raises:
+            UnknownToolError: there is no such tool.
+            ToolMismatchError: the tool has no typed calls: it was made of a schema, or is mounted.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        table = ToolView(self.compiled(UNPREPARED)) if view is None else view
+        origin = table[call.name].origin
+        if not isinstance(origin, Decodes):
+            raise ToolMismatchError(
+                f"the tool {call.name!r} has no typed calls, as it was made of a schema or is mounted; "
+                "read call.arguments"
+            )
+        return cast("Decodes[C]", origin).decode(call, table)
 
     def names(self) -> list[str]:
         """The public names of all tools, in order."""

@@ -22,7 +22,7 @@ from mcp_toolset.tools.reshape import Schema, detached, examples_mapped, refuse_
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector
 from mcp_toolset.tools.validation import SchemaCheck
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.view import Reads, ToolBinding
 
 _log = logging.getLogger("mcp_toolset.tools")
 
@@ -151,7 +151,12 @@ class Arrangement:
             return replace(binding, definition=self.definition)
         run = partial(_run, binding, self.table)
         return replace(
-            binding, definition=self.definition, arguments=self.arguments, execute=run, prepare=None
+            binding,
+            definition=self.definition,
+            arguments=self.arguments,
+            execute=run,
+            prepare=None,
+            reads=None if binding.reads is None else partial(_read, binding, binding.reads, self.table),
         )
 
 
@@ -233,6 +238,12 @@ async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context
             f"Invalid arguments for {call.name}: {'; '.join(faults) or 'they do not fit together'}"
         )
     return await binding.execute(call, context)
+
+
+def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall) -> Any:
+    """The typed input of a call, from the arguments that the tool itself gets."""
+    call = call.with_arguments(table.inward(call.arguments))
+    return reads(call if binding.prepare is None else binding.prepare(call))
 
 
 def _check(where: str, schema: Schema, transforms: Transforms) -> None:

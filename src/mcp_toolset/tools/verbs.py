@@ -13,16 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
-from mcp_toolset.tools.injected import Supplies, with_injected
+from mcp_toolset.tools.frozen import frozen
+from mcp_toolset.tools.injected import with_injected
 from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.names import check_name, check_prefix, public_name
 from mcp_toolset.tools.prepare import UNPREPARED, PrepareCall, PrepareDefinition, PreparedStep, prepared_step
 from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
+from mcp_toolset.tools.tags import Tagged, checked_tags
 from mcp_toolset.tools.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.transform import ArgumentStep, ArgumentTransform
 from mcp_toolset.tools.unbound import KnownTools, unbound
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.view import Supplies, ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.selector import BySelector
@@ -162,6 +164,21 @@ class ToolsetVerbs:
             lambda binding: replace(binding, capabilities=granted | (binding.capabilities or frozenset()))
         )
 
+    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Toolset:
+        """Tags and metadata of the host's own for these tools, mounted ones too; no client sees them.
+
+        `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
+
+        Raises:
+            DefinitionError: a tag is no non-empty text.
+        """
+        added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
+        return self.through(
+            lambda binding: replace(
+                binding, tags=binding.tags | added, metadata=frozen({**binding.metadata, **noted})
+            )
+        )
+
     def injecting(self, supplies: Supplies) -> Toolset:
         """Values for the injected parameters of these tools (L5).
 
@@ -196,7 +213,7 @@ class ToolsetVerbs:
         if not set(table) - {EVERY_TOOL}:
             return table
         bindings, known = self.compiled(UNPREPARED), self.known_tools()
-        require_known([one for one in table if not isinstance(one, str)], bindings)
+        require_known([one for one in table if not isinstance(one, str | Tagged)], bindings)
         if not known.sources:
             _require_bound(verb, table, bindings, known)
         return table

@@ -5,10 +5,11 @@ Nothing is undone by parsing names at call time: the table is the way back (desi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from mcp_toolset.errors import InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.availability import ToolAvailability
@@ -37,6 +38,15 @@ Redirect = Callable[[ToolCall, ToolContext], ToolCall]
 Prepare = Callable[[ToolCall], ToolCall]
 """Changes a call before anything looks at its arguments; never waits (H6)."""
 
+Reads = Callable[[ToolCall], Any]
+"""The typed input of a call; raises `InvalidArgumentsError` if the arguments are none."""
+
+Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
+"""Values by parameter name or type, or a function that has them for the context of one call."""
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_log = logging.getLogger("mcp_toolset.tools")
+
 
 @dataclass(frozen=True, slots=True)
 class ToolBinding:
@@ -63,6 +73,10 @@ class ToolBinding:
             hooks and middleware for that name go on reaching it.
         former: The names that it had before prefixes and renames, the oldest first; what was given for
             one of them goes on reaching it, see docs/names.md.
+        reads: Reads the typed input of a call, for tools that have one; it may refuse what the schema allows.
+        supplies: What is supplied to its injected parameters, the innermost first (L5).
+        tags: Words of the host's own, for selectors and policies; no client sees them.
+        metadata: What else the host notes about it; no client sees it.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -87,10 +101,36 @@ class ToolBinding:
     provenance: Callable[[], Provenance] | None = field(default=None, compare=False, repr=False)
     asked: str = ""
     former: tuple[str, ...] = ()
+    reads: Reads | None = field(default=None, compare=False, repr=False)
+    supplies: tuple[Supplies, ...] = field(default=(), compare=False, repr=False)
+    tags: frozenset[str] = frozenset()
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
 
     def called(self, name: str) -> ToolBinding:
         """The binding under another public name; what was given for the one before goes on reaching it."""
         return self if name == self.name else replace(self, name=name, former=(*self.former, self.name))
+
+    def supplying(self, context: ToolContext) -> ToolContext:
+        """A context with what the toolset supplies to injected parameters; the outermost goes first."""
+        for supplies in reversed(self.supplies):
+            context = context.injecting(supplies(context) if callable(supplies) else supplies)
+        return context
+
+    def misfit(self, call: ToolCall) -> str | None:
+        """What is wrong with the arguments of a call, for the model; `None` if they fit."""
+        if not self.arguments.is_valid(call.arguments):
+            faults = "; ".join(self.arguments.problems(call.arguments))
+            return f"Invalid arguments for {call.name}: {faults}"
+        try:
+            if self.reads is not None:
+                self.reads(call)
+        except InvalidArgumentsError as fault:
+            return str(fault)
+        # A validator is the application's code and may raise anything; the model has to try again.
+        except Exception:
+            _log.exception("the input of %s could not be read", call.name)
+            return f"Invalid arguments for {call.name}: they could not be read"
+        return None
 
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""
