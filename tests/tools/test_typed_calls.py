@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Any
 
+import anyio
+import mcp
 import pytest
 from pydantic import AfterValidator, BaseModel, field_validator
 
@@ -18,6 +20,7 @@ from mcp_toolset import (
     ToolCall,
     ToolRound,
     Toolset,
+    ToolsetServer,
     hide,
     input_tool,
     rename,
@@ -205,3 +208,11 @@ async def test_u27_a_validator_that_fails_and_a_hook_that_edits_are_told_too():
 
     plan = await ToolRound.from_calls([ToolCall("web_search", {"query": "x"}, "1")], view).apply_hooks(hooks)
     assert plan.pending == () and "secrets are not searched for" in plan.rejected[0].decision.reason
+
+
+async def test_u27_a_served_call_that_only_pydantic_refuses_waits_for_nobody():
+    with anyio.fail_after(30):
+        async with ToolsetServer(Toolset(WebSearch)) as server, mcp.Client(server.lowlevel) as client:
+            answer = await client.call_tool("web_search", {"query": "a secret"})
+            assert answer.is_error and server.pending_calls == []
+            assert "secrets are not searched for" in answer.content[0].text  # type: ignore[union-attr]

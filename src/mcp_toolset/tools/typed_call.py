@@ -242,7 +242,7 @@ class FunctionCall(Generic[P, R]):
     @overload
     async def call(self, context: ToolContext = LOCAL_CONTEXT) -> R: ...
 
-    async def call(self: FunctionCall[..., Any], context: ToolContext = LOCAL_CONTEXT) -> Any:
+    async def call(self: Any, context: ToolContext = LOCAL_CONTEXT) -> Any:
         """Run the function with the input as it is now; what it raises propagates.
 
         Raises:
@@ -259,7 +259,7 @@ class FunctionCall(Generic[P, R]):
     @overload
     def complete(self, output: R) -> CompletedCall: ...
 
-    def complete(self: FunctionCall[..., Any], output: Any) -> CompletedCall:
+    def complete(self: Any, output: Any) -> CompletedCall:
         """The call with its output as a result that a provider takes.
 
         Raises:
