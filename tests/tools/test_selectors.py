@@ -9,6 +9,7 @@ import mcp_toolset
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError, UnknownToolError
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.function import tool
+from mcp_toolset.tools.tags import Tagged
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.transform import rename
@@ -179,4 +180,4 @@ def test_l7_the_selector_type_can_be_read_at_run_time():
     import types
     import typing
 
-    assert typing.get_type_hints(choose)["one"] == str | Tool[..., Any] | type | types.FunctionType
+    assert typing.get_type_hints(choose)["one"] == str | Tool[..., Any] | type | types.FunctionType | Tagged
