@@ -246,6 +246,10 @@ def make() -> Server[Any]:
     server = LibraryServer(
         "library",
         version="1",
+        title="The library",
+        website_url="https://library.example",
+        icons=[ICON],
+        instructions="Read quietly.",
         cache_hints={
             "resources/read": HINT,
             "resources/list": HINT,

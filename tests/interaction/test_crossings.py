@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -109,7 +110,9 @@ async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerato
 
 
 @pytest.fixture
-def visiting(request: pytest.FixtureRequest, transport: str, era: str, targets: dict[str, Any]) -> Visiting:
+def visiting(
+    request: pytest.FixtureRequest, transport: str, era: str, targets: dict[str, Any], tmp_path: Path
+) -> Visiting:
     """Connects clients of one era over one transport to a hub of all upstreams."""
     mode: Any = "legacy" if era == "legacy" else "auto"
     script = str(HERE / "asking_hub.py")
@@ -117,8 +120,9 @@ def visiting(request: pytest.FixtureRequest, transport: str, era: str, targets: 
         case "memory":
             here = request.getfixturevalue("hub_here").lowlevel
         case "stdio":
+            environment = {**ENVIRONMENT, "MCP_TOOLSET_CACHE": str(tmp_path)}
             arguments = command(script, json.dumps(targets), "stdio", "library")[1:]
-            here = StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
+            here = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
         case _:
             here = request.getfixturevalue("hub_url")
 
@@ -210,6 +214,24 @@ async def reads(visitor: Visitor) -> None:
     of_template = types.ResourceTemplateReference(type="ref/resource", uri=shelf.uri_template)
     proposed = await client.complete(of_template, {"name": "number", "value": "1"})
     assert proposed.completion.values == ["lib://shelf/{number}:number:1"]
+
+
+async def test_u11_what_a_server_says_about_itself_crosses(visiting: Visiting, transport: str) -> None:
+    if transport == "stdio":
+        # A hub that nobody has started yet knows of its upstreams from its last run.
+        async with visiting():
+            pass
+    async with visiting() as visitors:
+        answer = visitors[0].client.session.discover_result or visitors[0].client.session.initialize_result
+        assert answer is not None and answer.meta is not None and answer.instructions is not None
+        servers = {one["name"]: one["serverInfo"] for one in answer.meta["mcp-toolset/servers"]}
+        for visitor in visitors:
+            with about(visitor):
+                said = servers[visitor.upstream]
+                assert (said["title"], said["websiteUrl"]) == ("The library", "https://library.example")
+                assert said["icons"][0]["src"] == library.ICON.src
+                framed = f'<server name="{visitor.upstream}">\nRead quietly.\n</server>'
+                assert framed in answer.instructions
 
 
 async def test_x4_p4_what_tools_say_and_return_crosses(visiting: Visiting, era: str) -> None:

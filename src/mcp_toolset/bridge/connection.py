@@ -35,9 +35,11 @@ from mcp_toolset.bridge.sessions import SessionPool
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.bridge.uncarried import fault_of_task
 from mcp_toolset.bridge.upstream_tools import UpstreamTools
+from mcp_toolset.catalog.instructions import clean_instructions
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry
 from mcp_toolset.catalog.pins import PinPolicy, Pins
+from mcp_toolset.catalog.preview import one_line
 from mcp_toolset.catalog.source import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.errors import (
@@ -95,7 +97,7 @@ class UpstreamConnection:
         self._exchange = Exchange(link, self.pool, timeout=timeout)
         self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
-        self._instructions = ""
+        self._instructions = self._about = ""
         self._era: str | None = None
         self._protocol: ProtocolRule = options.protocol
         self._state: SourceState = "closed"
@@ -156,6 +158,8 @@ class UpstreamConnection:
             set_aside=(*snapshot.set_aside, *self.offers.set_aside),
             changes=snapshot.changes,
             flagged=snapshot.flagged,
+            remembered=bool(self.tools.remembered.tools),
+            about=self._about,
         )
 
     @property
@@ -176,8 +180,8 @@ class UpstreamConnection:
 
     @property
     def instructions(self) -> str:
-        """What the server says to models about itself; while it is down, what it said last."""
-        return self._instructions
+        """What the server tells models, as the policy lets it through; while it is down, what it said."""
+        return clean_instructions(self.link.scrubbed(self._instructions), self.pins.hidden_text)
 
     @cached_property
     def keep_key(self) -> str | None:
@@ -201,7 +205,7 @@ class UpstreamConnection:
         """Serve what the last run knew until the server has listed; calls wait for it (see `call`)."""
         if self.tools.known:
             return
-        self._introduced, self._instructions = server_of(kept), kept.instructions
+        self._introduce(server_of(kept), kept.instructions)
         self.offers.remember(kept.capabilities, kept.offers)
         await self.tools.remember(kept.tools)
         self._changed()
@@ -284,7 +288,7 @@ class UpstreamConnection:
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era, self._protocol)
         self.pool.listens_in("modern" if self._main.modern else "legacy")
-        self._introduced, self._instructions = self._main.server, session.instructions or ""
+        self._introduce(self._main.server, session.instructions or "")
         self._told_of_changes = _announces_changes(session)
         listing = await self._walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
@@ -297,6 +301,12 @@ class UpstreamConnection:
             modern=self._main.modern,
         )
         self._ready_at = anyio.current_time()
+
+    def _introduce(self, server: types.Implementation | None, instructions: str) -> None:
+        """Note what the server says about itself."""
+        self._introduced, self._instructions = server, instructions
+        said = "" if server is None else server.description or server.title or ""
+        self._about = self.link.scrubbed(one_line(said or self.instructions))
 
     async def _hold(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
         try:

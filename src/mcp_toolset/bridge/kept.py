@@ -12,16 +12,18 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 import anyio.to_thread
 
 from mcp_toolset.bridge.cache_folder import VARIABLE, cache_folder
 from mcp_toolset.bridge.flag import Flag
-from mcp_toolset.catalog.kept import KeptCatalog
-from mcp_toolset.catalog.kept_files import KeptFiles
 from mcp_toolset.tools.source import ToolSource
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.kept import KeptCatalog
+    from mcp_toolset.catalog.kept_files import KeptFiles
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
@@ -62,9 +64,10 @@ def folder_for(keep: Keeping, state: str | os.PathLike[str] | None) -> Path | No
 class KeptCatalogs:
     """The kept catalogs of one server's mounts."""
 
-    def __init__(self, folder: Path | None) -> None:
-        """Use the files of a folder; of none, keep nothing."""
-        self._files = None if folder is None else KeptFiles(folder)
+    def __init__(self, folder: Callable[[], Path | None]) -> None:
+        """Use the files of a folder, which is asked for when something is mounted; of none, keep nothing."""
+        self._folder = folder
+        self._files: KeptFiles | None = None
         self._changed = Flag()
         self._sources: dict[str, Keepable] = {}
         self._saved: dict[str, KeptCatalog] = {}
@@ -74,15 +77,13 @@ class KeptCatalogs:
         """Give each source what is kept of it, and keep what it lists from now on."""
         self._changed.attach()
         for source in sources:
-            key = source.keep_key if isinstance(source, Keepable) else None
-            if self._files is None or key is None or not isinstance(source, Keepable):
+            if not isinstance(source, Keepable) or (key := source.keep_key) is None:
                 continue
-            known = self._sources.get(key)
-            if known is source:
+            if self._sources.get(key) is source or (files := self._opened()) is None:
                 continue
             self._sources[key] = source
             self._stops.append(source.on_change(self._changed.set))
-            kept = await anyio.to_thread.run_sync(self._files.load, key)
+            kept = await anyio.to_thread.run_sync(files.load, key)
             if kept is not None:
                 self._saved[key] = kept
                 await source.remember(kept)
@@ -90,11 +91,8 @@ class KeptCatalogs:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Save what changes for the length of a block."""
-        if self._files is None:
-            yield
-            return
         async with anyio.create_task_group() as group:
-            group.start_soon(self._follow, self._files)
+            group.start_soon(self._follow)
             try:
                 yield
             finally:
@@ -102,18 +100,30 @@ class KeptCatalogs:
                 for stop in self._stops:
                     stop()
                 with anyio.CancelScope(shield=True):
-                    await self._save(self._files)
+                    await self._save()
                 self._sources, self._stops = {}, []
 
-    async def _follow(self, files: KeptFiles) -> None:
+    def _opened(self) -> KeptFiles | None:
+        """The files of the folder; their libraries are loaded when something is mounted."""
+        if self._files is None and (folder := self._folder()) is not None:
+            from mcp_toolset.catalog.kept_files import KeptFiles
+
+            self._files = KeptFiles(folder)
+        return self._files
+
+    async def _follow(self) -> None:
         while True:
-            await self._save(files)
+            await self._save()
             await self._changed.wait()
 
-    async def _save(self, files: KeptFiles) -> None:
-        for key, source in list(self._sources.items()):
-            kept = source.kept()
-            if kept is not None and kept != self._saved.get(key):
-                self._saved[key] = kept
-                await anyio.to_thread.run_sync(files.save, key, kept)
-                _log.debug("kept what a mounted server lists: %s.json", key)
+    async def _save(self) -> None:
+        if self._files is not None:
+            for key, source in list(self._sources.items()):
+                await anyio.to_thread.run_sync(self._save_one, self._files, key, source)
+
+    def _save_one(self, files: KeptFiles, key: str, source: Keepable) -> None:
+        kept = source.kept()
+        if kept is not None and kept != self._saved.get(key):
+            self._saved[key] = kept
+            files.save(key, kept)
+            _log.debug("kept what a mounted server lists: %s.json", key)

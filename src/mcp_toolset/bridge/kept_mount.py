@@ -1,11 +1,11 @@
-"""From a mounted server to what is kept of it: the key, and the plain data without the mount's secrets."""
+"""What is passed on and kept of a mounted server: plain data without the secrets of its mount."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, cast
 
 import mcp_types as types
 from pydantic import ValidationError
@@ -14,6 +14,10 @@ from mcp_toolset.bridge.link import Link
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.pins import scrubbed
 from mcp_toolset.catalog.source import CatalogSnapshot
+from mcp_toolset.tools.hidden_text import cleaned_metadata
+
+LONGEST_ICON: Final = 2048
+"""Characters of an icon's address; a longer one is an image of its own, and is left out."""
 
 Wire = Mapping[str, Any]
 
@@ -60,6 +64,17 @@ def server_of(kept: KeptCatalog) -> types.Implementation | None:
         return types.Implementation.model_validate(kept.server, by_name=False) if kept.server else None
     except ValidationError:
         return None
+
+
+def introduction(server: types.Implementation | None, link: Link) -> dict[str, Any]:
+    """What a server says about itself, in wire form: without secrets, hidden text and big icons."""
+    if server is None:
+        return {}
+    wire = server.model_dump(by_alias=True, mode="json", exclude_none=True)
+    icons = [icon for icon in wire.pop("icons", ()) if len(str(icon.get("src", ""))) <= LONGEST_ICON]
+    if icons:
+        wire["icons"] = icons
+    return cast("dict[str, Any]", cleaned_metadata(link.cleaned(wire)))
 
 
 def _clean(link: Link, value: Any) -> Any:

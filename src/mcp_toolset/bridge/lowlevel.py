@@ -80,6 +80,10 @@ class Surface(Protocol):
         """How long a client may keep what `listed` gives."""
         ...
 
+    def handshake_meta(self) -> dict[str, Any]:
+        """What the answer to a handshake has in `_meta`."""
+        ...
+
     def is_arriving(self) -> bool:
         """Whether `arrive` may have something to wait for."""
         ...
@@ -242,6 +246,8 @@ class LowlevelServer(Server[Any]):
                 answer = self._declared(await call_next(ctx))
                 self._note_session(ctx)
                 return answer
+            case "server/discover":
+                return self._introducing(await call_next(ctx))
             case "notifications/initialized":
                 self._remember(ctx)
             case "notifications/roots/list_changed":
@@ -258,7 +264,14 @@ class LowlevelServer(Server[Any]):
         current = {**answer, "capabilities": capabilities}
         if self.instructions is not None:
             current["instructions"] = self.instructions
-        return serialize_server_result("initialize", answer["protocolVersion"], current)
+        return self._introducing(serialize_server_result("initialize", answer["protocolVersion"], current))
+
+    def _introducing(self, answer: HandlerResult) -> HandlerResult:
+        """The answer to a handshake, with the servers behind this one in `_meta`."""
+        meta = self._surface.handshake_meta()
+        if not meta or not isinstance(answer, dict):
+            return answer
+        return {**answer, "_meta": {**(answer.get("_meta") or {}), **meta}}
 
     def _list(self, request: Request) -> dict[str, Any]:
         if (request.params or {}).get("cursor") is not None:

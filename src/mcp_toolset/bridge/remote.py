@@ -13,6 +13,7 @@ import httpx2
 
 from mcp_toolset.bridge.caching import CacheHint
 from mcp_toolset.bridge.connection import UpstreamConnection
+from mcp_toolset.bridge.kept_mount import introduction
 from mcp_toolset.bridge.link import Target, link_to
 from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.session_key import SessionOptions
@@ -164,6 +165,15 @@ class RemoteToolset(Toolset):
     async def remember(self, kept: KeptCatalog) -> None:
         """Serve what the last run knew, until the server has listed."""
         await self.connection.remember(kept)
+
+    @property
+    def instructions(self) -> str:
+        """What the server tells models about itself; see `Introduced`."""
+        return self.connection.instructions
+
+    def server_info(self) -> dict[str, Any]:
+        """What the server says about itself (`serverInfo`); see `Introduced`."""
+        return introduction(self.connection.server_info, self.connection.link)
 
     @property
     def at_hand(self) -> bool:

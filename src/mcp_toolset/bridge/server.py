@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -14,6 +15,7 @@ from mcp_toolset.bridge.attachments import DRAIN, Attachments
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.capabilities import LocalTools
 from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
+from mcp_toolset.bridge.introductions import joint_instructions, servers_meta
 from mcp_toolset.bridge.keeping import StateKeeper
 from mcp_toolset.bridge.kept import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.bridge.kinds import OfferingSource, Offers
@@ -33,6 +35,7 @@ from mcp_toolset.calls.rules import Rules, rules_from
 from mcp_toolset.catalog.access import Access, AccessPolicy
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.tools import opening
@@ -95,6 +98,7 @@ class ToolsetServer:
         list_hint: CacheHint = STRICTEST,
         list_patience: float = LIST_PATIENCE,
         keep: Keeping = None,
+        instructions_budget: int = BUDGET,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -102,7 +106,8 @@ class ToolsetServer:
             toolset: What it serves.
             name: The server's name, as clients see it.
             version: The server's version, as clients see it.
-            instructions: Text for the model; a preview of deferred tools is added to it.
+            instructions: Text for the model; a preview of deferred tools is added to it, and what mounted
+                servers say about themselves.
             hooks: Execution and description hooks, for local and mounted tools alike (X8).
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset.
@@ -131,6 +136,8 @@ class ToolsetServer:
                 servers of which nothing is known; a handshake waits for none.
             keep: The folder that keeps what mounted servers list from one run to the next; `False` keeps
                 nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`, else the user's cache.
+            instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
+                them out.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -164,8 +171,9 @@ class ToolsetServer:
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
         self._list_patience = list_patience
+        self._instructions_budget = instructions_budget
         self._keep: Keeping = keep
-        self._kept = KeptCatalogs(folder_for(keep, state))
+        self._kept = KeptCatalogs(partial(folder_for, keep, state))
         self._unlisted = UnlistedMounts(list_patience, self._current)
         self._offering = Offering(
             LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers, self._unlisted
@@ -218,6 +226,7 @@ class ToolsetServer:
             list_hint=self._list_hint,
             list_patience=self._list_patience,
             keep=self._keep,
+            instructions_budget=self._instructions_budget,
         )
 
     async def __aenter__(self) -> Self:
@@ -515,6 +524,16 @@ class ToolsetServer:
         """How long a client may keep what is listed; see `ServedTools.list_hint`."""
         return self._served.list_hint()
 
+    def handshake_meta(self) -> dict[str, Any]:
+        """What the answer to a handshake has in `_meta`: the servers behind this one."""
+        return servers_meta(self.registry.sources(), self._withheld())
+
+    def _withheld(self) -> frozenset[str]:
+        """The mounted servers that not everybody may know of."""
+        if self._access is None or not self._served.defers:
+            return frozenset()
+        return self._served.catalog.withheld_servers()
+
     def is_arriving(self) -> bool:
         """Whether `arrive` may have something to wait for."""
         return bool(self._unlisted)
@@ -541,6 +560,7 @@ class ToolsetServer:
             access=self._access,
             scorer=self._scorer,
             arrive=self._unlisted.arrive,
+            deferring=self.registry.deferring,
         )
 
     async def _save_last(self) -> None:
@@ -583,7 +603,9 @@ class ToolsetServer:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
-        parts = (self._instructions, self._served.preview())
+        sources, withheld = self.registry.sources(), self._withheld()
+        said = joint_instructions(sources, withheld, self._instructions_budget)
+        parts = (self._instructions, self._served.preview(), said)
         self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
 
 

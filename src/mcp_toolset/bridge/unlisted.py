@@ -13,7 +13,6 @@ from typing import Final, Protocol, runtime_checkable
 import anyio
 
 from mcp_toolset.bridge.kinds import OfferingSource
-from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.tools.source import ToolSource
 
 LIST_PATIENCE: Final = 5.0
@@ -22,11 +21,11 @@ LIST_PATIENCE: Final = 5.0
 
 @runtime_checkable
 class Known(Protocol):
-    """A source that may be known before it is ready."""
+    """A source, or what it offers, that may be known before it is ready."""
 
     @property
     def known(self) -> bool:
-        """Whether its tools are known, from this run or the last."""
+        """Whether its lists are known, from this run or the last."""
         ...
 
 
@@ -107,4 +106,4 @@ def _is_pending(source: ToolSource) -> bool:
     if _is_unlisted(source):
         return True
     offers = source.offers if isinstance(source, OfferingSource) else None
-    return isinstance(offers, UpstreamOffers) and not offers.known and source.status.state != "offline"
+    return isinstance(offers, Known) and not offers.known and source.status.state != "offline"

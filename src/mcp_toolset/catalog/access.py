@@ -49,6 +49,10 @@ class AccessPolicy:
             raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
         self._access = access
 
+    def __bool__(self) -> bool:
+        """Whether the host has a say at all."""
+        return self._access is not None
+
     def withheld(self, binding: ToolBinding, context: ToolContext) -> Withheld | None:
         """Why a tool is not for this caller; `None` when it is."""
         if self._access is None:

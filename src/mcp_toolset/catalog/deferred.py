@@ -8,7 +8,7 @@ comes in, and again right before the tool runs, since hooks and middleware may h
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
@@ -31,7 +31,7 @@ from mcp_toolset.catalog.deferred_tools import (
     search_binding,
 )
 from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
-from mcp_toolset.catalog.preview import preview_of
+from mcp_toolset.catalog.preview import ServerNote, preview_of
 from mcp_toolset.catalog.search import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.asking import InputRequired
@@ -73,6 +73,7 @@ class DeferredCatalog:
         access: Access | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         arrive: Callable[[], Awaitable[None]] | None = None,
+        deferring: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """Start empty.
 
@@ -81,6 +82,7 @@ class DeferredCatalog:
             sources: The sources by name, those without a tool so far too, so that absence is data (X5).
             access: Who may have what; everybody everything unless given.
             scorer: As for `SearchIndex`; of this catalog alone.
+            deferring: The names of the sources whose tools are behind search, for the preview.
             arrive: Waits a bounded time for sources of which nothing is known yet; asked by each search.
 
         Raises:
@@ -90,6 +92,7 @@ class DeferredCatalog:
         self._sources = sources
         self._policy = AccessPolicy(access)
         self._arrive = arrive
+        self._deferring = deferring
         self._tools: dict[str, ToolBinding] = {}
         self._held: dict[str, tuple[ToolBinding, str]] = {}
         self._indexed: frozenset[str] = frozenset()
@@ -185,7 +188,31 @@ class DeferredCatalog:
         Every caller reads the same, so it has only what nobody in particular may find (F34).
         """
         hidden = self._policy.hidden(self._tools, LOCAL_CONTEXT)
-        return preview_of((tool.source, name) for name, tool in self._tools.items() if name not in hidden)
+        withheld = self.withheld_servers()
+        notes = {name: self._note_of(name) for name in self._deferring() if name not in withheld}
+        ordered = {name: notes[name] for name in self._sources() if name in notes}
+        tools = ((tool.source, name) for name, tool in self._tools.items() if name not in hidden)
+        return preview_of(tools, ordered)
+
+    def _note_of(self, server: str) -> ServerNote:
+        """What the preview says of a server; its state only until it has been ready once."""
+        source = self._sources().get(server)
+        if source is None:
+            return ServerNote()
+        status = source.status
+        away = status.state != "ready" and (status.remembered or not status.tools)
+        return ServerNote(status.state if away else "", status.about)
+
+    def withheld_servers(self) -> frozenset[str]:
+        """The deferred servers that nobody in particular may know of: none of whose tools may be found.
+
+        Where there is an access policy, a server of which no tool is known is withheld too.
+        """
+        if not self._policy:
+            return frozenset()
+        hidden = self._hidden(LOCAL_CONTEXT)
+        shown = {tool.source for name, tool in self._findable().items() if name not in hidden}
+        return frozenset(self._deferring()) - shown
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """What a search finds, for the host: nothing is withheld from it."""

@@ -156,9 +156,13 @@ class ToolRegistry:
             return None
         if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
             return None
-        source = surface.sources.get(entry.source)
+        return None if entry.source in self.deferring() else surface.sources.get(entry.source)
+
+    def deferring(self) -> frozenset[str]:
+        """The names of the mounted servers all of whose tools are behind search."""
+        surface = self._surface
         listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
-        return source if any(one is source for one in listing) else None
+        return frozenset(surface.sources) - {source.source_name for source in listing}
 
     def members(self) -> dict[str, bool]:
         """Every tool that is there, and whether it is a member; what a policy hides is not shown (H4)."""

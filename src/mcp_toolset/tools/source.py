@@ -28,6 +28,8 @@ class SourceStatus:
         set_aside: Tools that could not be used, or are held back, with the reason for each (F17, F24).
         changes: Tools that are not what they were when they were pinned, held or not (F24).
         flagged: Tools in whose texts something was hidden, and what (F23).
+        remembered: Whether its tools are those of the last run, because it has not listed in this one.
+        about: What it says about itself, in one line.
     """
 
     state: SourceState = "closed"
@@ -37,6 +39,8 @@ class SourceStatus:
     set_aside: tuple[tuple[str, str], ...] = ()
     changes: tuple[ToolChange, ...] = ()
     flagged: tuple[tuple[str, str], ...] = ()
+    remembered: bool = False
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""What mounted servers tell models about themselves, as one text within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned
+
+BUDGET: Final = 1000
+"""Tokens that the instructions of all mounted servers take at most unless told otherwise."""
+
+_CHARACTERS_A_TOKEN: Final = 4
+_HEAD: Final = "What the servers behind this one say about themselves:"
+_CUT: Final = " …"
+
+
+def instructions_of(servers: Iterable[tuple[str, str]], budget: int = BUDGET) -> str:
+    """The instructions of each server, under its name; empty if there are none.
+
+    Short ones are whole; the long ones share what is left evenly, and are cut.
+
+    Args:
+        servers: The name and the text of each server.
+        budget: Tokens at most, reckoned at four characters each.
+    """
+    said = [(name, text.strip()) for name, text in servers if text.strip()]
+    frames = [_framed(name, "") for name, _ in said]
+    room = _CHARACTERS_A_TOKEN * budget - len(_HEAD) - sum(len(frame) + 1 for frame in frames)
+    if not said or room <= 0:
+        return ""
+    limits = _shares([len(text) for _, text in said], room)
+    parts = [_framed(name, _cut(text, limit)) for (name, text), limit in zip(said, limits, strict=True)]
+    return "\n".join([_HEAD, *parts])
+
+
+def clean_instructions(text: str, policy: HiddenTextPolicy) -> str:
+    """A server's text without what hides in it; empty if something does and the policy refuses that."""
+    plain = cleaned(text)
+    if plain == text or policy == "flag":
+        return text
+    return "" if policy == "refuse" else plain
+
+
+def _framed(name: str, text: str) -> str:
+    # A text that closes its own frame could speak in the name of another server.
+    quiet = text.replace("</server", "< /server").replace("<server", "< server")
+    return f'<server name="{name}">\n{quiet}\n</server>'
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: max(0, limit - len(_CUT))].rstrip() + _CUT
+
+
+def _shares(lengths: Sequence[int], room: int) -> list[int]:
+    """How much of the room each text gets: what it needs, if that is no more than an even share."""
+    limits = [0] * len(lengths)
+    for left, index in zip(
+        range(len(lengths), 0, -1), sorted(range(len(lengths)), key=lengths.__getitem__), strict=True
+    ):
+        limits[index] = min(lengths[index], room // left)
+        room -= limits[index]
+    return limits
