@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import anyio
 
@@ -610,4 +610,4 @@ class ToolsetServer:
 
 
 def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:
-    return value if isinstance(value, Toolset) else Toolset(value)
+    return cast("Toolset", value) if isinstance(value, Toolset) else Toolset(value)
