@@ -99,7 +99,7 @@ class ServedTools:
             await self._beside(self.registry.refresh)
             members = self.registry.bindings()
             self.defers = self.registry.defers
-            names = self._checked(members)
+            names = await self._beside(partial(self._checked, members))
             described = await self._rules.described(members, names)
             bound = await self._beside(partial(self._bind, described))
             await self._fill_catalog(bound)

@@ -15,7 +15,7 @@ any step, `to_state` gives the round as plain data, and `from_state` goes on wit
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +32,7 @@ from mcp_toolset.calls.round_commit import RoundCommit
 from mcp_toolset.calls.round_progress import RoundProgress, RoundState
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.calls.standing import RoundStatus
-from mcp_toolset.errors import RoundError
+from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.validation import depth_exceeds
 from mcp_toolset.tools.view import ToolView
@@ -65,6 +65,29 @@ class ToolRound:
         plan.progress.holder = plan
         self.calls = plan.calls
         self.issues = plan.issues
+
+    @classmethod
+    def of(cls, message: object, export: Export, known: Container[str] = ()) -> ToolRound:
+        """A round from the model's reply to a request that offered `export`, whichever provider's it is.
+
+        What was altered for the provider is altered back: names, arguments, and the `null` that strict
+        mode has the model send for an optional argument.
+
+        Args:
+            message: The reply, as for `from_openai` and its like.
+            export: What `view.export(…)` gave for the request.
+            known: As in `from_openai`.
+
+        Raises:
+            RoundError: it is no reply of this provider, or its calls cannot be told apart by their ids.
+            DefinitionError: replies of this provider are not read here, or the export has no view.
+        """
+        if export.view is None or export.provider not in _READERS:
+            raise DefinitionError(
+                f"replies to this export for {export.provider} are not read here; make calls with "
+                "export.call(name, arguments, id), and a round of them with ToolRound.from_calls"
+            )
+        return cls._of(_READERS[export.provider](message), export.view, known, export)
 
     @classmethod
     def from_openai(
@@ -226,6 +249,13 @@ class ToolRound:
     def discard(self) -> None:
         """Drop the assistant's turn uncommitted (L15); `RoundError` if the round has moved on already."""
         self._plan.discard()
+
+
+_READERS: Final[Mapping[str, Callable[[object], AssistantTurn]]] = {
+    "openai": turn_from_openai,
+    "openai_responses": turn_from_responses,
+    "anthropic": turn_from_anthropic,
+}
 
 
 def _check_arguments(call: ToolCall) -> None:

@@ -21,6 +21,7 @@ from mcp_toolset.calls.middleware import NamesTools, ToolMiddleware, check_middl
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.descriptions import Descriptions
+from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.unbound import NameReport
@@ -134,6 +135,8 @@ class Rules:
         from mcp_toolset.calls.dispatch import ToolDispatch
 
         self.check(view)
+        # Middleware may edit arguments in place, and these are the caller's own.
+        call = ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
         dispatch = ToolDispatch([view[call.name]], rules=self, names=view.names)
         return await dispatch.call(call, context, raising=True)
 

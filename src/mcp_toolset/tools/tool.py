@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack
 
-from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError
+from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.frozen import FrozenObject, frozen, thawed
@@ -16,8 +16,9 @@ from mcp_toolset.tools.injected import with_injected
 from mcp_toolset.tools.options import ToolOptions
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.tags import checked_tags
+from mcp_toolset.tools.unbound import KnownTools
 from mcp_toolset.tools.validation import SchemaCheck, checks_of
-from mcp_toolset.tools.view import Executor, Reads, Supplies, ToolBinding, ToolView
+from mcp_toolset.tools.view import Executor, Reads, RunsCalls, Supplies, ToolBinding, ToolView
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -146,20 +147,34 @@ class Tool(Generic[P, R]):
         return None
 
     async def execute(
-        self, arguments: dict[str, Any] | None = None, context: ToolContext = LOCAL_CONTEXT
+        self,
+        arguments: dict[str, Any] | None = None,
+        context: ToolContext = LOCAL_CONTEXT,
+        *,
+        rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run the tool from JSON arguments; its own exceptions propagate (O6).
+        """Run the tool from JSON arguments, which are checked as those of a served call (O6).
+
+        Without rules the tool's own exceptions propagate; with `rules` it runs as it would be served:
+        see `ToolView.execute`; rules may be for other tools, too. Calling the tool, `tool(…)`, calls
+        the function itself.
 
         Raises:
-            InvalidArgumentsError: the arguments do not fit.
+            InvalidArgumentsError: the arguments do not fit; nothing ran.
             StateError: the tool has no handler.
         """
-        given = arguments or {}
-        check, _ = self._checks
-        if self.handler is not None and not check.is_valid(given):
-            faults = "; ".join(check.problems(given))
-            raise InvalidArgumentsError(f"Invalid arguments for {self.name}: {faults}")
-        return await (self.run or self._unhandled)(ToolCall(self.name, given), context)
+        bound = self.bind()
+        view = ToolView([bound], known=KnownTools(lambda: [bound], is_part=True))
+        return await view.execute(self.name, arguments, context, rules=rules)
+
+    async def call_handler_unchecked(
+        self, arguments: dict[str, Any], context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Run the handler alone: no schema is checked, no rule asked, and arguments are read leniently.
+
+        For tests of a handler, and for callers that have checked the arguments themselves; else `execute`.
+        """
+        return await (self.run or self._unhandled)(ToolCall(self.name, arguments), context)
 
     async def _unhandled(self, call: ToolCall, context: ToolContext) -> ToolResult:
         raise StateError(f"tool {call.name!r} has no handler; its result comes from the application")

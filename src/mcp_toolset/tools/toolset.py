@@ -32,7 +32,7 @@ from mcp_toolset.tools.transform import ArgumentStep
 from mcp_toolset.tools.typed_call import AnyCall, Decodes
 from mcp_toolset.tools.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.verbs import Step, ToolsetVerbs, Transform
-from mcp_toolset.tools.view import ToolBinding, ToolView
+from mcp_toolset.tools.view import RunsCalls, ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.selector import InputClass
@@ -249,16 +249,19 @@ class Toolset(ToolsetVerbs, Generic[C]):
         selector: ToolSelector,
         arguments: dict[str, Any] | None = None,
         context: ToolContext = LOCAL_CONTEXT,
+        *,
+        rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run one tool from JSON arguments, on or off, without hooks; its own exceptions propagate (N1).
+        """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
 
         It compiles the toolset: for many calls take `view()` once and use `view.execute`.
 
         Raises:
             UnknownToolError: it is not here, or it is deferred and needs a grant.
-            InvalidArgumentsError: the arguments do not fit.
+            InvalidArgumentsError: the arguments do not fit; nothing ran.
+            UnknownNameError: a rule is for a tool that does not exist.
         """
-        return await self.view(ToolAvailability.all()).execute(selector, arguments, context)
+        return await self.view(ToolAvailability.all()).execute(selector, arguments, context, rules=rules)
 
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
         """The toolset with more members; `toolset + other` is the same for one (N1).

@@ -60,10 +60,12 @@ class KnownTools:
     Attributes:
         everything: Gives every tool, also those that are filtered out or switched off.
         sources: What may bring further tools.
+        is_part: Whether these are a part of tools that nobody knows here, so that no name is missing.
     """
 
     everything: Callable[[], Iterable[ToolBinding]]
     sources: Sequence[ToolSource] = ()
+    is_part: bool = False
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -131,6 +133,8 @@ class NameReport:
         Raises:
             UnknownNameError: one of them stands for no tool, and that is an error here.
         """
+        if known.is_part:
+            return
         uses = list(uses)
         self.take([*unbound(uses, names, known), *verbs], is_closed=not known.sources)
         missing = {(one.where, one.name) for one in self.found}

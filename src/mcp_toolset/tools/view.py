@@ -145,6 +145,14 @@ class Describes(Protocol):
         ...
 
 
+class RunsCalls(Protocol):
+    """What a call can be run under: `Rules`."""
+
+    async def run(self, view: ToolView, call: ToolCall, context: ToolContext, /) -> ToolResult:
+        """Run a call of a tool of the view."""
+        ...
+
+
 class ToolView(Mapping[str, ToolBinding]):
     """A flat, frozen table of tools by public name, in the order they are listed."""
 
@@ -241,14 +249,23 @@ class ToolView(Mapping[str, ToolBinding]):
         selector: ToolSelector,
         arguments: dict[str, Any] | None = None,
         context: ToolContext = LOCAL_CONTEXT,
+        *,
+        rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run one tool from JSON arguments, without hooks; its own exceptions propagate (N1).
+        """Run one tool from JSON arguments, which are checked as those of a served call (N1).
+
+        Without rules the tool's own exceptions propagate. With `rules` it runs as it would be served:
+        through their middleware and hooks, and what they refuse or what fails is an error result.
 
         Raises:
             UnknownToolError: it is not in the view.
-            InvalidArgumentsError: the arguments do not fit.
+            InvalidArgumentsError: the arguments do not fit; nothing ran.
+            UnknownNameError: a rule is for a tool that does not exist.
         """
-        return await execute(self[selector], arguments or {}, context)
+        binding = self[selector]
+        if rules is not None:
+            return await rules.run(self, ToolCall(binding.name, arguments or {}), context)
+        return await execute(binding, arguments or {}, context)
 
     def definitions(self) -> list[ToolDefinition]:
         """The definitions, in order."""

@@ -83,6 +83,10 @@ def _report(server: ToolsetServer) -> dict[str, Any]:
         "tools": tools,
         "lowered": [name for name, lowered in map(_lowered, server.bindings()) if lowered],
         "set_aside": [{"name": name, "reason": reason} for name, reason in server.toolset.set_aside()],
+        "names": [
+            {"name": one.name, "where": one.where, "reason": one.reason, "waiting": list(one.waiting)}
+            for one in server.unbound()
+        ],
         "overridden": [
             {"name": name, "place": place}
             for name, place in overridden(server.bindings(), server.toolset.sources())
@@ -164,10 +168,7 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
     if lowered := report["lowered"]:
         cut = "clients up to 2025-11-25 are listed no output schema, since it is not one of an object"
         output.text(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
-    for one in report["overridden"]:
-        output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
-    for tool in report["set_aside"]:
-        output.text(f"set aside: {visible(tool['name'])}: {tool['reason']}")
+    _show_tools_to_look_at(report, output)
     for server in report["servers"]:
         for tool in server["set_aside"]:
             output.text(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
@@ -175,6 +176,18 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
             output.text(f"hidden text: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
         for change in server["changes"]:
             output.text(f"{server['name']}/" + "\n".join(change_lines(change)))
+
+
+def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
+    """Names of tools that are not there, overrides whose ground has moved, and tools set aside."""
+    from mcp_toolset.tools.hidden_text import visible
+
+    for one in report["names"]:
+        output.text(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
+    for one in report["overridden"]:
+        output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
+    for tool in report["set_aside"]:
+        output.text(f"set aside: {visible(tool['name'])}: {tool['reason']}")
 
 
 def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,7 @@ def export(
         names=MappingProxyType({name: public for public, name in table.items()}),
         strict=frozenset(offer.name for offer in offers if offer.strict),
         deferred={binding.name: ToolMark.of(binding) for binding in bindings if binding.deferred},
+        view=view,
         _request=form.request(tools, choice),
         _ways_back=_ways_back(shaped, enforced, form),
     )

@@ -10,7 +10,7 @@ from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.call import ToolCall
 from mcp_toolset.tools.export.arguments import WayBack
 from mcp_toolset.tools.export.form import Provider
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.view import ToolBinding, ToolView
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Export:
         strict: The names in the request of the tools whose arguments the provider enforces.
         deferred: By public name, the deferred tools that the provider's own search may show to the
             model, as they were then: a call of one runs only while it is that very tool (X1, H17).
+        view: The tools that were exported.
     """
 
     provider: Provider
@@ -47,6 +48,7 @@ class Export:
     names: Mapping[str, str]
     strict: frozenset[str] = frozenset()
     deferred: Mapping[str, ToolMark] = field(default_factory=dict[str, "ToolMark"])
+    view: ToolView | None = field(default=None, repr=False, compare=False)
     _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 
