@@ -61,6 +61,7 @@ def test_u19_log_records_of_the_http_client_are_cleared(caplog: pytest.LogCaptur
     link = link_to("https://h.example/s/NmE3MTIz/mcp?k=abcdef12", name="up")
     with link.secrets.kept_from_logs():
         logging.getLogger("httpx2").info("HTTP Request: POST %s", link.url)
+        logging.getLogger("httpcore2.connection").debug("connect_tcp.started %r", ["abcdef12"])
         try:
             raise ValueError(link.url)
         except ValueError:

@@ -49,7 +49,7 @@ def taken_port() -> Iterator[int]:
         ("nowhere:tools", ("nowhere", "no such module", "check the name")),
         ("calc.py:subtrct", ("calc.py:subtrct", "no 'subtrct'", "did you mean subtract?")),
         (".", (".", "a folder", "name a file in it")),
-        ("ftp://host/mcp", ("ftp://host/mcp", "ftp", "https://host/path")),
+        ("ftp://host/mcp", ("ftp://host/…", "ftp", "https://host/path")),
         ("http://", ("http://", "not a web address", "https://host/path")),
     ],
 )

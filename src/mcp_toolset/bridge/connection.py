@@ -507,7 +507,7 @@ class UpstreamConnection:
         return self.link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
 
     def _set(self, state: SourceState, reason: str, retry_in: float | None = None) -> None:
-        self._state, self._reason, self._retry_in = state, reason, retry_in
+        self._state, self._reason, self._retry_in = state, self.link.scrubbed(reason), retry_in
         self._changed()
 
     def _changed(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcp_toolset.bridge.misconfigured import Misconfigured
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+from mcp_toolset.bridge.secrets import Secrets
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.lockfile import LockFile, lock_beside
 from mcp_toolset.catalog.pins import PinPolicy
@@ -202,7 +203,7 @@ def judged(config: HubConfig) -> HubConfig:
             mounted(server, None)
             names.add(server)
         except ToolsetError as fault:
-            told = str(fault)
+            told = Secrets.of(server.secrets).scrubbed(str(fault))
             return replace(server, fault=told if str(config.path) in told else f"{config.path}: {told}")
         return server
 

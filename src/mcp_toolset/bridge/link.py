@@ -35,6 +35,7 @@ from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, s
 from mcp_toolset.bridge.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.config import chain
+from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 
 Transport = Literal["stdio", "http", "sse", "in-process"]
@@ -157,7 +158,8 @@ class Link:
         found = [*self.hidden]
         found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
         if self.process is not None:
-            found += (value for name, value in (self.process.env or {}).items() if name != chain.VARIABLE)
+            plain = {chain.VARIABLE, *PLAIN_VARIABLES}
+            found += (value for name, value in (self.process.env or {}).items() if name not in plain)
             found += secret_arguments(self.process.args)
         found += secrets_of_url(self.url) if self.url else ()
         return Secrets.of(found, self.url)

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["Secrets", "origin_of", "secret_arguments", "secrets_of_url", "shown_url"]
+__all__ = ["Secrets", "may_hold_a_token", "origin_of", "secret_arguments", "secrets_of_url", "shown_url"]
 
 SHORTEST: Final = 4
 """Characters from which on a value is blanked: shorter ones are in every text by chance."""
@@ -46,6 +46,9 @@ _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_LATE: Final = ("connection", "http11", "http2", "proxy", "socks")
+"""Loggers of the HTTP client's lower half, which are made with its first connection."""
+
 _LOGGERS: Final = ("mcp_toolset", "mcp", "httpx2", "httpcore2", "httpx", "httpcore", "asyncio", "anyio")
 
 
@@ -91,15 +94,16 @@ class Secrets:
         if not self:
             yield
             return
-        blanking = _Blanking(self)
-        loggers = [logging.getLogger(name) for name in _loggers()]
-        for logger in loggers:
-            logger.addFilter(blanking)
+        blanking = self._blanking
+        blanking.hold()
         try:
             yield
         finally:
-            for logger in loggers:
-                logger.removeFilter(blanking)
+            blanking.release()
+
+    @cached_property
+    def _blanking(self) -> _Blanking:
+        return _Blanking(self)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
@@ -125,6 +129,23 @@ class _Blanking(logging.Filter):
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
         self._secrets = secrets
+        self._holders = 0
+        self._loggers: list[logging.Logger] = []
+
+    def hold(self) -> None:
+        """Begin with the first session of the mount; several sessions share the filter."""
+        self._holders += 1
+        if self._holders == 1:
+            self._loggers = [logging.getLogger(name) for name in _loggers()]
+            for logger in self._loggers:
+                logger.addFilter(self)
+
+    def release(self) -> None:
+        """End with the last session."""
+        self._holders -= 1
+        if not self._holders:
+            for logger in self._loggers:
+                logger.removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
         said = record.getMessage()
@@ -139,7 +160,8 @@ class _Blanking(logging.Filter):
 
 def _loggers() -> list[str]:
     prefixes = tuple(f"{name}." for name in _LOGGERS)
-    return [name for name in list(logging.root.manager.loggerDict) if f"{name}.".startswith(prefixes)]
+    known = {name for name in list(logging.root.manager.loggerDict) if f"{name}.".startswith(prefixes)}
+    return sorted(known | {f"httpcore2.{name}" for name in _LATE})
 
 
 def origin_of(url: str) -> str:
@@ -152,6 +174,11 @@ def shown_url(url: str) -> str:
     """A URL as it may be shown: its origin, and `/…` for a path or query."""
     parts = urlsplit(url)
     return origin_of(url) + ("/…" if parts.path.strip("/") or parts.query or parts.fragment else "")
+
+
+def may_hold_a_token(path: str) -> bool:
+    """Whether a segment of a URL's path may be a token."""
+    return any(map(_TOKEN.match, path.split("/")))
 
 
 def secrets_of_url(url: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+from mcp_toolset.bridge.secrets import Secrets, secret_arguments
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.entry import Writing, launcher
 from mcp_toolset.cli.jsontext import concealed, entries, with_entry, without_entry
@@ -191,4 +192,14 @@ def _difference(path: Path, before: str | None, after: str | None, section: str,
     lines = list(difflib.unified_diff(old, new, str(path) if before is not None else os.devnull, str(path)))
     if not lines:
         lines = [f"--- {path}\n", f"+++ {path}\n", f"@@ {section}.{name}.env @@ (values not shown)\n"]
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+    shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+    return Secrets.of(_secrets_of(after, section, name)).scrubbed(shown)
+
+
+def _secrets_of(text: str | None, section: str, name: str) -> list[str]:
+    """What may be secret among the arguments of an entry."""
+    entry = entries((text or "").removeprefix(_MARK), section, "").get(name)
+    table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+    arguments = table.get("args")
+    words = cast("list[object]", arguments) if isinstance(arguments, list) else []
+    return list(secret_arguments([str(word) for word in words]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +17,7 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 from mcp_toolset.bridge.hub import ConfiguredToolset, toolset_from_config
 from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 from mcp_toolset.bridge.sdk import lowlevel_of
+from mcp_toolset.bridge.secrets import may_hold_a_token
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
@@ -103,7 +105,10 @@ def _address(url: str) -> str:
     """What a server without a name is pinned as: its address, without what may be secret in it (F42)."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+    origin = f"{parts.scheme}://{parts.hostname or ''}{port}"
+    if not may_hold_a_token(parts.path):
+        return origin + parts.path
+    return f"{origin}/…{hashlib.sha256(parts.path.encode()).hexdigest()[:12]}"
 
 
 @asynccontextmanager

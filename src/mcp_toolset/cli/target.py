@@ -118,15 +118,22 @@ def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
 def _url(text: str, scheme: str) -> Url:
     if scheme.lower() not in ("http", "https"):
         raise TargetError(
-            f"{text}: a server cannot be reached by {scheme}; write its address as https://host/path"
+            f"{_origin(text)}: a server cannot be reached by {scheme}; write its address as https://host/path"
         )
     try:
         host = urlsplit(text).hostname
     except ValueError:
         host = None
     if not host:
-        raise TargetError(f"{text}: not a web address; write it as https://host/path")
+        raise TargetError(f"{_origin(text)}: not a web address; write it as https://host/path")
     return Url(text)
+
+
+def _origin(text: str) -> str:
+    """An address as it may be shown: what follows the host may hold a secret, and so may what precedes it."""
+    scheme, _, rest = text.partition("://")
+    host, *more = re.split(r"(?=[/?#])", rest, maxsplit=1)
+    return f"{scheme}://{host.rpartition('@')[2]}" + ("/…" if any(part != "/" for part in more) else "")
 
 
 def _file(path: str) -> str:

@@ -51,7 +51,7 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. Arguments, environment, address and headers may hold secrets: `repr` omits them (F42).
+    """One server. What may hold secrets is omitted by `repr` (F42).
 
     A server that is not disabled has every reference expanded; a disabled one stands as it is written. One
     with a `fault` is misconfigured: it is shown with that reason, and the others are served.
@@ -88,11 +88,11 @@ class ServerConfig:
 
     name: str
     transport: Transport
-    command: str | None = None
+    command: str | None = field(default=None, repr=False)
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
-    env_file: Path | None = None
-    cwd: str | None = None
+    env_file: Path | None = field(default=None, repr=False)
+    cwd: str | None = field(default=None, repr=False)
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=_nothing, repr=False, hash=False)
     disabled: bool = False

@@ -189,6 +189,6 @@ def _environment(reader: _Reader, entry: ServerEntry) -> dict[str, str]:
     except FileNotFoundError:
         text = None
     if text is None:
-        raise place.error("no such environment file", f"create {file} or correct the path")
+        raise place.error("no such environment file", f"create {entry.env_file} or correct the path")
     loaded = {name: value for name, value in parse_env_file(text).items() if name not in entry.env}
     return loaded | reader.table(entry.env, "env")

@@ -18,10 +18,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from mcp_toolset.config.place import Place
 
-__all__ = ["Variables", "parse_env_file"]
+__all__ = ["PLAIN_VARIABLES", "Variables", "parse_env_file"]
+
+PLAIN_VARIABLES: Final = frozenset(
+    "HOME USER LOGNAME USERNAME PATH PWD SHELL LANG LC_ALL TZ TERM TMPDIR TMP TEMP USERPROFILE APPDATA "
+    "LOCALAPPDATA HOMEDRIVE HOMEPATH PYTHONPATH PYTHONUNBUFFERED NODE_ENV LOG_LEVEL "
+    "CLAUDE_PROJECT_DIR".split()
+)
+"""Variables whose values are no secrets: places, names and settings of the machine."""
 
 _REFERENCE = re.compile(
     r"\$\{(?:(?P<kind>[A-Za-z]\w*):(?=[\w./]))?(?P<name>/|[\w][\w. -]*)(?::-(?P<default>[^}]*))?\}"
@@ -65,7 +73,7 @@ class Variables:
             if predefined is not None:
                 return predefined
             given = self._value(found, place)
-            if given not in (found[0], found["default"]):
+            if given not in (found[0], found["default"]) and found["name"] not in PLAIN_VARIABLES:
                 secret(given)
             return given
 
