@@ -61,7 +61,7 @@ class Behaviour:
             case "initialize":
                 return {"result": self._initialized(params)}
             case "tools/list":
-                return {"result": self._stamped(self._page(params))}
+                return {"result": self.stamped(self._page(params))}
             case "tools/call":
                 return self._called(params)
             case "ping":
@@ -74,7 +74,7 @@ class Behaviour:
             return {"error": {"code": -32601, "message": "no method server/discover"}}
         tools = {"listChanged": True} if self.script.get("listen") else {}
         found = {"supportedVersions": [MODERN], "capabilities": {"tools": tools}}
-        return {"result": self._stamped({**found, "serverInfo": {"name": "hostile", "version": "1"}})}
+        return {"result": self.stamped({**found, "serverInfo": {"name": "hostile", "version": "1"}})}
 
     def _initialized(self, params: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -83,7 +83,7 @@ class Behaviour:
             "serverInfo": {"name": "hostile", "version": "1"},
         }
 
-    def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:
+    def stamped(self, result: dict[str, Any]) -> dict[str, Any]:
         if not self.script.get("modern"):
             return result
         return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
@@ -103,14 +103,14 @@ class Behaviour:
         if "result" in self.script:
             return {"result": self.script["result"]}
         if "output" in self.script:
-            return {"result": self._stamped(text("out", structuredContent=self.script["output"]))}
+            return {"result": self.stamped(text("out", structuredContent=self.script["output"]))}
         match name:
             case "die":
                 os._exit(9)
             case "hang":
                 return None
             case "fail":
-                return {"result": self._stamped(text(self._confession(), isError=True))}
+                return {"result": self.stamped(text(self._confession(), isError=True))}
             case "refuse":
                 error = {
                     "code": arguments.get("code", -31999),
@@ -119,7 +119,7 @@ class Behaviour:
                 }
                 return {"error": error}
             case _:
-                return {"result": self._stamped(text(json.dumps(arguments)))}
+                return {"result": self.stamped(text(json.dumps(arguments)))}
 
     def _confession(self) -> str:
         """Everything this process was told, as a careless server writes it into its errors."""

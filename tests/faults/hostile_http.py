@@ -8,6 +8,7 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -75,6 +76,10 @@ class Handler(BaseHTTPRequestHandler):
             self._stream_head()
             self.wfile.write(b": a beginning\n\n")
             self.close_connection = True
+        elif name == "flood":
+            self._stream_head()
+            self.wfile.write(b"".join(map(self._event_of, self._flood(message))))
+            self.close_connection = True
         elif name == "drop":
             self.close_connection = True
         elif name == "half":
@@ -99,6 +104,20 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._json({"jsonrpc": "2.0", "id": message["id"], **answer}, 200)
 
+    def _flood(self, message: dict[str, Any]) -> Generator[dict[str, Any]]:
+        """Log messages and progress in turn, a log message last, and then the result."""
+        token = message["params"].get("_meta", {}).get("progressToken")
+        for step in range(message["params"]["arguments"]["count"]):
+            params = (
+                {"progressToken": token, "progress": step} if step % 2 else {"level": "info", "data": step}
+            )
+            method = f"notifications/{'progress' if step % 2 else 'message'}"
+            yield {"jsonrpc": "2.0", "method": method, "params": params}
+        yield {"jsonrpc": "2.0", "id": message["id"], "result": BEHAVIOUR.stamped(text("done"))}
+
+    def _event_of(self, message: dict[str, Any]) -> bytes:
+        return f"event: message\ndata: {json.dumps(message)}\n\n".encode()
+
     def _post_to_stream(self, message: dict[str, Any]) -> None:
         name = (message.get("params") or {}).get("name")
         if name == "refuse_post":
@@ -110,6 +129,9 @@ class Handler(BaseHTTPRequestHandler):
         stream = STREAMS[int(self.path.rpartition("=")[2])]
         if name == "end_stream":
             stream.put(None)
+        elif name == "flood":
+            for said in self._flood(message):
+                stream.put(said)
         elif name == "wait":
             WAITING.append((stream, message["id"]))
         elif name == "open":

@@ -14,6 +14,7 @@ from tests.faults.harness import SOON, calls_of, mount, names, pid_of, ready, re
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.bridge import child as child_module
+from mcp_toolset.bridge import delivery
 from mcp_toolset.bridge.stderr import KEPT_LINES, StderrTail
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -130,19 +131,42 @@ async def test_f10_a_flood_of_reports_reaches_its_call_and_others_are_served_mea
     assert len(listener.heard) == 10_000
 
 
-async def test_f10_reports_for_a_caller_that_takes_none_are_bounded_and_the_oldest_go() -> None:
-    gate = anyio.Event()
-    listener = Listener(gate)
+async def test_f10_reports_for_a_caller_that_takes_none_are_bounded_and_the_oldest_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "MAX_WAITING", 256)
+    gate, added = anyio.Event(), list[Any]()
+    listener, add = Listener(gate), delivery.Delivery.add
+
+    def counted(self: delivery.Delivery, send: Any, message: Any) -> int:
+        added.append(message)
+        return add(self, send, message)
+
+    monkeypatch.setattr(delivery.Delivery, "add", counted)
     async with served(mount(tools=specials("flood"), timeout=30)) as server:
         with anyio.fail_after(20):
-            assert not (await server.call_tool("flood", {"count": 5000}, context=listener)).is_error
-        waiting = anyio.get_running_tasks()
-        assert len(waiting) < 400
-        gate.set()
-        await anyio.wait_all_tasks_blocked()
-    assert 0 < len(listener.heard) <= 256
+            async with anyio.create_task_group() as group:
+                group.start_soon(lambda: server.call_tool("flood", {"count": 5000}, context=listener))
+                await until(lambda: len(added) == 10_000)
+                assert len(anyio.get_running_tasks()) < 50
+                gate.set()
+    assert 0 < len(listener.heard) <= 257
     assert ("notifications/message", 4999) in listener.heard
-    assert ("notifications/message", 0) not in listener.heard
+    assert ("notifications/message", 1) not in listener.heard
+
+
+async def test_f10_a_caller_that_takes_no_reports_gets_its_result_and_none_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "PATIENCE", 0.05)
+    listener = Listener(anyio.Event())
+    async with served(mount(tools=specials("flood"), timeout=30)) as server:
+        with anyio.fail_after(20):
+            assert not (await server.call_tool("flood", {"count": 50}, context=listener)).is_error
+        assert listener.gate is not None
+        listener.gate.set()
+        await anyio.wait_all_tasks_blocked()
+    assert listener.heard == []
 
 
 async def test_f10_reports_that_belong_to_nobody_are_dropped() -> None:

@@ -11,13 +11,13 @@ import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic_core import to_json
 
 from mcp_toolset.bridge.ask import Replay, RoundTrips
 from mcp_toolset.bridge.client import ServedClient, carried_by, client_of, declared_by, stream_of
-from mcp_toolset.bridge.sdk import MCPError, token_principal
-from mcp_toolset.bridge.wire import LOG_LEVELS, is_modern
+from mcp_toolset.bridge.sdk import MCPError, request_outbound, token_principal
+from mcp_toolset.bridge.wire import LOG_LEVELS, forwarded_meta, is_modern, meta_of
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.tools.asking import (
     ANSWERABLE,
@@ -47,7 +47,6 @@ _MADE_UP: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
 
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _log = logging.getLogger("mcp_toolset.ask")
-_NOTIFICATION: Final[TypeAdapter[types.ServerNotification]] = TypeAdapter(types.ServerNotification)
 
 
 class _RawResult(types.Result):
@@ -265,11 +264,16 @@ class WireContext(ToolContext):
         """Pass a notification on; a modern client gets log messages only at the level it asked for."""
         if method == "notifications/message" and not self._wants_log((params or {}).get("level")):
             return
-        try:
-            note = _NOTIFICATION.validate_python({"method": method, "params": params}, by_name=False)
-        except ValidationError:
-            return
-        await self._request.session.send_notification(note, related_request_id=self._request.request_id)
+        if params is not None and "_meta" in params:
+            params = {**params, "_meta": forwarded_meta(meta_of(params))}
+        await request_outbound(self._request.session).notify(method, params)
+
+    async def pass_progress(self, params: Mapping[str, Any]) -> None:
+        """Pass on progress as an upstream has reported it, under this client's own token."""
+        token = self._meta.get("progressToken")
+        if token is not None:
+            return await self.notify("notifications/progress", {**params, "progressToken": token})
+        await self.progress(params["progress"], params.get("total"), params.get("message"))
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Ask this client and wait; legacy only, as the modern protocol has no such requests."""

@@ -298,8 +298,7 @@ class LineDispatcher(Outbox):
         if run_notify_intercept(self._intercept, method, params):
             return
         assert self._on_notify is not None
-        only = next(iter(self._waiting.values())) if len(self._waiting) == 1 else None
-        self._start_note(only, self._on_notify, Incoming(self), method, params)
+        self._start_note(None, self._on_notify, Incoming(self), method, params)
 
     def _cancel(self, params: dict[str, Any] | None) -> None:
         number = (params or {}).get("requestId")

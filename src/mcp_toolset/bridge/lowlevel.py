@@ -168,7 +168,7 @@ class LowlevelServer(Server[Any]):
             capabilities.prompts = None
         if not declares("completions"):
             capabilities.completions = None
-        if not declares("logging"):
+        if not declares("logging", "" if is_modern(protocol_version) else "setLevel"):
             capabilities.logging = None
         return capabilities
 

@@ -136,7 +136,7 @@ class Reading:
         return _enveloped(request, await resumable(self._trips, context, call.name, call.arguments, run))
 
     async def _set_level(self, request: Request, params: types.SetLevelRequestParams) -> dict[str, Any]:
-        self._require(request, "logging")
+        self._require(request, "logging", "setLevel")
         client_of(request).log_level = params.level
         return {}
 

@@ -1,33 +1,45 @@
 """`CallsInFlight`: whom an upstream's messages belong to, and how they reach that caller (P5).
 
-Over streamable HTTP a message comes on the stream of its call, in whose context it is handled. Over
-stdio and SSE nothing says which call it belongs to; there it can be told only while all calls in
-flight are of one client. A message for nobody is dropped, and so is the oldest report when more come
-than a slow client takes (F10).
+Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
+call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
+told only while all calls in flight are of one client, and it goes before the results of all of them. A
+message for nobody is dropped.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
 
 from mcp_toolset.bridge.deadline import WorkingTime
+from mcp_toolset.bridge.delivery import Delivery
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.tools.call import ToolContext
 
-MAX_WAITING: Final = 256
-"""Reports of one upstream that may wait for clients."""
-
-
 WITHDRAWING: Final = 2.0
 """Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
+
+
+_OF_NO_CALL: Final = frozenset(
+    (
+        "notifications/cancelled",
+        "notifications/elicitation/complete",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/subscriptions/acknowledged",
+        "notifications/tools/list_changed",
+    )
+)
+"""Notifications of servers that are not for the client of one call."""
 
 
 class _Asking:
@@ -51,9 +63,22 @@ class CallInFlight:
         ended: Whether the upstream has answered it, or nobody waits for it any more.
         home: Where it is counted as under way.
         outer: The call within which it was made, where a server of this process is mounted.
+        around: The variables of the task that made it.
     """
 
-    __slots__ = ("_asking", "asked", "client", "context", "ended", "home", "outer", "time")
+    __slots__ = (
+        "_asking",
+        "_before",
+        "_delivery",
+        "around",
+        "asked",
+        "client",
+        "context",
+        "ended",
+        "home",
+        "outer",
+        "time",
+    )
 
     def __init__(self, context: ToolContext, *, client: str | None = None) -> None:
         """Begin a call for a caller."""
@@ -64,7 +89,36 @@ class CallInFlight:
         self.ended = False
         self.home: CallsInFlight | None = None
         self.outer: CallInFlight | None = None
+        self.around: Context | None = None
         self._asking: set[_Asking] = set()
+        self._delivery: Delivery | None = None
+        self._before: dict[Delivery, int] | None = None
+
+    @property
+    def delivery(self) -> Delivery:
+        """What is on its way to the client."""
+        if self._delivery is None:
+            self._delivery = Delivery()
+        return self._delivery
+
+    def comes_after(self, delivery: Delivery, number: int) -> None:
+        """Have the result wait for what was sent in another call's name and may be of this one."""
+        if self._before is None:
+            self._before = {}
+        self._before[delivery] = number
+
+    async def told(self) -> None:
+        """Wait until the client has what was said before this moment, if it takes it at all."""
+        if self._delivery is not None:
+            await self._delivery.all_left()
+        if self._before is not None:
+            for delivery, number in list(self._before.items()):
+                await delivery.left(number)
+
+    def tell_nothing(self) -> None:
+        """Drop what is on its way: its connection has ended."""
+        if self._delivery is not None:
+            self._delivery.stop()
 
     @contextmanager
     def asking(self, *, exact: bool) -> Generator[None]:
@@ -137,6 +191,7 @@ class _UnderWay:
     def __enter__(self) -> None:
         self._calls[id(self._call)] = self._call
         self._token = _calling.set(self._call)
+        self._call.around = copy_context()
 
     def __exit__(self, *_: object) -> None:
         _calling.reset(self._token)
@@ -155,7 +210,30 @@ class CallsInFlight:
         """Start without any."""
         self.asking: set[_Asking] = set()
         self._calls: dict[int, CallInFlight] = {}
-        self._waiting: deque[anyio.CancelScope] = deque()
+        self._start: Callable[..., object] | None = None
+        self._tokens: dict[str, CallInFlight] = {}
+        self._numbers = count(1)
+
+    @contextmanager
+    def told_by(self, start: Callable[..., object]) -> Generator[None]:
+        """Have notifications sent on in tasks that `start` starts, for the length of a block."""
+        self._start = start
+        try:
+            yield
+        finally:
+            self._start = None
+            for call in self._calls.values():
+                call.tell_nothing()
+
+    def token(self, call: CallInFlight) -> str:
+        """A token for the progress of a call, good until it is given back."""
+        token = f"call-{next(self._numbers)}"
+        self._tokens[token] = call
+        return token
+
+    def give_back(self, token: str) -> None:
+        """Take no more progress with a token."""
+        del self._tokens[token]
 
     def of(self, call: CallInFlight) -> AbstractContextManager[None]:
         """Count one call as under way for the length of a block."""
@@ -187,25 +265,56 @@ class CallsInFlight:
         alike = newest.client is not None and all(call.client == newest.client for call in calls)
         return newest if alike else None
 
-    async def progress(
-        self, call: CallInFlight, progress: float, total: float | None, message: str | None
-    ) -> None:
-        """Pass progress on to the caller that it is for."""
-        await self._forward(call.context.progress, progress, total, message)
+    def take(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take a notification in the moment in which it is read; `False` if it is of no call's business."""
+        if method == "notifications/progress":
+            return self._take_progress(params or {})
+        if method in _OF_NO_CALL:
+            return False
+        current = self.current()
+        owner = current or self.sole()
+        if owner is not None and not owner.ended:
+            number = self._send(owner, partial(self._notify, owner, method), params)
+            if current is None:
+                for call in self._calls.values():
+                    call.comes_after(owner.delivery, number)
+        return True
+
+    def _take_progress(self, params: Mapping[str, Any]) -> bool:
+        token = params.get("progressToken")
+        call = self._tokens.get(token) if isinstance(token, str) else None
+        if call is None or type(params.get("progress")) not in (int, float):
+            return False
+        self._send(call, partial(self._report, call), params)
+        return True
+
+    def _send(self, call: CallInFlight, send: Callable[[Any], Awaitable[None]], params: object) -> int:
+        delivery = call.delivery
+        number = delivery.add(send, params)
+        if not delivery.running and self._start is not None and call.around is not None:
+            delivery.running = True
+            call.around.run(self._start, delivery.run)
+        return number
+
+    async def _notify(self, call: CallInFlight, method: str, params: Mapping[str, Any] | None) -> None:
+        if not call.ended:
+            await call.context.notify(method, params)
+
+    async def _report(self, call: CallInFlight, params: Mapping[str, Any]) -> None:
+        if call.ended:
+            return
+        if isinstance(call.context, WireContext):
+            return await call.context.pass_progress(params)
+        message = params.get("message")
+        total = params.get("total")
+        await call.context.progress(
+            params["progress"],
+            total if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Pass a notification on to its caller, if it has one."""
+        """Pass on a notification of a server of this process, which waits until its client has it."""
         owner = self.current() or self.sole()
-        if owner is not None and not owner.ended:
-            await self._forward(owner.context.notify, method, params)
-
-    async def _forward(self, send: Callable[..., Awaitable[None]], *what: Any) -> None:
-        with anyio.CancelScope() as scope:
-            self._waiting.append(scope)
-            if len(self._waiting) > MAX_WAITING:
-                self._waiting.popleft().cancel()
-            try:
-                await send(*what)
-            finally:
-                with suppress(ValueError):
-                    self._waiting.remove(scope)
+        if owner is not None and method not in _OF_NO_CALL:
+            await self._notify(owner, method, params)

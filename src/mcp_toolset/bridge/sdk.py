@@ -2,7 +2,8 @@
 
 Used here and nowhere else: `ClientSession(dispatcher=…)`, `Server.middleware`, the dispatcher
 protocol (marked provisional by the SDK), and some that are private: `ServerSession._connection`,
-because nothing public tells one legacy connection from another, `MCPServer._lowlevel_server`, the
+because nothing public tells one legacy connection from another, `ServerSession._request_outbound`, because
+nothing public sends a message as it is, `MCPServer._lowlevel_server`, the
 span helpers of `mcp.shared._otel`, and OpenTelemetry's own provider.
 `tests/bridge/test_sdk.py` fails if any of them moves.
 """
@@ -13,6 +14,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import Context
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -115,6 +117,7 @@ __all__ = [
     "lowlevel_of",
     "modern_error_data",
     "only_traces",
+    "request_outbound",
     "routing_headers",
     "run_notify_intercept",
     "serve_one",
@@ -149,12 +152,14 @@ class ObservedDispatcher:
     def __init__(
         self,
         inner: Dispatcher[Any],
+        take: OnNotifyIntercept | None,
         on_notification: NotificationSink,
         on_request: RequestAnswerer,
         declares: Mapping[str, Any],
     ) -> None:
-        """Wrap `inner`."""
+        """Wrap `inner`; `take` sees notifications first, in order, and in the context of their sender."""
         self._inner = inner
+        self._take = take
         self._on_notification = on_notification
         self._on_request = on_request
         self._declares = dict(declares)
@@ -198,8 +203,13 @@ class ObservedDispatcher:
                 return await self._on_request(method, params)
             return await on_request(context, method, params)
 
+        def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
+            if run_notify_intercept(on_notify_intercept, method, params):
+                return True
+            return self._take is not None and self._take(method, params)
+
         try:
-            await self._inner.run(answer, note, on_notify_intercept, task_status=task_status)
+            await self._inner.run(answer, note, intercept, task_status=task_status)
         finally:
             self.closed.set()
 
@@ -212,7 +222,36 @@ def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozens
         write: Where they go.
         inline: Methods of which a request is finished before the next message is taken.
     """
-    return JSONRPCDispatcher(read, write, inline_methods=inline)
+    return _ContextualDispatcher(read, write, inline_methods=inline)
+
+
+class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
+    """Shows notifications, in the order in which they come, in the context of their sender."""
+
+    def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
+        super().__init__(read, write, inline_methods=inline_methods)
+        self._read = read
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
+            sender: Context | None = getattr(self._read, "last_context", None)
+            if sender is None:
+                return run_notify_intercept(on_notify_intercept, method, params)
+            return sender.run(run_notify_intercept, on_notify_intercept, method, params)
+
+        await super().run(on_request, on_notify, intercept, task_status=task_status)
+
+
+def request_outbound(session: ServerSession) -> Outbound:
+    """What sends messages on the stream of the request that a session is scoped to."""
+    return session._request_outbound  # pyright: ignore[reportPrivateUsage]
 
 
 def fault_for_peer(raised: Exception) -> types.ErrorData:

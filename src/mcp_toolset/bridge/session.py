@@ -105,12 +105,18 @@ class UpstreamSession:
         self, stderr: StderrTail, notified: Notified
     ) -> AsyncGenerator[tuple[ClientSession, ObservedDispatcher]]:
         """The transport and the SDK's session over it; nothing is said on it yet."""
-        async with self.link.open(stderr) as inner:
+        async with self.link.open(stderr) as inner, anyio.create_task_group() as group:
             dispatcher = ObservedDispatcher(
-                inner, partial(self._notified, notified), self.questions.put, self._says
+                inner,
+                None if self.link.transport == "in-process" else self._of_a_call,
+                partial(self._notified, notified),
+                self.questions.put,
+                self._says,
             )
-            async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
-                yield session, dispatcher
+            with self.calls.told_by(group.start_soon):
+                async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
+                    yield session, dispatcher
+            group.cancel_scope.cancel()
 
     async def begin(
         self,
@@ -131,14 +137,17 @@ class UpstreamSession:
         self.dispatcher = dispatcher
         return era
 
+    def _of_a_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Have a notification of a call sent on to its client; `False` if it is none."""
+        return self.calls.take(method, self.link.cleaned(params))
+
     async def _notified(self, notified: Notified, method: str, params: Mapping[str, Any] | None) -> bool:
-        match method:
-            case "notifications/message":
-                await self.calls.notify(method, self.link.cleaned(params))
-            case "notifications/elicitation/complete":
-                await self.questions.page_done(params)
-            case _:
-                return await notified(method, params)
+        if method == "notifications/elicitation/complete":
+            await self.questions.page_done(params)
+        elif not await notified(method, params):
+            if method == "notifications/progress":
+                return False
+            await self.calls.notify(method, self.link.cleaned(params))
         return True
 
     async def perform(
@@ -167,21 +176,16 @@ class UpstreamSession:
             UpstreamProtocolError: it answered with a protocol error.
         """
         opts: CallOptions = {}
+        token = None
         if call.context.wants_progress:
-            opts["on_progress"] = partial(self.calls.progress, call)
+            if self.link.transport == "in-process":
+                opts["on_progress"] = call.context.progress
+            else:
+                # As in most clients the id of a request with progress is its token: some servers take one
+                # for the other.
+                token = opts["request_id"] = self.calls.token(call)
         try:
-            if slots.value and self._keeps_time_of(call):
-                opts["timeout"] = seconds
-                slots.acquire_nowait()
-                try:
-                    return await self.request(method, params, context=call.context, opts=opts, tool=tool)
-                finally:
-                    slots.release()
-            with anyio.fail_after(seconds) as scope:
-                call.time = WorkingTime(scope)
-                async with slots:
-                    await self._hear(call.context)
-                    return await self.request(method, params, context=call.context, opts=opts, tool=tool)
+            return await self._in_time(call, method, params, opts, token, seconds, slots, tool)
         except TimeoutError:
             raise UpstreamTimeoutError(
                 self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
@@ -189,6 +193,35 @@ class UpstreamSession:
         except UpstreamProtocolError as fault:
             self._note_pages(fault, call)
             raise
+        finally:
+            if token is not None:
+                self.calls.give_back(token)
+            await call.told()
+
+    async def _in_time(
+        self,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        opts: CallOptions,
+        token: str | None,
+        seconds: float,
+        slots: anyio.Semaphore,
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        asked = partial(self.request, method, params, context=call.context, opts=opts, tool=tool, token=token)
+        if slots.value and self._keeps_time_of(call):
+            opts["timeout"] = seconds
+            slots.acquire_nowait()
+            try:
+                return await asked()
+            finally:
+                slots.release()
+        with anyio.fail_after(seconds) as scope:
+            call.time = WorkingTime(scope)
+            async with slots:
+                await self._hear(call.context)
+                return await asked()
 
     def _keeps_time_of(self, call: CallInFlight) -> bool:
         """Whether the dispatcher may keep the time of a call: it is one request, and asks nobody."""
@@ -231,8 +264,9 @@ class UpstreamSession:
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
         tool: ToolDefinition | None = None,
+        token: str | None = None,
     ) -> dict[str, Any]:
-        """Send a request as it is.
+        """Send a request as it is; its progress comes with `token`.
 
         Raises:
             UpstreamUnavailableError: the session is not open, or was lost.
@@ -243,7 +277,7 @@ class UpstreamSession:
         if dispatcher is None or version is None:
             raise UpstreamUnavailableError(self.link.name, "the connection was lost")
         opts = opts or {}
-        self._stamp(version, method, params, context, opts, tool)
+        self._stamp(version, method, params, context, opts, tool, token)
         try:
             return await dispatcher.send_raw_request(method, params, opts)
         except RequestTimedOut:
@@ -264,12 +298,15 @@ class UpstreamSession:
         context: ToolContext | None,
         opts: CallOptions,
         tool: ToolDefinition | None,
+        token: str | None,
     ) -> None:
         meta = forwarded_meta(context.meta) if context is not None else {}
         if is_modern(version):
             meta.update(
                 modern_envelope(version, _CLIENT_WIRE, self._shown if context is None else _asked(context))
             )
+        if token is not None:
+            meta["progressToken"] = token
         if meta:
             params["_meta"] = meta
         if self.link.transport == "http":

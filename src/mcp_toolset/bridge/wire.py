@@ -52,6 +52,12 @@ def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP and not is_reserved(key)}
 
 
+def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `_meta` of a message's parameters, if it is an object."""
+    meta = params.get("_meta")
+    return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+
+
 def is_reserved(key: str) -> bool:
     """Whether a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
 
