@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.tool import Tool
     from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
+    from mcp_toolset.tools.turn import Turns, turn_from_meta
     from mcp_toolset.tools.typed_call import AnyCall, DecodedCall, FunctionCall, HandledInput, RejectedInput
     from mcp_toolset.tools.view import ToolView
 
@@ -144,6 +145,7 @@ __all__ = [
     "Toolset",
     "ToolsetError",
     "ToolsetServer",
+    "Turns",
     "Withheld",
     "compact_listing",
     "default",
@@ -159,6 +161,7 @@ __all__ = [
     "tool_input",
     "tool_middleware",
     "toolset_from_config",
+    "turn_from_meta",
 ]
 
 _HOMES: Final = {
@@ -235,6 +238,7 @@ _HOMES: Final = {
     "Toolset": "tools.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "bridge.server",
+    "Turns": "tools.turn",
     "Withheld": "catalog.access",
     "compact_listing": "tools.compact",
     "default": "tools.transform",
@@ -250,6 +254,7 @@ _HOMES: Final = {
     "tool_input": "tools.input",
     "tool_middleware": "calls.middleware",
     "toolset_from_config": "bridge.hub",
+    "turn_from_meta": "tools.turn",
 }
 
 

@@ -185,7 +185,7 @@ async def test_h6_the_call_keeps_what_the_model_sent():
 
     (binding,) = Toolset(look).prepared(call=shout).view().values()
     assert binding.prepare is not None
-    call = binding.prepare(ToolCall("look", {"what": "a"}, id="1"))
+    call = binding.prepare(ToolCall("look", {"what": "a"}, id="1"), LOCAL_CONTEXT)
     assert (call.arguments, call.original, call.id) == ({"what": "A"}, {"what": "a"}, "1")
 
 

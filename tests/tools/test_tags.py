@@ -12,7 +12,9 @@ from pydantic import BaseModel
 
 from mcp_toolset import (
     HookSet,
+    PermissionChecker,
     Reject,
+    Rules,
     Tool,
     ToolAvailability,
     ToolBuilder,
@@ -122,3 +124,11 @@ def test_s4_what_is_no_tag_is_refused(wrong: Any):
         tool(name="x", tags=wrong)(lambda: 1)
     with pytest.raises(DefinitionError, match="at least one tag"):
         tagged()
+
+
+async def test_s4_a_policy_is_for_the_tools_of_a_tag():
+    rules = Rules(tool_middleware={tagged("zz-money"): [PermissionChecker(lambda call: "deny")]})
+    calls = [ToolCall("bank_pay", {"amount": 1}, "1"), ToolCall("ping", {}, "2")]
+    plan = await ToolRound.from_calls(calls, TOOLS.view()).apply(rules)
+    told = [done.result.text for done in await plan.run_pending()]
+    assert "not permitted" in told[0] and told[1] == "pong"

@@ -105,7 +105,7 @@ class ToolDispatch:
             if binding.gate is not None:
                 binding.gate(call, context)
             if binding.prepare is not None:
-                call = binding.prepare(call)
+                call = binding.prepare(call, context)
             route.check(call)
             if binding.redirect is None:
                 return route, call

@@ -37,6 +37,8 @@ from mcp_toolset.tools.unbound import NameReport
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.nested_hooks import NestedHooks
+    from mcp_toolset.tools.toolset import Toolset
     from mcp_toolset.tools.typed_call import HookAnswer
 
 HOOK_DEADLINE: Final = 30.0
@@ -177,6 +179,15 @@ class HookSet:
             for name in reached if len(reached) == 1 and not use.is_pattern else ():
                 if name in table:
                     require_fitting(hook, table[name].definition)
+
+    def of(self, toolset: Toolset) -> NestedHooks:
+        """Register for the tools of a nested toolset, by the names that they have in it (L27).
+
+        `hooks.of(AppTools.data).execution("get_user")` reaches `data_get_user`, whatever prefix it gets.
+        """
+        from mcp_toolset.calls.nested_hooks import NestedHooks
+
+        return NestedHooks(self, toolset)
 
     def merged(self, *others: HookSet) -> HookSet:
         """A new set with these hooks and then those of `others`."""

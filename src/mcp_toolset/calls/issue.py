@@ -10,7 +10,7 @@ from typing import Final
 
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
 from mcp_toolset.errors import CallError, UnknownToolError
-from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
 from mcp_toolset.tools.export.table import ToolMark
 from mcp_toolset.tools.view import ToolView
 
@@ -74,7 +74,7 @@ def examined(
     # Other arguments than the model's own have been prepared, or edited, in a round before (A16).
     if binding.prepare is not None and given == call.arguments:
         try:
-            decoded = binding.prepare(decoded)
+            decoded = binding.prepare(decoded, LOCAL_CONTEXT)
         except CallError as refusal:
             return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, str(refusal))
     if misfit := binding.misfit(decoded):

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 from mcp_toolset.catalog.state import ToolEntry, ToolKey
 from mcp_toolset.errors import NameConflictError
-from mcp_toolset.tools.identity import default_id
 from mcp_toolset.tools.names import MAX_NAME_LENGTH, public_name, qualified
 from mcp_toolset.tools.result import encodable
-from mcp_toolset.tools.tool import Tool
+from mcp_toolset.tools.stable_id import check_id
 from mcp_toolset.tools.view import ToolBinding, conflict_message
 
 
@@ -146,7 +145,7 @@ def _identified(bindings: Sequence[ToolBinding]) -> list[ToolBinding]:
         groups[_own_key(binding)].append(binding)
     for key, group in groups.items():
         if len(group) > 1:
-            _check_id(key, group)
+            check_id(key.id, group)
     used = {key for key, group in groups.items() if len(group) == 1}
     return [_with_id(one, len(groups[_own_key(one)]) > 1, used) for one in bindings]
 
@@ -163,20 +162,3 @@ def _with_id(binding: ToolBinding, is_one_of_several: bool, used: set[ToolKey]) 
 
 def _own_key(binding: ToolBinding) -> ToolKey:
     return ToolKey(binding.source, encodable(binding.tool_id or binding.definition.name))
-
-
-def _check_id(key: ToolKey, group: Sequence[ToolBinding]) -> None:
-    tools = {id(one.origin): one for one in group if one.origin is not None}
-    chosen = [one for one in tools.values() if _is_chosen(one.origin)]
-    if len(tools) > 1 and chosen:
-        places = " and ".join(one.place or "one" for one in list(tools.values())[:2])
-        raise NameConflictError(
-            f"two tools have the id {key.id!r}: {places}; give each its own with @tool(id=…)"
-        )
-
-
-def _is_chosen(tool: object) -> bool:
-    return isinstance(tool, Tool) and tool.id not in (
-        default_id(tool.name, tool.function),
-        f"tool:{tool.name}",
-    )

@@ -84,6 +84,9 @@ class ToolContext:
     capabilities: frozenset[str] = ALWAYS
     """What was granted to the tool beyond its arguments (H4); each further one by name."""
 
+    turn: Any = None
+    """The turn's own input, for functions of `.prepared()` (H6); see `Toolset.with_turn`."""
+
     injected: Mapping[Any, Any] = _EMPTY
     """What is supplied to injected parameters, by the parameter's name or its type (L5)."""
 

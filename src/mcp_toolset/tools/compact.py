@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.tools.definition import ToolDefinition
@@ -35,6 +36,11 @@ def compact_listing(view: ToolView) -> list[ToolDefinition]:
     Titles and annotations stay, so that a client still knows what is read-only.
     """
     return [_stub(binding) for binding in view.values()]
+
+
+def stubbed(binding: ToolBinding) -> ToolBinding:
+    """The tool with its stub as what is said of it; its arguments are checked as before."""
+    return replace(binding, definition=replace(_stub(binding), name=binding.definition.name))
 
 
 def help_text(view: ToolView, names: Iterable[str]) -> str:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, cast, get_origin
 
-from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, ToolsetError
-from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.signature import resolved_hints
+from mcp_toolset.tools.turn import PER_CALL, Turns
 from mcp_toolset.tools.validation import checks_of
 from mcp_toolset.tools.view import Prepare, ToolBinding
 
@@ -48,7 +49,9 @@ class TurnFunction:
 
     def __call__(self, subject: object, turn: object) -> Any:
         """Ask the function."""
-        return self.function(subject, turn) if self.takes_turn else self.function(subject)
+        if not self.takes_turn:
+            return self.function(subject)
+        return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
 
     def require(self, turn: object) -> None:
         """Go on only with the turn's input that the function is annotated to take.
@@ -56,11 +59,13 @@ class TurnFunction:
         Raises:
             DefinitionError: there is none, or it is of another type.
         """
-        if self.takes_turn and self.turn_type is not None and not isinstance(turn, self.turn_type):
+        given = turn.of(self.turn_type) if isinstance(turn, Turns) else turn
+        if self.takes_turn and self.turn_type is not None and not isinstance(given, self.turn_type):
             wanted = getattr(self.turn_type, "__name__", str(self.turn_type))
             raise DefinitionError(
                 f"{self.shown} needs a turn of type {wanted}, not {turn!r}; make the view with "
-                f"toolset.view(turn=…), or annotate the parameter as {wanted} | None"
+                f"toolset.view(turn=…), serve toolset.with_turn(…), or annotate the parameter as {wanted} "
+                "| None"
             )
 
 
@@ -110,13 +115,15 @@ class PreparedStep:
         """
         if turn is UNPREPARED:
             return lambda binding: binding
-        for function in (self.define, self.adjust):
-            if function is not None:
-                function.require(turn)
-        return partial(self._prepared, turn)
+        shown = None if turn is PER_CALL else turn
+        if self.define is not None:
+            self.define.require(shown)
+        if self.adjust is not None and turn is not PER_CALL:
+            self.adjust.require(turn)
+        return partial(self._prepared, shown, turn)
 
-    def _prepared(self, turn: object, binding: ToolBinding) -> ToolBinding | None:
-        done = binding if self.define is None else _defined(self.define, turn, binding)
+    def _prepared(self, shown: object, turn: object, binding: ToolBinding) -> ToolBinding | None:
+        done = binding if self.define is None else _defined(self.define, shown, binding)
         if done is None or self.adjust is None:
             return done
         return replace(done, prepare=partial(_adjusted, self.adjust, turn, done.prepare))
@@ -154,14 +161,19 @@ def _redefined(binding: ToolBinding, definition: object) -> ToolBinding:
     return replace(binding, definition=definition, arguments=arguments, output=output)
 
 
-def _adjusted(adjust: TurnFunction, turn: object, inner: Prepare | None, call: ToolCall) -> ToolCall:
+def _adjusted(
+    adjust: TurnFunction, turn: object, inner: Prepare | None, call: ToolCall, context: ToolContext
+) -> ToolCall:
     """Prepare a call from the outside in; what fails means that the call does not run."""
     try:
+        if turn is PER_CALL:
+            turn = context.turn
+            adjust.require(turn)
         arguments = cast("object", adjust(call, turn))
         if not isinstance(arguments, Mapping):
             raise TypeError(f"a call is prepared into a mapping of arguments, not {arguments!r}")
         done = call.with_arguments(dict(cast("Mapping[str, Any]", arguments)))
-    except ToolsetError:
+    except CallError:
         raise
     # The application's code may raise anything; the call must not run unprepared.
     except Exception:
@@ -169,4 +181,4 @@ def _adjusted(adjust: TurnFunction, turn: object, inner: Prepare | None, call: T
         raise InvalidArgumentsError(
             f"the arguments of {call.name} could not be prepared, so it was not run"
         ) from None
-    return done if inner is None else inner(done)
+    return done if inner is None else inner(done, context)

@@ -43,6 +43,13 @@ class ToolProvider(ABC):
         """One tool as it is now; `None` if it is not offered any more. Asked before every call."""
         return next((one for one in await self.list_definitions() if one.name == name), None)
 
+    def stable_id(self, definition: ToolDefinition) -> str:
+        """What a tool is known by whatever its name becomes (H2); empty for the source's and its name.
+
+        Grants, switches and saved states follow it. Of two tools of one id the second is set aside.
+        """
+        return ""
+
     def prepare(self, call: ToolCall, turn: Any) -> Mapping[str, Any]:
         """The arguments of a call, before they are validated; `turn` is the turn's own input (H6)."""
         return call.arguments
@@ -57,6 +64,7 @@ class _Offered:
     definition: ToolDefinition
     arguments: SchemaCheck
     output: SchemaCheck | None
+    id: str
 
 
 class DynamicToolset(Toolset):
@@ -169,13 +177,17 @@ class DynamicToolset(Toolset):
 
     def _take(self, listed: Iterable[ToolDefinition]) -> None:
         offered: dict[str, _Offered] = {}
+        ids: dict[str, str] = {}
         set_aside: list[tuple[str, str]] = []
         for definition in listed:
             if definition.name in offered:
                 set_aside.append((definition.name, "it is listed twice; the first one is used"))
                 continue
             try:
-                offered[definition.name] = self._usable(definition)
+                made = self._usable(definition)
+                if (other := ids.setdefault(made.id, definition.name)) != definition.name:
+                    raise DefinitionError(f"it has the id {made.id!r} of {other!r}; give each its own")
+                offered[definition.name] = made
             except DefinitionError as fault:
                 set_aside.append((definition.name, str(fault)))
         self._offered = offered
@@ -183,12 +195,13 @@ class DynamicToolset(Toolset):
 
     def _usable(self, definition: ToolDefinition) -> _Offered:
         """The definition with its schemas compiled, which is done once for each (H20)."""
-        known = self._offered.get(definition.name)
-        if known is not None and known.definition == definition:
-            return known
         if not definition.name:
             raise DefinitionError("a tool needs a non-empty name")
-        return _Offered(definition, *checks_of(definition))
+        id = self._provider.stable_id(definition) or f"{self._source_name}:{definition.name}"
+        known = self._offered.get(definition.name)
+        if known is not None and known.definition == definition and known.id == id:
+            return known
+        return _Offered(definition, *checks_of(definition), id)
 
     def _fail(self, reason: str) -> None:
         self._status = replace(self._status, state="offline", reason=reason, retry_in=self._refresh)
@@ -207,7 +220,7 @@ class DynamicToolset(Toolset):
             output=offered.output,
             source=self._source_name,
             place=f"provider {self._source_name!r}",
-            tool_id=f"{self._source_name}:{name}",
+            tool_id=offered.id,
         )
 
     async def _execute(self, shown: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:

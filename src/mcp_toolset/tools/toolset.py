@@ -18,6 +18,7 @@ from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError, U
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.class_toolset import ClassMembers, check_calls
+from mcp_toolset.tools.compact import help_text, stubbed
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
@@ -27,8 +28,10 @@ from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector, identity
 from mcp_toolset.tools.source import ToolSource, not_ready
+from mcp_toolset.tools.stable_id import check_ids
 from mcp_toolset.tools.tool import Tool
 from mcp_toolset.tools.transform import ArgumentStep
+from mcp_toolset.tools.turn import TurnStep
 from mcp_toolset.tools.typed_call import AnyCall, Decodes
 from mcp_toolset.tools.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.verbs import Step, ToolsetVerbs, Transform
@@ -176,12 +179,13 @@ class Toolset(ToolsetVerbs, Generic[C]):
                 left out: they are found by search, not listed.
 
         Raises:
-            NameConflictError: two tools have one name.
+            NameConflictError: two tools have one name, or one id that was chosen for one of them (H2).
             UnknownToolError: the availability names a tool that is not here; as `ToolNotReadyError`, with
                 the servers and their states, while a mounted server that may have it is not ready.
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
         bindings = self.compiled(turn)
+        check_ids(bindings)
         known = self.known_tools()
         if known.sources:
             self._missing_names.take(self.unbound(), is_closed=False)
@@ -262,6 +266,23 @@ class Toolset(ToolsetVerbs, Generic[C]):
             UnknownNameError: a rule is for a tool that does not exist.
         """
         return await self.view(ToolAvailability.all()).execute(selector, arguments, context, rules=rules)
+
+    def compact(self, help_name: str = "tool_help") -> Toolset:
+        """The toolset as a compact listing: short stubs, and a tool that tells the full definitions (A18).
+
+        A call of a stub runs the tool. The listing does not change by what is asked, so a prompt cache
+        over it holds.
+
+        Args:
+            help_name: The name of the tool that tells the full definitions.
+        """
+
+        async def tool_help(names: list[str]) -> str:
+            """Tell the full descriptions and schemas of tools, which are listed in short."""
+            return help_text(ToolView(self.compiled(UNPREPARED)), names)
+
+        asking = tool(name=help_name, read_only=True, id=f"tool:{help_name}")(tool_help)
+        return Toolset(self.through(stubbed), asking, name=self.name)
 
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
         """The toolset with more members; `toolset + other` is the same for one (N1).
@@ -377,7 +398,10 @@ class Transformed(Toolset):
 
     def compiled(self, turn: object) -> list[ToolBinding]:
         """The inner bindings, each transformed."""
-        transform, bindings = self._transform, self._inner.compiled(turn)
+        transform = self._transform
+        if isinstance(transform, TurnStep):
+            return [transform(binding) for binding in self._inner.compiled(transform.inside(turn))]
+        bindings = self._inner.compiled(turn)
         if isinstance(transform, NamedStep):
             step = transform.among(bindings)
         else:

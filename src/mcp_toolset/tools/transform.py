@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.reshape import Schema, detached, examples_mapped, refuse_ties
@@ -230,7 +230,7 @@ def _arranged(binding: ToolBinding, transforms: Transforms) -> Arrangement | str
 async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context: ToolContext) -> ToolResult:
     call = call.with_arguments(table.inward(call.arguments))
     if binding.prepare is not None:
-        call = binding.prepare(call)
+        call = binding.prepare(call, context)
     if not binding.arguments.is_valid(call.arguments):
         # A hidden value is not the model's to read, and a problem may quote it.
         faults = () if table.fixed else binding.arguments.problems(call.arguments)
@@ -243,7 +243,7 @@ async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context
 def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall) -> Any:
     """The typed input of a call, from the arguments that the tool itself gets."""
     call = call.with_arguments(table.inward(call.arguments))
-    return reads(call if binding.prepare is None else binding.prepare(call))
+    return reads(call if binding.prepare is None else binding.prepare(call, LOCAL_CONTEXT))
 
 
 def _check(where: str, schema: Schema, transforms: Transforms) -> None:

@@ -23,6 +23,7 @@ from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.tags import Tagged, checked_tags
 from mcp_toolset.tools.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.transform import ArgumentStep, ArgumentTransform
+from mcp_toolset.tools.turn import TurnOf, TurnStep, turn_step
 from mcp_toolset.tools.unbound import KnownTools, unbound
 from mcp_toolset.tools.view import Supplies, ToolBinding
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: a binding as it should be, or `None` to leave it out."""
 
-Step = Transform | PreparedStep | NamedStep[Any]
+Step = Transform | PreparedStep | NamedStep[Any] | TurnStep
 """A step, or what makes one of a turn, or of the tools that there are."""
 
 _log = logging.getLogger("mcp_toolset.names")
@@ -141,8 +142,8 @@ class ToolsetVerbs:
             call: `(call[, turn]) -> arguments`, asked about each call before its arguments are
                 validated. One that raises means that the call does not run.
 
-        `turn` is what `view(turn=…)` was given, `None` over MCP; if the parameter is annotated,
-        another type is an error.
+        `turn` is what `view(turn=…)` was given; over MCP, and where it was given none, that of
+        `with_turn`, for calls alone, else `None`. If the parameter is annotated, another type is an error.
 
         Raises:
             DefinitionError: neither function was given, or one of them cannot be asked so.
@@ -150,6 +151,21 @@ class ToolsetVerbs:
         if define is None and call is None:
             raise DefinitionError("prepared() needs a function of the definition, or call=…")
         return self.through(prepared_step(define, call))
+
+    def with_turn(self, turn_of: TurnOf) -> Toolset:
+        """The turn's own input for each call of these tools, for `.prepared(call=…)` and providers (H6).
+
+        Served, the function is asked about each request: `lambda context: Turn(context.principal)`, or
+        `turn_from_meta("example.com/turn", Turn)`. In a loop, what `view(turn=…)` was given goes before it.
+
+        Args:
+            turn_of: A plain function of the call's context; one that raises means that the call does not
+                run. The innermost `with_turn` has the word.
+
+        Raises:
+            DefinitionError: it is no plain function.
+        """
+        return self.through(turn_step(turn_of))
 
     def granting(self, *capabilities: str) -> Toolset:
         """Capabilities for these tools, beyond those that every tool has (H4).

@@ -35,7 +35,7 @@ Gate = Callable[[ToolCall, ToolContext], None]
 Redirect = Callable[[ToolCall, ToolContext], ToolCall]
 """Turns a call of a calling tool (`call_tool`) into the call that it stands for."""
 
-Prepare = Callable[[ToolCall], ToolCall]
+Prepare = Callable[[ToolCall, ToolContext], ToolCall]
 """Changes a call before anything looks at its arguments; never waits (H6)."""
 
 Reads = Callable[[ToolCall], Any]
@@ -348,7 +348,7 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
     if binding.gate is not None:
         binding.gate(call, context)
     if binding.prepare is not None:
-        call = binding.prepare(call)
+        call = binding.prepare(call, context)
     if not binding.arguments.is_valid(call.arguments):
         faults = "; ".join(binding.arguments.problems(call.arguments))
         raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
