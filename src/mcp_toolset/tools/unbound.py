@@ -50,7 +50,8 @@ class UnboundName:
 
     def __str__(self) -> str:
         """The name, where it was given, and what is wrong."""
-        return f"{self.where}({self.name!r}): {self.reason}"
+        effect = "" if self.kind == "ambiguous" else " has no effect"
+        return f"{self.where}({self.name!r}){effect}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> lis
         if not every.reached(use):
             kind = "pattern" if use.is_pattern else "unknown"
             found[use.where, use.name] = UnboundName(
-                use.name, use.where, tuple(every.near(use)), known.waiting, kind
+                use.name, use.where, tuple(names.near(use) or every.near(use)), known.waiting, kind
             )
     return list(found.values())
 

@@ -266,7 +266,8 @@ def _require_bound(
     uses = [use for one in selectors if (use := use_of(one, verb)) is not None]
     for missing in unbound(uses, ToolNames(bindings), known):
         if missing.kind == "unknown":
-            raise UnknownToolError(missing.name, f"; {verb}: {missing.reason}")
+            near = f"; did you mean {' or '.join(missing.near)}?" if missing.near else ""
+            raise UnknownToolError(missing.name, f" (in {verb}){near}")
         if missing.kind == "ambiguous":
             raise DefinitionError(str(missing))
         _log.warning("%s", missing)

@@ -1,0 +1,28 @@
+"""The pages of rules and names: their programs print what the pages say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHOWN = re.compile(r"<!-- (examples/rules/[^ ]+) -->\n```python\n.*?```\n\n```text\n(.*?)```", re.DOTALL)
+PAGES = [ROOT / "docs" / "rules.md", ROOT / "docs" / "names.md"]
+PROGRAMS = dict(found for page in PAGES for found in SHOWN.findall(page.read_text()))
+
+
+def test_every_program_of_rules_is_on_a_page() -> None:
+    assert set(PROGRAMS) == {
+        f"examples/rules/{path.name}" for path in (ROOT / "examples" / "rules").glob("*.py")
+    }
+
+
+@pytest.mark.parametrize("file", PROGRAMS)
+def test_a_program_prints_what_its_page_says(file: str) -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, PROGRAMS[file]), done.stderr
