@@ -9,11 +9,13 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
+from unittest.mock import patch
 
 from mcp_toolset.cli.main import main
 
@@ -26,8 +28,15 @@ def run_here(
         given.write(stdin.encode())
         given.seek(0)
         with _surroundings(folder, environ), _descriptors(given, out, err):
-            code = main(list(arguments))
+            with patch("mcp_toolset.bridge.signals.leave", _stay):
+                code = main(list(arguments))
         return subprocess.CompletedProcess(list(arguments), code, _text(out), _text(err))
+
+
+def _stay(code: int) -> None:
+    raise AssertionError(
+        f"a thread is left, for which the process would end with {code}: {threading.enumerate()}"
+    )
 
 
 def _text(file: IO[bytes]) -> str:

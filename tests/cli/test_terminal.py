@@ -109,6 +109,7 @@ def test_u3_ctrl_c_ends_a_mount_that_is_still_starting(line: CommandLine):
     told = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     with terminal(python(program), line.folder) as screen:
         assert heard(told) == b"started\n"
+        screen.shows("serving", "(0 tools; slow starting) on stdio; waiting for a client")
         screen.type(CTRL_C)
         ended(screen)
     # Nobody holds the other end any more: the child is gone.

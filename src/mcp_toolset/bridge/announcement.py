@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_toolset.tools.hidden_text import cleaned
+from mcp_toolset.tools.screen import counted, fitted
 from mcp_toolset.tools.source import SourceStatus
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _FEW: Final = 3
 """Tools or servers that are named one by one."""
 
 _END: Final = "(Ctrl-C ends it)"
+_WAITING: Final = ("closed", "starting")
 
 
 def in_terminal() -> bool:
@@ -34,7 +36,7 @@ def in_terminal() -> bool:
 def tell(line: str) -> None:
     """A line on stderr; without one, nothing."""
     with suppress(AttributeError, OSError, ValueError):
-        sys.stderr.write(" ".join(cleaned(line).split()) + "\n")
+        sys.stderr.write(fitted(" ".join(cleaned(line).split()), sys.stderr) + "\n")
         sys.stderr.flush()
 
 
@@ -59,9 +61,17 @@ def summary(server: ToolsetServer) -> str:
     return f"{what} ({counts}{_servers(statuses)})"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 tool`, `2 tools`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def progress(statuses: Mapping[str, SourceStatus]) -> str:
+    """`3 of 20 servers ready, 1 down: waiting for notion, github`."""
+    waiting = [name for name, status in statuses.items() if status.state in _WAITING]
+    ready = sum(status.state == "ready" for status in statuses.values())
+    counts = f"{ready} of {counted(len(statuses), 'server')} ready"
+    if down := len(statuses) - len(waiting) - ready:
+        counts += f", {down} down"
+    if not waiting:
+        return counts
+    more = f" and {len(waiting) - _FEW} more" if len(waiting) > _FEW else ""
+    return f"{counts}: waiting for {', '.join(waiting[:_FEW])}{more}"
 
 
 def _servers(statuses: Mapping[str, SourceStatus]) -> str:
@@ -69,5 +79,4 @@ def _servers(statuses: Mapping[str, SourceStatus]) -> str:
         return ""
     if len(statuses) <= _FEW:
         return "; " + ", ".join(f"{name} {status.state}" for name, status in statuses.items())
-    ready = sum(status.state == "ready" for status in statuses.values())
-    return f"; {ready} of {len(statuses)} servers ready"
+    return f"; {progress(statuses)}"

@@ -173,6 +173,10 @@ class Link:
         return self.secrets.cleaned(value)
 
     def _check_command(self, process: StdioServerParameters) -> None:
+        if process.cwd is not None and not Path(process.cwd).is_dir():
+            raise UpstreamUnavailableError(
+                self.name, self.scrubbed(f"its folder does not exist: {process.cwd}; make it, or correct cwd")
+            )
         path = (process.env or {}).get("PATH")
         beside = Path(process.cwd or ".") / process.command
         if shutil.which(process.command, path=path) is None and not beside.is_file():

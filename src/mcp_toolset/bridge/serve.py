@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast
 
 import anyio
 
-from mcp_toolset.bridge.announcement import at_address, in_terminal, on_stdio, tell
+from mcp_toolset.bridge.announcement import at_address, in_terminal, on_stdio, summary, tell
 from mcp_toolset.bridge.heap import owning
 from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.bridge.signals import leave_no_thread, run_until_signal
@@ -152,8 +152,7 @@ def run_server(
             # First the port: that it is taken should be known before anything is started.
             port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
             await stack.enter_async_context(server.opened())
-            if settled is not None:
-                await stack.enter_async_context(_settling(server, settled))
+            await stack.enter_async_context(_settling(server, settled))
             if how.watch and server.configured is not None:
                 from mcp_toolset.bridge.watch import watching
 
@@ -182,10 +181,20 @@ def run_server(
 
 
 @asynccontextmanager
-async def _settling(server: ToolsetServer, told: Callable[[ToolsetServer], None]) -> AsyncGenerator[None]:
+async def _settling(
+    server: ToolsetServer, told: Callable[[ToolsetServer], None] | None
+) -> AsyncGenerator[None]:
+    late = in_terminal() and any(status.state == "starting" for status in server.statuses().values())
+    if told is None and not late:
+        yield
+        return
+
     async def settle() -> None:
         await server.settled()
-        told(server)
+        if told is not None:
+            told(server)
+        if late:
+            tell(f"now serving {summary(server)}")
 
     async with anyio.create_task_group() as group:
         group.start_soon(settle)

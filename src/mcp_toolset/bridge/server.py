@@ -401,6 +401,11 @@ class ToolsetServer:
         """What a client without grants sees in `tools/list`, in wire form."""
         return list(self._served.wire)
 
+    @property
+    def offering(self) -> Offering:
+        """The prompts and resources of all that is served, under their public names."""
+        return self._offering
+
     def bindings(self) -> list[ToolBinding]:
         """Everything that can be called, resident and deferred, under its public name."""
         return list(self._served.table.values())

@@ -37,6 +37,19 @@ class TypedArguments:
             return self.whole
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}
 
+    def as_texts(self) -> dict[str, str]:
+        """The arguments of a prompt, which are texts.
+
+        Raises:
+            click.UsageError: A key comes twice.
+        """
+        if self.whole is not None:
+            return {
+                key: value if isinstance(value, str) else json.dumps(value)
+                for key, value in self.whole.items()
+            }
+        return {key: _single(key, texts) for key, texts in self.texts.items()}
+
 
 def typed_arguments(words: Sequence[str], stdin: TextIO) -> TypedArguments:
     """The words in one of the three forms; `-` reads from `stdin`.
@@ -77,9 +90,13 @@ def _value(key: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
     if "array" in types and not (len(texts) == 1 and isinstance(_json(texts[0]), list)):
         items = _types(_mapping(part.get("items")), schema, _DEEPEST)
         return [_read(text, items) for text in texts]
+    return _read(_single(key, texts), types)
+
+
+def _single(key: str, texts: Sequence[str]) -> str:
     if len(texts) > 1:
         raise click.UsageError(f"{key} is given {len(texts)} times, and is no list; give it once")
-    return _read(texts[0], types)
+    return texts[0]
 
 
 def _read(text: str, types: set[str]) -> Any:

@@ -1,7 +1,8 @@
 """The entry point of `mcp-toolset`, and the one place where errors become lines and exit codes.
 
-0 is done, 1 failed, 2 a mistake in the command line, 130 interrupted. Loading this module loads no
-wire and no search: each command loads what it needs when it runs.
+0 is done, 1 failed, 2 a mistake in the command line, 130 interrupted, 141 when what reads the answer has left
+(128 + SIGPIPE, as with any filter). Loading this module loads no wire and no search: each command loads what
+it needs when it runs.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import click
 
 from mcp_toolset import __version__
 from mcp_toolset.cli.commands.call import call_command
+from mcp_toolset.cli.commands.get import get_command
 from mcp_toolset.cli.commands.inspect import inspect_command
 from mcp_toolset.cli.commands.install import install_command, uninstall_command
 from mcp_toolset.cli.commands.list import list_command
 from mcp_toolset.cli.commands.pin import pin_command
+from mcp_toolset.cli.commands.read import read_command
 from mcp_toolset.cli.commands.search import search_command
 from mcp_toolset.cli.commands.serve import serve_command
+from mcp_toolset.cli.options import examples
 from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import ToolsetError, innermost
 
@@ -30,6 +34,7 @@ __all__ = ["cli", "main"]
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
+READER_LEFT: Final = 141
 
 
 class _InOrder(click.Group):
@@ -37,8 +42,25 @@ class _InOrder(click.Group):
         """In the order in which one meets them."""
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each with its whole first sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _sentence(command)) for name, command in self.commands.items()])
 
-@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+def _sentence(command: click.Command) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
+@click.group(
+    cls=_InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples(
+        "mcp-toolset list app.py",
+        "mcp-toolset search mcp.json history of commits",
+        "mcp-toolset install cursor mcp.json",
+    ),
+)
 @click.version_option(__version__, "--version", prog_name="mcp-toolset")
 def cli() -> None:
     """Serve typed tools and other MCP servers as one MCP server, and look into what they offer.
@@ -53,6 +75,8 @@ for _command in (
     list_command,
     search_command,
     call_command,
+    get_command,
+    read_command,
     inspect_command,
     pin_command,
     install_command,
@@ -94,6 +118,7 @@ def _failed(fault: BaseException) -> int:
         case BrokenPipeError():
             # Whoever read the answer has seen enough. Nothing is left to flush at the end of the process.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return READER_LEFT
         case ToolsetError():
             complain(str(fault))
         case _:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -22,17 +22,29 @@ from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.catalog.fixed import FIXED_TOOLS
 from mcp_toolset.catalog.grants import GrantLedger
 from mcp_toolset.catalog.lockfile import LockFile
-from mcp_toolset.cli.output import complain, working
+from mcp_toolset.cli.credentials import Headers
+from mcp_toolset.cli.output import complain
 from mcp_toolset.cli.program import load
+from mcp_toolset.cli.progress import opening
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.screen import counted
 from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.toolset import Toolset, Transformed
 from mcp_toolset.tools.view import ToolBinding
 
-__all__ = ["MountOptions", "mount", "opened", "own_bindings", "report_down", "require_something"]
+__all__ = [
+    "MountOptions",
+    "mount",
+    "name_down",
+    "opened",
+    "own_bindings",
+    "reachable",
+    "report_down",
+    "require_something",
+]
 
 LOCK_HERE: Final = "mcp-toolset.lock.json"
 """The lock of servers that are given by their address or command."""
@@ -54,6 +66,7 @@ class MountOptions:
         state: The file that keeps names and membership; None leaves it as it is.
         lock: The lock file; None leaves it beside the configuration, or in this folder.
         keep: False does without what the last run knew of servers, and keeps nothing for the next.
+        headers: Sent to the URL that is the target.
     """
 
     deferred: bool | None = None
@@ -64,6 +77,7 @@ class MountOptions:
     state: str | None = None
     lock: Path | None = None
     keep: Literal[False] | None = None
+    headers: Headers = field(default=(), repr=False)
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -74,6 +88,10 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
     Raises:
         ToolsetError: The target cannot be loaded, or is nothing that can be served.
     """
+    if options.headers and not isinstance(target, Url):
+        raise TargetError(
+            "--header and --token-env are for a URL; in a configuration, write headers into its entry"
+        )
     match target:
         case ConfigFile():
             read = partial(_read, target, options)
@@ -86,7 +104,9 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
         case Url():
             name = default_name(target.url)
             entry = _lock(options).entry(_address(target.url))
-            mounted = RemoteToolset(target.url, name=name, lock=entry, **_times(options.timeout))
+            mounted = RemoteToolset(
+                target.url, name=name, headers=dict(options.headers), lock=entry, **_times(options.timeout)
+            )
             return _server(mounted, name, options)
         case Command():
             name = default_name(None, target.argv)
@@ -112,8 +132,15 @@ def _address(url: str) -> str:
 
 
 @asynccontextmanager
-async def opened(target: Target, options: MountOptions) -> AsyncGenerator[ToolsetServer]:
+async def opened(
+    target: Target, options: MountOptions, *, reasons: bool = True
+) -> AsyncGenerator[ToolsetServer]:
     """The target's server with everything mounted in it opened; a line on stderr for each that is down.
+
+    Args:
+        target: What to open.
+        options: How.
+        reasons: Say why a server is down; otherwise the command itself does.
 
     Raises:
         TargetError: Nothing at all can be reached.
@@ -122,10 +149,11 @@ async def opened(target: Target, options: MountOptions) -> AsyncGenerator[Toolse
     # What a person asks about is what the servers say now.
     server = mount(target, replace(options, keep=False))
     async with AsyncExitStack() as stack:
-        with working(f"opening {server.name} …"):
+        with opening(server):
             await stack.enter_async_context(server)
             await server.settled()
-        require_something(server)
+        if reasons or not reachable(server):
+            require_something(server)
         yield server
 
 
@@ -138,12 +166,27 @@ def require_something(server: ToolsetServer) -> None:
     if server.configured is not None:
         _complain_of(server.configured.config.warnings)
     lines = _down(server)
-    nothing = len(lines) == len(server.statuses()) and all(tool.source for tool in server.toolset.bindings())
-    if lines and nothing:
+    if lines and not reachable(server):
         last = lines.pop()
         _complain_of(lines)
         raise TargetError(last)
     _complain_of(lines)
+
+
+def name_down(server: ToolsetServer) -> bool:
+    """Say on stderr which servers are down, where an answer has the reasons; whether any is."""
+    down = [name for name, status in server.statuses().items() if status.state != "ready"]
+    if down:
+        verb = "is" if len(down) == 1 else "are"
+        complain(f"{len(down)} of {counted(len(server.statuses()), 'server')} {verb} down: {', '.join(down)}")
+    return bool(down)
+
+
+def reachable(server: ToolsetServer) -> bool:
+    """Whether a server is up, or there is a tool besides."""
+    statuses = server.statuses().values()
+    up = any(status.state == "ready" for status in statuses)
+    return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
 
 
 def report_down(server: ToolsetServer) -> None:

@@ -18,6 +18,7 @@ from mcp_toolset.cli.target import FORMS
 __all__ = [
     "TargetCommand",
     "deferred_option",
+    "examples",
     "json_option",
     "lock_option",
     "serving_arguments",
@@ -41,6 +42,11 @@ class TargetCommand(click.Command):
             raise click.UsageError("nothing stands after --; write the command to start there", ctx)
         ctx.meta[_COMMAND] = command
         return super().parse_args(ctx, own)
+
+
+def examples(*lines: str) -> str:
+    """What stands below the options of a command's help."""
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
 def target_and_words(

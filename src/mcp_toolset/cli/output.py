@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
+from mcp_toolset.cli.tables import Column, aligned, draw
 from mcp_toolset.tools.hidden_text import cleaned, plain_to_see
+from mcp_toolset.tools.screen import fitted
 
 __all__ = [
     "Output",
@@ -50,7 +52,7 @@ def complain(message: str, *, command: str = "mcp-toolset") -> None:
 
 def note(message: str) -> None:
     """A line of progress on stderr."""
-    sys.stderr.write(one_line(message) + "\n")
+    sys.stderr.write(fitted(one_line(message), sys.stderr) + "\n")
     sys.stderr.flush()
 
 
@@ -98,37 +100,21 @@ class Output:
         """Text; as it is into a file or pipe, printable on a terminal."""
         self._write(printable(text) if self.stream.isatty() else text)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table that fits the terminal, or aligned plain text elsewhere."""
+    def say(self, line: str) -> None:
+        """A sentence; wrapped between words on a terminal."""
+        self._write(fitted(printable(line), self.stream) if self.stream.isatty() else line)
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Rows that fit the terminal, or aligned plain text elsewhere."""
         cells = [[one_line(cell) for cell in row] for row in rows]
         if self.stream.isatty():
-            _draw(self.stream, columns, cells)
+            draw(self.stream, columns, cells)
         else:
-            self._write(_aligned([[column.upper() for column in columns], *cells]))
+            self._write(aligned(columns, cells))
 
     def _write(self, text: str) -> None:
         self.stream.write(text + "\n")
         self.stream.flush()
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _draw(stream: TextIO, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(file=stream).print(table)
 
 
 @contextmanager

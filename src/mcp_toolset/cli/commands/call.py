@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
     TargetCommand,
+    examples,
     json_option,
     target_and_words,
     timeout_option,
@@ -29,14 +31,29 @@ if TYPE_CHECKING:
 __all__ = ["call_command"]
 
 
-@click.command("call", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "call",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset call app.py add a=1 b=2",
+        "mcp-toolset call app.py sort names=b names=a",
+        "mcp-toolset call add a=1 b=2 -- python app.py",
+    ),
+)
 @click.argument("words", nargs=-1, metavar="TARGET TOOL [ARGUMENTS…] | TOOL [ARGUMENTS…] -- COMMAND…")
 @json_option
+@credential_options
 @timeout_option
 @verbose_option
 @click.pass_context
 def call_command(
-    ctx: click.Context, words: Sequence[str], as_json: bool, timeout: float | None, verbose: int
+    ctx: click.Context,
+    words: Sequence[str],
+    as_json: bool,
+    headers: Headers,
+    timeout: float | None,
+    verbose: int,
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
@@ -57,8 +74,8 @@ def call_command(
     log_to_stderr(verbose, quiet=True)
 
     async def call() -> ToolResult:
-        async with opened(place, MountOptions(timeout=timeout)) as server:
-            binding = _tool(server, tool, target or "-- " + " ".join(command))
+        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as server:
+            binding = await _tool(server, tool, target or "-- " + " ".join(command))
             return await _call(server, binding, _fitting(binding, arguments), timeout)
 
     with answering() as output:
@@ -67,12 +84,21 @@ def call_command(
     return 1 if result.is_error else 0
 
 
-def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
+async def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
+    from mcp_toolset.bridge.kinds import PROMPTS
+    from mcp_toolset.cli.offered import listed
+
     tools = {binding.name: binding for binding in server.bindings()}
     if name in tools:
         return tools[name]
+    if "://" in name:
+        raise CallError(
+            f"{name}: no tool, but the address of a resource; use mcp-toolset read {target} {name}"
+        )
     close = difflib.get_close_matches(name, tools, n=1)
     mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list {target}"
+    if any(entry["name"] == name for entry in await listed(server, PROMPTS)):
+        mend = f"it is a prompt: use mcp-toolset get {target} {name}"
     raise CallError(f"{name}: no such tool in {target}; {mend}")
 
 
@@ -122,19 +148,8 @@ def _show(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
 
 
 def _text(result: ToolResult) -> str:
+    from mcp_toolset.cli.blocks import block_text
+
     if not result.content:
         return result.text
-    return "\n".join(map(_block, result.content))
-
-
-def _block(block: Mapping[str, Any]) -> str:
-    match block.get("type"):
-        case "text":
-            return str(block.get("text", ""))
-        case "resource_link":
-            return f"[{block.get('name', 'resource')}: {block.get('uri', '')}]"
-        case "resource":
-            resource: Mapping[str, Any] = block.get("resource") or {}
-            return str(resource.get("text") or f"[resource {resource.get('uri', '')}; see --json]")
-        case kind:
-            return f"[{kind} {block.get('mimeType', '')}; see --json]"
+    return "\n".join(map(block_text, result.content))

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
     TargetCommand,
     deferred_option,
+    examples,
     json_option,
     target_and_words,
     timeout_option,
     verbose_option,
 )
+from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.server import ToolsetServer
@@ -30,10 +35,19 @@ BYTES_PER_TOKEN: Final = 4
 """A rule of thumb for JSON in English; every model counts differently."""
 
 
-@click.command("inspect", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "inspect",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset inspect mcp.json",
+        "mcp-toolset inspect app.py --json",
+    ),
+)
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @json_option
 @deferred_option
+@credential_options
 @timeout_option
 @verbose_option
 @click.pass_context
@@ -42,32 +56,50 @@ def inspect_command(
     words: Sequence[str],
     as_json: bool,
     deferred: bool | None,
+    headers: Headers,
     timeout: float | None,
     verbose: int,
-) -> None:
+) -> int:
     """Show servers, eras, transports, status, tools set aside and why, and sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import MountOptions, mount, require_something
+    from mcp_toolset.cli.mount import MountOptions, mount, name_down, reachable
     from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.progress import opening
     from mcp_toolset.cli.running import run
 
     log_to_stderr(verbose, quiet=True)
 
-    async def look(output: Output) -> None:
-        server = mount(place, MountOptions(deferred, timeout))
-        async with server:
-            await server.settled()
+    async def look(output: Output) -> int:
+        server = mount(place, MountOptions(deferred, timeout, headers=headers))
+        async with AsyncExitStack() as stack:
+            with opening(server):
+                await stack.enter_async_context(server)
+                await server.settled()
             report = _report(server)
             if as_json:
                 output.json(report)
             else:
                 _show(report, output)
-            require_something(server)
+            name_down(server)
+            return 0 if reachable(server) else 1
 
     with answering() as output:
-        run(lambda: look(output))
+        return run(lambda: look(output))
+
+
+_SERVERS = (
+    Column("name"),
+    Column("state", state=True),
+    Column("transport"),
+    Column("era"),
+    Column("protocol version", label=False),
+    Column("tools"),
+    Column("address", prose=True),
+    Column("reason", prose=True),
+)
+_TOOLS = tuple(map(Column, ("tool", "server", "found by", "bytes", "tokens")))
 
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
@@ -155,27 +187,28 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
 
     listed, deferred = report["listed"], report["deferred"]["tools"]
     cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
-    output.text(f"{report['name']}: {listed['tools']} tools listed ({cost}), {deferred} behind search\n")
+    output.say(
+        f"{report['name']}: {counted(listed['tools'], 'tool')} listed ({cost}), {deferred} behind search"
+    )
+    output.text("")
     if report["servers"]:
         keys = ("name", "state", "transport", "era", "protocol_version", "tools", "address", "reason")
-        output.table([key.replace("_", " ") for key in keys], _cells(report["servers"], keys))
+        output.table(_SERVERS, _cells(report["servers"], keys))
         output.text("")
     if report["tools"]:
         keys = ("name", "server", "deferred", "bytes", "tokens_estimate")
-        output.table(
-            ("tool", "server", "found by", "bytes", "tokens"), _cells(map(_found_by, report["tools"]), keys)
-        )
+        output.table(_TOOLS, _cells(map(_found_by, report["tools"]), keys))
     if lowered := report["lowered"]:
         cut = "clients up to 2025-11-25 are listed no output schema, since it is not one of an object"
-        output.text(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
+        output.say(f"lowered: {len(lowered)} ({', '.join(lowered)}): {cut}")
     _show_tools_to_look_at(report, output)
     for server in report["servers"]:
         for tool in server["set_aside"]:
-            output.text(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
+            output.say(f"set aside: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
         for tool in server["flagged"]:
-            output.text(f"hidden text: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
+            output.say(f"hidden text: {server['name']}/{visible(tool['name'])}: {tool['reason']}")
         for change in server["changes"]:
-            output.text(f"{server['name']}/" + "\n".join(change_lines(change)))
+            output.say(f"{server['name']}/" + "\n".join(change_lines(change)))
 
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
@@ -183,11 +216,11 @@ def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
     from mcp_toolset.tools.hidden_text import visible
 
     for one in report["names"]:
-        output.text(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
+        output.say(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")
     for one in report["overridden"]:
-        output.text(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
+        output.say(f"overridden: {one['name']}: its own {one['place']} has changed at the server")
     for tool in report["set_aside"]:
-        output.text(f"set aside: {visible(tool['name'])}: {tool['reason']}")
+        output.say(f"set aside: {visible(tool['name'])}: {tool['reason']}")
 
 
 def _found_by(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import click
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
+    examples,
     json_option,
     serving_arguments,
     serving_options,
@@ -46,7 +47,14 @@ def _common(function: _Function) -> _Function:
     return function
 
 
-@click.command("install", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "install",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset install cursor mcp.json --dry-run", "mcp-toolset install claude-code app.py"
+    ),
+)
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="A variable for the server.")
@@ -92,7 +100,12 @@ def install_command(
     _carry_out(plan, client, scope, dry_run, as_json)
 
 
-@click.command("uninstall", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "uninstall",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples("mcp-toolset uninstall cursor mcp.json"),
+)
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.argument("words", nargs=-1, metavar="[NAME | TARGET | -- COMMAND…]")
 @_common

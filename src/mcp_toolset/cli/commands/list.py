@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
     TargetCommand,
     deferred_option,
+    examples,
     json_option,
     target_and_words,
     timeout_option,
     verbose_option,
 )
+from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.server import ToolsetServer
@@ -26,40 +30,82 @@ if TYPE_CHECKING:
 __all__ = ["list_command"]
 
 
-@click.command("list", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "list",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset list mcp.json",
+        "mcp-toolset list mcp.json --strict --json",
+        "mcp-toolset list https://host/mcp --token-env TOKEN",
+        "mcp-toolset list -- npx -y @scope/server",
+    ),
+)
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
+@click.option("--prompts", is_flag=True, help="List the prompts instead; see get.")
+@click.option("--resources", is_flag=True, help="List the resources instead; see read.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
 @json_option
 @deferred_option
+@credential_options
 @timeout_option
 @verbose_option
 @click.pass_context
 def list_command(
     ctx: click.Context,
     words: Sequence[str],
+    prompts: bool,
+    resources: bool,
+    strict: bool,
     as_json: bool,
     deferred: bool | None,
+    headers: Headers,
     timeout: float | None,
     verbose: int,
-) -> None:
+) -> int:
     """List the tools that a model would see, what is behind search, and how the servers are doing."""
     target, command, _ = target_and_words(ctx, words)
+    if prompts and resources:
+        raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import MountOptions, opened
+    from mcp_toolset.cli.mount import MountOptions, name_down, opened
     from mcp_toolset.cli.output import answering, log_to_stderr
     from mcp_toolset.cli.running import run
 
     log_to_stderr(verbose, quiet=True)
 
-    async def show(output: Output) -> None:
-        async with opened(place, MountOptions(deferred, timeout)) as server:
-            if as_json:
+    async def show(output: Output) -> bool:
+        async with opened(place, MountOptions(deferred, timeout, headers=headers), reasons=False) as server:
+            if prompts or resources:
+                await _show_offered(server, output, prompts=prompts)
+            elif output.as_json:
                 output.json(_as_json(server))
             else:
                 _show(server, output)
+            return name_down(server)
 
-    with answering() as output:
-        run(lambda: show(output))
+    with answering(as_json=as_json) as output:
+        down = run(lambda: show(output))
+    return int(strict and down)
+
+
+async def _show_offered(server: ToolsetServer, output: Output, *, prompts: bool) -> None:
+    from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES
+    from mcp_toolset.cli.offered import listed, show_prompts, show_resources
+
+    kinds = (PROMPTS,) if prompts else (RESOURCES, TEMPLATES)
+    entries = {kind.key: await listed(server, kind) for kind in kinds}
+    if output.as_json:
+        output.json(entries)
+    elif prompts:
+        show_prompts(entries[PROMPTS.key], output)
+    else:
+        show_resources([entry for found in entries.values() for entry in found], output)
+
+
+_TOOLS = (Column("tool"), Column("server"), Column("description", prose=True, label=False))
+_SERVERS = (Column("server"), Column("state", state=True), Column("tools"), Column("note", prose=True))
 
 
 def _as_json(server: ToolsetServer) -> dict[str, Any]:
@@ -95,17 +141,15 @@ def _show(server: ToolsetServer, output: Output) -> None:
         (tool.name, tool.source, CatalogEntry(tool.definition, tool.name).description_line) for tool in listed
     ]
     if rows:
-        output.table(("tool", "server", "description"), rows)
-    output.text(_summary(len(rows), _deferred(server)))
+        output.table(_TOOLS, rows)
+    output.say(_summary(len(rows), _deferred(server)))
     if statuses := server.statuses():
         output.text("")
-        output.table(
-            ("server", "state", "tools", "note"), [_row(name, status) for name, status in statuses.items()]
-        )
+        output.table(_SERVERS, [_row(name, status) for name, status in statuses.items()])
 
 
 def _summary(listed: int, deferred: Mapping[str, int]) -> str:
-    tools = f"{listed} tool{'' if listed == 1 else 's'}"
+    tools = counted(listed, "tool")
     if not deferred:
         return tools
     counts = ", ".join(f"{source or 'local'}: {count}" for source, count in deferred.items())

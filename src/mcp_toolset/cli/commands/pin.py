@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
     TargetCommand,
+    examples,
     json_option,
     lock_option,
     target_and_words,
@@ -18,6 +20,7 @@ from mcp_toolset.cli.options import (
     verbose_option,
 )
 from mcp_toolset.cli.target import ConfigFile, parse_target
+from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.lockfile import LockEntry
@@ -29,7 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["pin_command"]
 
 
-@click.command("pin", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "pin",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset pin mcp.json",
+        "mcp-toolset pin mcp.json --check",
+        "mcp-toolset pin mcp.json --accept git/commit",
+    ),
+)
 @click.argument("words", nargs=-1, metavar="TARGET [NAMES]… | [NAMES]… -- COMMAND…")
 @click.option("--accept", is_flag=True, help="Accept what has changed: all of it, or NAMES alone.")
 @click.option(
@@ -37,6 +49,7 @@ __all__ = ["pin_command"]
 )
 @lock_option
 @json_option
+@credential_options
 @timeout_option
 @verbose_option
 @click.pass_context
@@ -47,6 +60,7 @@ def pin_command(
     check: bool,
     lock: Path | None,
     as_json: bool,
+    headers: Headers,
     timeout: float | None,
     verbose: int,
 ) -> int:
@@ -67,7 +81,10 @@ def pin_command(
     from mcp_toolset.cli.running import run
 
     log_to_stderr(verbose, quiet=True)
-    options, wish = MountOptions(timeout=timeout, lock=lock), _Wish(accept, check, tuple(names))
+    options, wish = (
+        MountOptions(timeout=timeout, lock=lock, headers=headers),
+        _Wish(accept, check, tuple(names)),
+    )
     with answering(as_json=as_json) as output:
         return run(lambda: _pin(place, options, wish, output))
 
@@ -157,13 +174,13 @@ def _show(report: dict[str, Any], output: Output, *, existed: bool, written: boo
 
 
 def _count(accepted: Sequence[str]) -> str:
-    return f"{len(accepted)} definition{'' if len(accepted) == 1 else 's'}"
+    return counted(len(accepted), "definition")
 
 
 def _state(server: dict[str, Any]) -> str:
     if not server["reached"]:
         return "not reached, its pins stay"
     if not server["pinned"]:
-        return f"not pinned yet, {server['tools']} tools"
+        return f"not pinned yet, {counted(server['tools'], 'tool')}"
     changes = len(server["changes"])
-    return f"{changes} of its tools differ" if changes else f"as pinned, {server['tools']} tools"
+    return f"{changes} of its tools differ" if changes else f"as pinned, {counted(server['tools'], 'tool')}"

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
     TargetCommand,
+    examples,
     json_option,
     target_and_words,
     timeout_option,
     verbose_option,
 )
+from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import TargetError
 
@@ -26,13 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["search_command"]
 
 
-@click.command("search", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "search",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset search mcp.json history of commits",
+        "mcp-toolset search mcp.json issues --server github",
+    ),
+)
 @click.argument("words", nargs=-1, metavar="TARGET QUERY | QUERY -- COMMAND…")
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many hits."
 )
 @click.option("--server", metavar="NAME", help="Only tools of this server.")
 @json_option
+@credential_options
 @timeout_option
 @verbose_option
 @click.pass_context
@@ -42,6 +54,7 @@ def search_command(
     limit: int,
     server: str | None,
     as_json: bool,
+    headers: Headers,
     timeout: float | None,
     verbose: int,
 ) -> None:
@@ -57,7 +70,7 @@ def search_command(
     log_to_stderr(verbose, quiet=True)
 
     async def find(output: Output) -> None:
-        async with opened(place, MountOptions(timeout=timeout)) as mounted:
+        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as mounted:
             hits = _search(mounted, query, server, limit)
             rows = [_hit(hit, mounted.statuses()) for hit in hits]
             if as_json:
@@ -67,6 +80,16 @@ def search_command(
 
     with answering() as output:
         run(lambda: find(output))
+
+
+_HITS = (
+    Column("name"),
+    Column("server"),
+    Column("state", state=True, label=False),
+    Column("score"),
+    Column("signature", prose=True, label=False),
+    Column("description", prose=True, label=False),
+)
 
 
 def _search(mounted: ToolsetServer, query: str, server: str | None, limit: int) -> list[SearchHit]:
@@ -97,7 +120,8 @@ def _hit(hit: SearchHit, statuses: Mapping[str, SourceStatus]) -> dict[str, Any]
 
 def _show(rows: Sequence[Mapping[str, Any]], query: str, output: Output) -> None:
     if not rows:
-        output.text(f"no tool fits {query!r}; try other words")
+        output.say(f"no tool fits {query!r}; try other words")
         return
-    keys = ("name", "server", "state", "score", "signature", "description")
-    output.table(keys, [[str(row[key] if row[key] is not None else "") for key in keys] for row in rows])
+    output.table(
+        _HITS, [["" if row[hit.name] is None else str(row[hit.name]) for hit in _HITS] for row in rows]
+    )

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
     TargetCommand,
+    examples,
     serving_options,
     target_and_words,
     verbose_option,
@@ -27,9 +29,24 @@ if TYPE_CHECKING:
 __all__ = ["serve_command"]
 
 
-@click.command("serve", cls=TargetCommand, options_metavar="[OPTIONS]")
+@click.command(
+    "serve",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset serve app.py",
+        "mcp-toolset serve mcp.json --deferred",
+        "mcp-toolset serve app.py --transport http --port 8000",
+    ),
+)
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
-@click.option("--transport", type=click.Choice(["stdio", "http", "sse"]), default="stdio", show_default=True)
+@click.option(
+    "--transport",
+    type=click.Choice(["stdio", "http", "sse"]),
+    default="stdio",
+    show_default=True,
+    help="How clients reach it.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
@@ -42,6 +59,7 @@ __all__ = ["serve_command"]
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
 @serving_options
+@credential_options
 @verbose_option
 @click.pass_context
 def serve_command(
@@ -58,6 +76,7 @@ def serve_command(
     state: str | None,
     watch: bool,
     deferred: bool | None,
+    headers: Headers,
     timeout: float | None,
     verbose: int,
 ) -> None:
@@ -75,7 +94,7 @@ def serve_command(
 
     log_to_stderr(verbose, quiet=False)
     with _ledger(grants) as ledger:
-        options = MountOptions(deferred, timeout, name, ledger, client_prefix, state)
+        options = MountOptions(deferred, timeout, name, ledger, client_prefix, state, headers=headers)
         server = _mounted(place, options)
         single = bool(command) or "://" in (target or "")
         _serve(server, single, Serving(transport, host, port, (*allow_host,), (*allow_origin,), watch))

@@ -1,0 +1,98 @@
+"""`mcp-toolset get`: one prompt of a target, with its arguments filled in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_toolset.cli.credentials import Headers, credential_options
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    examples,
+    json_option,
+    target_and_words,
+    timeout_option,
+    verbose_option,
+)
+from mcp_toolset.cli.target import parse_target
+from mcp_toolset.errors import CallError
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.cli.output import Output
+
+__all__ = ["get_command"]
+
+
+@click.command(
+    "get",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset list app.py --prompts",
+        "mcp-toolset get app.py review language=French",
+    ),
+)
+@click.argument("words", nargs=-1, metavar="TARGET PROMPT [ARGUMENTS…] | PROMPT [ARGUMENTS…] -- COMMAND…")
+@json_option
+@credential_options
+@timeout_option
+@verbose_option
+@click.pass_context
+def get_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    as_json: bool,
+    headers: Headers,
+    timeout: float | None,
+    verbose: int,
+) -> None:
+    """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
+    target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.arguments import typed_arguments
+
+    arguments = typed_arguments(typed, sys.stdin).as_texts()
+
+    from mcp_toolset.cli.mount import MountOptions, opened
+    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.running import run
+
+    log_to_stderr(verbose, quiet=True)
+
+    async def get() -> Mapping[str, Any]:
+        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as server:
+            return await _get(server, prompt, arguments)
+
+    with answering() as output:
+        _show(run(get), output, as_json)
+
+
+async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
+    from mcp_toolset.bridge.kinds import PROMPTS
+    from mcp_toolset.cli.offered import listed, unknown
+    from mcp_toolset.cli.terminal import TerminalContext
+
+    try:
+        return await server.offering.prompt(prompt, arguments, TerminalContext())
+    except LookupError as fault:
+        names = [str(entry["name"]) for entry in await listed(server, PROMPTS)]
+        if prompt in names:
+            raise CallError(f"{prompt}: {fault}; check its arguments") from None
+        raise unknown("prompt", prompt, names) from None
+
+
+def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
+    from mcp_toolset.cli.blocks import block_text
+
+    if as_json:
+        output.json(dict(result))
+        return
+    messages: Sequence[Mapping[str, Any]] = result.get("messages", ())
+    for message in messages:
+        text = block_text(message.get("content") or {})
+        output.text(text if len(messages) == 1 else f"{message.get('role')}: {text}")

@@ -1,0 +1,89 @@
+"""`mcp-toolset read`: one resource of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_toolset.cli.credentials import Headers, credential_options
+from mcp_toolset.cli.options import (
+    TargetCommand,
+    examples,
+    json_option,
+    target_and_words,
+    timeout_option,
+    verbose_option,
+)
+from mcp_toolset.cli.target import parse_target
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.cli.output import Output
+
+__all__ = ["read_command"]
+
+
+@click.command(
+    "read",
+    cls=TargetCommand,
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset list mcp.json --resources",
+        "mcp-toolset read mcp.json file:///notes/today.md",
+    ),
+)
+@click.argument("words", nargs=-1, metavar="TARGET URI | URI -- COMMAND…")
+@json_option
+@credential_options
+@timeout_option
+@verbose_option
+@click.pass_context
+def read_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    as_json: bool,
+    headers: Headers,
+    timeout: float | None,
+    verbose: int,
+) -> None:
+    """Read the resource at URI of TARGET and print it; with --json whatever it holds, else its text."""
+    target, command, (uri,) = target_and_words(ctx, words, "URI")
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.mount import MountOptions, opened
+    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.running import run
+
+    log_to_stderr(verbose, quiet=True)
+
+    async def read() -> Mapping[str, Any]:
+        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as server:
+            return await _read(server, uri)
+
+    with answering() as output:
+        _show(run(read), output, as_json)
+
+
+async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
+    from mcp_toolset.bridge.kinds import RESOURCES
+    from mcp_toolset.cli.offered import listed, unknown
+    from mcp_toolset.cli.terminal import TerminalContext
+
+    try:
+        return await server.offering.read(uri, TerminalContext())
+    except LookupError:
+        raise unknown(
+            "resource", uri, [str(entry["uri"]) for entry in await listed(server, RESOURCES)]
+        ) from None
+
+
+def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
+    from mcp_toolset.cli.blocks import block_text
+
+    if as_json:
+        output.json(dict(result))
+        return
+    for part in result.get("contents", ()):
+        output.text(block_text({"type": "resource", "resource": part}))

@@ -1,0 +1,76 @@
+"""`--header` and `--token-env`: what a server at a URL wants to see before it answers.
+
+A command line can be read by every user of the machine, and stays in the shell's history. So a token is named
+by its variable, and a header may refer to one: `--header 'X-Api-Key: ${API_KEY}'`. Values are never shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import click
+
+__all__ = ["Headers", "credential_options"]
+
+Headers = tuple[tuple[str, str], ...]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HOW: Final = "write NAME:VALUE, such as 'X-Api-Key: ${API_KEY}' in single quotes"
+
+
+def credential_options(function: _Function) -> _Function:
+    """`--header` and `--token-env`; the command is given both as `headers`."""
+
+    @wraps(function)
+    def told(*args: Any, header: Sequence[str], token_env: str | None, **kwargs: Any) -> Any:
+        return function(*args, headers=_headers(header, token_env), **kwargs)
+
+    for option in (
+        click.option(
+            "--token-env",
+            metavar="VAR",
+            help="Send the bearer token in this environment variable to the URL.",
+        ),
+        click.option(
+            "--header",
+            multiple=True,
+            metavar="NAME:VALUE",
+            help="Send a header to the URL; ${VAR} in the value is read from the environment.",
+        ),
+    ):
+        told = option(told)
+    return cast("_Function", told)
+
+
+def _headers(written: Sequence[str], variable: str | None) -> Headers:
+    found = [_header(text) for text in written]
+    if variable is not None:
+        token = os.environ.get(variable, "").strip()
+        if not token:
+            raise click.UsageError(f"--token-env {variable}: the variable is not set; export it first")
+        found.append(("Authorization", _checked(f"Bearer {token}", f"--token-env {variable}")))
+    return tuple(found)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition(":")
+    if not sign or not _NAME.fullmatch(name):
+        raise click.UsageError(f"--header: it has no name before a colon; {_HOW}")
+    from mcp_toolset.config.place import Place
+    from mcp_toolset.config.variables import Variables
+
+    place = f"--header {name}"
+    expanded = Variables(os.environ, Path.cwd(), {}).expand(value.strip(), Place(place))
+    return name, _checked(expanded, place)
+
+
+def _checked(value: str, place: str) -> str:
+    if not value or not value.isprintable() or not value.isascii():
+        raise click.UsageError(f"{place}: its value is empty or has characters that no header takes; {_HOW}")
+    return value

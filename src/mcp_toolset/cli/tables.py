@@ -1,0 +1,127 @@
+"""Rows for people: a table where the terminal is wide enough, a block for each row where it is not.
+
+On a terminal of 100 columns or more a table is drawn, if every word fits; else each row is a block. In a file
+or a pipe rows are aligned, whatever the width, for `grep` and `awk`. Colours tell states apart on a terminal,
+unless `NO_COLOR` is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Column", "aligned", "draw"]
+
+WIDE: Final = 100
+"""Columns of a terminal from which on rows are a table."""
+
+_PROSE: Final = 28
+"""Columns that a text in a table has at least."""
+
+_GAP: Final = 2
+
+_COLOURS: Final = {"ready": "green", "available": "green", "starting": "yellow", "closed": "dim"}
+"""By state; any other is trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: Its head.
+        prose: Whether it holds sentences, which may be wrapped.
+        state: Whether it holds states, which are coloured.
+        label: Whether a block says the name before the value.
+    """
+
+    name: str
+    prose: bool = False
+    state: bool = False
+    label: bool = True
+
+
+def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    """Plain text, column below column."""
+    table = [[column.name.upper() for column in columns], *rows]
+    widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def draw(stream: TextIO, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Rows on a terminal."""
+    from rich.console import Console
+
+    console = Console(file=stream, highlight=False)
+    if console.width >= WIDE and _needed(columns, rows) <= console.width:
+        _table(console, columns, rows)
+    else:
+        _blocks(console, columns, rows)
+
+
+def _needed(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
+    """Columns of a terminal that a table takes if nothing but prose is wrapped, and no word is cut."""
+    needed = 0
+    for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
+        texts = [word for cell in cells for word in cell.split()] if column.prose else cells
+        widest = max(map(len, [column.name, *texts]))
+        needed += _GAP + (max(widest, min(_PROSE, max(map(len, cells)))) if column.prose else widest)
+    return needed
+
+
+def _table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column.name, overflow="fold", no_wrap=not column.prose)
+    for row in rows:
+        table.add_row(*(_cell(column, cell) for column, cell in zip(columns, row, strict=True)))
+    console.print(table)
+
+
+def _blocks(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    from rich.text import Text
+
+    for row in rows:
+        _write(console, Text(row[0], "bold"), 0)
+        cells = [pair for pair in zip(columns[1:], row[1:], strict=True) if pair[1]]
+        facts = [_named(column, cell) for column, cell in cells if not column.prose]
+        if facts:
+            _write(console, Text(", ").join(facts), 2)
+        for column, cell in cells:
+            if column.prose:
+                _write(console, _named(column, cell), 2)
+        console.print()
+
+
+def _named(column: Column, cell: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(f"{column.name} ", _cell(column, cell)) if column.label else _cell(column, cell)
+
+
+def _cell(column: Column, cell: str) -> Text:
+    from rich.text import Text
+
+    return Text(cell, _COLOURS.get(cell, "red") if column.state and cell else "")
+
+
+def _write(console: Console, text: Text, indent: int) -> None:
+    """A text, wrapped between words; a word that is longer than a line stays whole."""
+    from rich.text import Text
+
+    line = Text()
+    for word in text.split(" "):
+        if line and indent + line.cell_len + 1 + word.cell_len > console.width:
+            console.print(Text(" " * indent).append_text(line), soft_wrap=True)
+            line = Text()
+        line = Text.assemble(line, " " if line else "", word)
+    console.print(Text(" " * indent).append_text(line), soft_wrap=True)

@@ -1,0 +1,33 @@
+"""Lines for people: wrapped between words to fit a terminal, and with a plural where there are several."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import TextIO
+
+
+def fitted(line: str, stream: TextIO) -> str:
+    """The line as `stream` shows it best: wrapped on a terminal, as it is in a file or pipe."""
+    if not stream.isatty():
+        return line
+    return wrapped(line, shutil.get_terminal_size().columns)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Each line of the text, wrapped; a word that is longer than a line, such as a URL, stays whole."""
+    return "\n".join(
+        textwrap.fill(
+            line,
+            width,
+            subsequent_indent=" " * (len(line) - len(line.lstrip())),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,91 @@
+"""What the command line looks like at 60, 80 and 120 columns; the texts are in `screens`, see `screening`."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from tests.cli.screening import COMMANDS, SCREENS, WIDTHS, drawn, plain
+
+from mcp_toolset.bridge.announcement import progress
+from mcp_toolset.cli.main import cli
+from mcp_toolset.cli.tables import Column, aligned, draw
+from mcp_toolset.tools.screen import counted
+from mcp_toolset.tools.source import SourceStatus
+
+STATES = (Column("server"), Column("state", state=True), Column("note", prose=True))
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def screens(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return drawn(tmp_path_factory.mktemp("screens"))
+
+
+def test_u61_every_screen_is_as_it_was_read_and_kept(screens: dict[str, str]):
+    kept = {path.stem: path.read_text() for path in SCREENS.glob("*.txt")}
+    again = "read what has changed, then keep it with: python -m tests.cli.screening"
+    assert {name: plain(screen) for name, screen in screens.items()} == kept, again
+    assert len(kept) == len(WIDTHS) * len(COMMANDS)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_u61_no_line_is_longer_than_the_terminal(screens: dict[str, str], width: int):
+    # A terminal would cut a longer line in the middle of a word. One long word cannot be helped.
+    for name, screen in screens.items():
+        if name.endswith(f"-{width}"):
+            long = [line for line in plain(screen).split("\n") if len(line) > width and " " in line.strip()]
+            assert long == [], name
+
+
+def test_u61_below_100_columns_there_is_a_block_for_each_hit(screens: dict[str, str]):
+    narrow, wide = plain(screens["search-60"]), plain(screens["search-120"])
+    assert "\nwh_find_orders\n  server warehouse, available, score" in narrow
+    assert "─" not in narrow and "─" in wide
+    assert "available" in narrow and "available" in wide
+
+
+def test_u61_states_have_colours(screens: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+    assert "\x1b[32mready\x1b[0m" in screens["list-60"] and "\x1b[31moffline\x1b[0m" in screens["list-60"]
+    rows = [["git", "ready", ""], ["notion", "offline", "it is asleep"]]
+    for variables, coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            screen = Tty()
+            draw(screen, STATES, rows)
+        assert ("\x1b[32m" in screen.getvalue()) is coloured
+    assert "\x1b" not in aligned(STATES, rows)
+
+
+def test_u61_one_is_not_counted_as_many():
+    assert (counted(1, "tool"), counted(2, "tool"), counted(0, "tool")) == ("1 tool", "2 tools", "0 tools")
+
+
+def test_u61_while_servers_start_they_are_counted_and_named():
+    names = ["git", "files", "time", "notion", "github"]
+    statuses = {name: SourceStatus("ready") for name in names[:3]}
+    statuses |= {name: SourceStatus("starting") for name in names[3:]}
+    assert progress(statuses) == "3 of 5 servers ready: waiting for notion, github"
+    many = {f"s{number}": SourceStatus() for number in range(20)} | {"gone": SourceStatus("offline")}
+    assert progress(many) == "0 of 21 servers ready, 1 down: waiting for s0, s1, s2 and 17 more"
+    assert progress({"git": SourceStatus("ready")}) == "1 of 1 server ready"
+
+
+def test_u61_every_help_has_examples_and_cuts_nothing(screens: dict[str, str]):
+    assert [
+        name for name, command in cli.commands.items() if "mcp-toolset " not in (command.epilog or "")
+    ] == []
+    for width in WIDTHS:
+        assert re.search(r"\w\.\.\.", screens[f"help-{width}"]) is None
+        assert re.search(r"(?m)^  Examples:\n    mcp-toolset ", screens[f"help-{width}"])
+        assert re.search(r"(?m)^    mcp-toolset serve app.py$", screens[f"help-serve-{width}"])
+
+
+def test_u61_a_page_says_how_words_are_completed():
+    page = (Path(__file__).parents[2] / "docs" / "commandline.md").read_text()
+    assert "_MCP_TOOLSET_COMPLETE=bash_source mcp-toolset" in page
