@@ -241,6 +241,6 @@ def test_nothing_is_installed_for_a_target_that_is_not_there(line: CommandLine):
 
 
 def test_debugging_shows_the_traceback(line: CommandLine):
-    done = line.run("list", "nowhere.json", env={"MCP_TOOLSET_DEBUG": "1"})
+    done = line.process("list", "nowhere.json", env={"MCP_TOOLSET_DEBUG": "1"})
     assert "Traceback" in done.stderr
     assert done.returncode == 1

@@ -63,7 +63,7 @@ def test_p8_the_first_run_pins_what_is_mounted_and_the_second_finds_it_so(line: 
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 definitions" in done.stdout and lock.read_bytes() == written
     before = lock.stat()
-    assert line.run("pin", "mcp.json").stdout == "one: as pinned, 2 tools\ntwo: as pinned, 1 tools\n"
+    assert line.run("pin", "mcp.json").stdout == "one: as pinned, 2 tools\ntwo: as pinned, 1 tool\n"
     assert lock.stat() == before
 
 

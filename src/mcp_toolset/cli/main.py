@@ -96,11 +96,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    stdout = sys.stdout
     try:
         code = cli.main(arguments, prog_name="mcp-toolset", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit:
+        # click takes a reader that has left as a failure, and stdout away from what is still to be flushed.
+        if sys.stdout is stdout:
+            raise
+        return READER_LEFT
     # The last line of defence: whatever was not foreseen is still one line, never a traceback.
     except Exception as fault:
         if debugging() and not isinstance(fault, click.ClickException):
