@@ -55,7 +55,7 @@ def test_an_interrupt_ends_a_call_after_its_progress_was_shown(line: CommandLine
 
 def test_a_timeout_does_not_wait_for_a_thread_that_is_busy(line: CommandLine):
     began = time.monotonic()
-    done = line.run("call", "kit.py", "block", "seconds=30", "--timeout", "0.5")
+    done = line.process("call", "kit.py", "block", "seconds=30", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "mcp-toolset: block: no result within 0.5 s; allow more with --timeout\n"
     assert time.monotonic() - began < 20

@@ -66,7 +66,8 @@ def _header(text: str) -> tuple[str, str]:
     from mcp_toolset.config.variables import Variables
 
     place = f"--header {name}"
-    expanded = Variables(os.environ, Path.cwd(), {}).expand(value.strip(), Place(place))
+    # Nothing is told of what is secret here: every value of a header is.
+    expanded = Variables(os.environ, Path.cwd(), {}).expand(value.strip(), Place(place), lambda _: None)
     return name, _checked(expanded, place)
 
 
