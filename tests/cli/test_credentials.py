@@ -157,7 +157,9 @@ def test_u62_a_name_of_another_kind_has_its_mend(line: CommandLine, arguments: l
 def test_u62_a_folder_that_does_not_exist_has_its_own_mend(line: CommandLine):
     entry = {"command": sys.executable, "args": ["x.py"], "cwd": "nowhere"}
     line.write("mcp.json", json.dumps({"mcpServers": {"one": entry}}))
-    done = line.run("list", "mcp.json")
-    assert done.returncode == 1
-    assert "its folder does not exist" in done.stderr and "correct cwd" in done.stderr
-    assert "install" not in done.stderr
+    mount = f"RemoteToolset([{sys.executable!r}, 'x.py'], name='one', cwd='nowhere')"
+    line.write("mount.py", f"from mcp_toolset import RemoteToolset\ntools = {mount}\n")
+    for target, says in (("mcp.json", "correct `cwd`"), ("mount.py", "its folder does not exist: nowhere")):
+        done = line.run("list", target)
+        assert done.returncode == 1 and says in done.stderr
+        assert "install" not in done.stderr
