@@ -262,7 +262,7 @@ def server_of(
         toolset, name = toolset_from_config(config), name or config.name
         client_prefix = config.client_prefix if client_prefix is None else client_prefix
     else:
-        toolset = target if isinstance(target, Toolset) else Toolset(target)
+        toolset = cast("Toolset[Any]", target) if isinstance(target, Toolset) else Toolset(target)
     return ToolsetServer(
         toolset,
         name=name or toolset.name or "mcp-toolset",
