@@ -168,16 +168,17 @@ def reachable(port: int) -> bool:
         return False
 
 
-async def test_f44_children_of_a_killed_hub_see_their_input_end(upstreams: Upstreams) -> None:
-    with hub(transport="stdio", mounts={"good": upstreams.commands["good"]}) as process:
-        tell(process, INITIALIZE)
+async def test_u45_f44_children_of_a_killed_hub_die_with_it(upstreams: Upstreams) -> None:
+    with hub(transport="stdio", mounts=upstreams.commands) as process:
+        tell(process, INITIALIZE, INITIALIZED, call("bad_child"))
         assert told(process)["id"] == 1
-        # The answer does not wait for the child.
+        grandchild = int(told(process)["result"]["content"][0]["text"])
+        # The answer does not wait for this one.
         await until(lambda: upstreams.good.exists() and "started" in upstreams.good.read_text())
+        pids = [*upstreams.pids, grandchild]
         process.kill()
         process.wait()
-    # There is nobody left to end it; that it goes is its own doing.
-    await until(lambda: not alive(pid_of(upstreams.good)))
+    await until(lambda: not any(map(alive, pids)))
 
 
 WAYS = ("unflushed", "flushed", "descriptor", "stream", "child", "child_left")

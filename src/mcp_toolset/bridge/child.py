@@ -2,7 +2,8 @@
 
 Whatever way the connection ends, the child's whole process group ends with it: its input is closed,
 then SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read, as a child that
-finds its output full could not see that its input has ended (F44).
+finds its output full could not see that its input has ended (F44). When this process is killed, its
+watchdog does the same.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.pipes import PipePair, lean, widened
 from mcp_toolset.bridge.sdk import Dispatcher, stream_dispatcher
 from mcp_toolset.bridge.signals import patience
+from mcp_toolset.bridge.watchdog import watchdog
 from mcp_toolset.errors import UpstreamUnavailableError
 
 GRACE: Final = 2.0
@@ -71,7 +73,7 @@ async def child_dispatcher(
         )
         stdin.close_reader()
         stdout.close_writer()
-        async with _Child(name, process, stdin, stdout).opened() as dispatcher:
+        async with watchdog(process.pid), _Child(name, process, stdin, stdout).opened() as dispatcher:
             yield dispatcher
 
 
