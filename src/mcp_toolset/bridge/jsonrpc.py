@@ -42,6 +42,7 @@ from mcp_toolset.bridge.sdk import (
 from mcp_toolset.bridge.underway import Incoming, Waiting
 from mcp_toolset.bridge.unreadable import traced
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.tools.cancelling import CancelledError, from_outside
 
 MAX_GARBAGE: Final = 1000
 """Lines in a row that may be no messages, or answer nothing, before a connection is given up (F8)."""
@@ -374,7 +375,9 @@ class LineDispatcher(Outbox):
                     result = await self._on_request(incoming, method, params)
                     fault = None
                 # A handler may raise anything; the peer gets an answer whatever it is.
-                except Exception as raised:
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
                     fault = fault_for_peer(raised)
         finally:
             incoming.closed = True

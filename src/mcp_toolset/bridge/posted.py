@@ -28,6 +28,7 @@ from mcp_toolset.bridge.sdk import (
     fault_for_peer,
 )
 from mcp_toolset.bridge.underway import Unasked
+from mcp_toolset.tools.cancelling import CancelledError, from_outside
 
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
@@ -100,7 +101,9 @@ class PostedRequest(Unasked):
                 try:
                     return await quick(context), None
                 # A handler may raise anything; the client gets an answer whatever it is.
-                except Exception as raised:
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
                     return None, fault_for_peer(raised)
         finally:
             self.finished = True

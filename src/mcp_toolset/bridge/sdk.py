@@ -254,9 +254,9 @@ def request_outbound(session: ServerSession) -> Outbound:
     return session._request_outbound  # pyright: ignore[reportPrivateUsage]
 
 
-def fault_for_peer(raised: Exception) -> types.ErrorData:
+def fault_for_peer(raised: BaseException) -> types.ErrorData:
     """What a peer is told of an exception that left a handler: its own error, or that there was one."""
-    fault = handler_exception_to_error_data(raised)
+    fault = handler_exception_to_error_data(raised) if isinstance(raised, Exception) else None
     if fault is None:
         _log.error("a request handler raised", exc_info=raised)
         fault = types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")

@@ -31,6 +31,7 @@ from mcp_toolset.bridge.sdk import (
     stream_dispatcher,
 )
 from mcp_toolset.bridge.underway import Incoming
+from mcp_toolset.tools.cancelling import CancelledError, from_outside
 
 _log = logging.getLogger("mcp_toolset.wire")
 _METHOD: Final = "tools/call"
@@ -155,7 +156,9 @@ class _Calls:
                 result = await self.on_request(incoming, request.method, request.params)
                 answer = types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
             # A handler may raise anything; the peer gets an answer whatever it is.
-            except Exception as raised:
+            except (Exception, CancelledError) as raised:
+                if from_outside(raised):
+                    raise
                 answer = _error(request, fault_for_peer(raised))
         incoming.closed = True
         if self._under_way.get(key) is incoming:

@@ -21,6 +21,7 @@ from mcp_toolset.calls.record import record
 from mcp_toolset.calls.waiting import awaits
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.signature import resolved_hints
 
@@ -70,7 +71,9 @@ class BoundHook:
             else:
                 decision = await self._ask_in_time(call, context, self.deadline)
         # A hook is the application's code and may raise anything; the call must not run then (F38).
-        except (Exception, SystemExit):
+        except (Exception, SystemExit, CancelledError) as fault:
+            if from_outside(fault):
+                raise
             _log.exception("hook %s raised about %s", _shown(self.function), call.name)
             decision = Reject(f"the check of {call.name} failed, so it was not run")
         effective = decision.input if isinstance(decision, RunNormally) else call.arguments
@@ -139,7 +142,9 @@ class BoundResultHook:
             with anyio.move_on_after(self.deadline):
                 return await self._ask(call, result, context)
         # A hook is the application's code and may raise anything; what it has not seen is not passed on.
-        except (Exception, SystemExit):
+        except (Exception, SystemExit, CancelledError) as fault:
+            if from_outside(fault):
+                raise
             _log.exception("result hook %s raised about %s", _shown(self.function), call.name)
             return "ResultWithheld", _withheld(call, "failed")
         _log.error("result hook %s gave no answer about %s in time", _shown(self.function), call.name)

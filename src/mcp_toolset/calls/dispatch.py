@@ -35,6 +35,7 @@ from mcp_toolset.errors import (
     innermost,
 )
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.result_shape import checked_result
@@ -143,7 +144,9 @@ class ToolDispatch:
             return error_result(fault)
         # Middleware is the application's code and may raise anything, or try to exit, which would end the
         # server for everybody; the model learns only that.
-        except (Exception, SystemExit):
+        except (Exception, SystemExit, CancelledError) as fault:
+            if from_outside(fault):
+                raise
             _log.exception("a middleware of %s raised", call.name)
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
@@ -283,6 +286,11 @@ async def _execute(
         _log.exception("tool %s raised", call.name)
         told = innermost(fault)
         return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
+    except CancelledError as fault:
+        if from_outside(fault):
+            raise
+        _log.exception("tool %s raised", call.name)
+        return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
     if binding.output is not None:
         check_output(binding, result)
     return result

@@ -23,6 +23,7 @@ from mcp_toolset.calls.round_rules import Answers, Around, RoundContext
 from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
 from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.cancelling import CancelledError
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding, ToolView
@@ -186,7 +187,7 @@ class CallRunner:
                 # What middleware asks is the round's; a tool has the surroundings that it was given.
                 result = await self._in_time(binding, call, self.options.context)
             # It goes on to become the call's error result; `on_tool_error` wants the exception itself.
-            except (Exception, SystemExit) as fault:
+            except (Exception, SystemExit, CancelledError) as fault:
                 told.exception = fault
                 raise
             if result.halt is not None:
