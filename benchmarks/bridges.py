@@ -13,6 +13,8 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.server.lowlevel import Server
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 
 from mcp_toolset import HookSet, RemoteToolset, RunNormally, ToolCall, Toolset, ToolsetServer
 
@@ -64,6 +66,14 @@ async def ours_newest(scenario: Scenario, mode: Mode) -> AsyncGenerator[ToolsetS
 
 
 @asynccontextmanager
+async def ours_traced(scenario: Scenario, mode: Mode) -> AsyncGenerator[ToolsetServer]:
+    """In a process of its own in which somebody collects traces: a span for each request in and out."""
+    trace.set_tracer_provider(TracerProvider())
+    async with ours(scenario, mode) as server:
+        yield server
+
+
+@asynccontextmanager
 async def typed(scenario: Scenario, mode: Mode) -> AsyncGenerator[Server[Any]]:
     """What one writes by hand: typed handlers, and a client that stays open."""
     async with Client(upstream(scenario), mode=mode) as client:
@@ -78,4 +88,9 @@ async def typed(scenario: Scenario, mode: Mode) -> AsyncGenerator[Server[Any]]:
         yield Server("typed", version="1", on_list_tools=on_list, on_call_tool=on_call)
 
 
-OWN: dict[str, Bridge] = {"ours": ours, "ours_newest": ours_newest, "typed": typed}
+OWN: dict[str, Bridge] = {
+    "ours": ours,
+    "ours_newest": ours_newest,
+    "ours_traced": ours_traced,
+    "typed": typed,
+}

@@ -231,6 +231,8 @@ def available() -> tuple[dict[str, Peer], dict[str, str]]:
     found["ours_newest"] = replace(
         found["ours_newest"], scenarios=("stdio", "pipe", "http"), modes=("legacy",)
     )
+    # The provider is one for a whole process.
+    found["ours_traced"] = replace(found["ours_traced"], scenarios=("pipe", "http"))
     found["ours_deferred"] = Peer(ours_deferred, scenarios=IN_PROCESS)
     missing: dict[str, str] = {}
     if importlib.util.find_spec("fastmcp") is None:

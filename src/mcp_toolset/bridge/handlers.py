@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, ValidationError
 
-from mcp_toolset.bridge.sdk import MCPError, Server, ServerRequestContext, only_traces, tracing
+from mcp_toolset.bridge.sdk import MCPError, Server, ServerRequestContext, in_server_span, only_traces
 
 _METHOD: Final = "tools/call"
 _log = logging.getLogger("mcp_toolset.upstream")
@@ -28,13 +28,16 @@ Answer = Callable[[Request], Awaitable[dict[str, Any]]]
 def tool_handler(server: Server[Any], method: str) -> Answer | None:
     """How a server answers `tools/call` by its handler alone.
 
-    `None` for other methods, for a server without tools, and while anything of the host's wants to see
-    requests: middleware of its own, or whoever collects traces.
+    `None` for other methods, for a server without tools, and for one with middleware of its own, which
+    wants to see requests. Whoever collects traces gets the span that the SDK would have given.
     """
-    if method != _METHOD or tracing() or not only_traces(server.middleware):
+    if method != _METHOD or not only_traces(server.middleware):
         return None
     entry = server.get_request_handler(method)
-    return None if entry is None else partial(_answered, entry.params_type, entry.handler)
+    if entry is None:
+        return None
+    answer = partial(_answered, entry.params_type, entry.handler)
+    return in_server_span(answer) if server.middleware else answer
 
 
 async def _answered(

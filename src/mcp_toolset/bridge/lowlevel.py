@@ -41,8 +41,8 @@ from mcp_toolset.bridge.sdk import (
     InitializationOptions,
     MCPError,
     connection_of,
+    in_server_span,
     stream_dispatcher,
-    tracing,
     when_traced,
 )
 from mcp_toolset.bridge.streams import MessageStreams
@@ -209,13 +209,14 @@ class LowlevelServer(Server[Any]):
             yield {}
 
     def quick(self, method: str) -> Callable[[Request], Awaitable[dict[str, Any]]] | None:
-        """How a method is answered past the SDK (`QuickServer`), while nothing else wants to see requests.
+        """How a method is answered past the SDK (`QuickServer`), while no other middleware wants to see it.
 
-        A request that comes this way leaves nothing on its connection.
+        A request that comes this way leaves nothing on its connection. It has its span all the same.
         """
-        if tracing() or tuple(self.middleware) != self._own_middleware:
+        answer = self._answerers.get(method)
+        if answer is None or tuple(self.middleware) != self._own_middleware:
             return None
-        return self._answerers.get(method)
+        return in_server_span(answer)
 
     def over_http(self, session_id: str) -> Connection | None:
         """The connection of a legacy session over HTTP, unless everything is to go the SDK's way."""

@@ -114,6 +114,7 @@ __all__ = [
     "held_open",
     "holds_cleanup",
     "in_process_dispatcher",
+    "in_server_span",
     "lowlevel_of",
     "modern_error_data",
     "only_traces",
@@ -135,6 +136,7 @@ NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
 RequestAnswerer = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
 """Answers a raw request of the server."""
 
+_SPANS: Final = OpenTelemetryMiddleware()
 _ANSWERED_HERE: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
 
 
@@ -383,6 +385,19 @@ def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
         return await call_next(ctx)
 
     return traced
+
+
+def in_server_span(
+    answer: Callable[[ServerRequestContext[Any, Any]], Awaitable[dict[str, Any]]],
+) -> Callable[[ServerRequestContext[Any, Any]], Awaitable[dict[str, Any]]]:
+    """How a request is answered, within the span that the SDK gives it, if somebody collects traces."""
+    if not tracing():
+        return answer
+
+    async def spanned(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        return cast("dict[str, Any]", await _SPANS(request, answer))
+
+    return spanned
 
 
 def only_traces(middleware: Iterable[ServerMiddleware[Any]]) -> bool:
