@@ -206,6 +206,21 @@ async def test_u20_strict_rules_make_it_an_error_with_a_mount(where: str):
             pass
 
 
+async def test_u20_a_loop_warns_about_verbs_and_rules_once_and_strict_rules_refuse(
+    caplog: pytest.LogCaptureFixture,
+):
+    provider = Listing("look")
+    provider.may_list.set()
+    async with Toolset(weather, DynamicToolset(provider, name="far").off("lok")) as tools:
+        calls, rules = [ToolCall("weather", {}, "1")], Rules(hooks=refusing("wether"))
+        for _ in range(2):
+            await ToolRound.from_calls(calls, tools.view()).apply(rules)
+        told = [one.getMessage() for one in caplog.records if one.name == "mcp_toolset.names"]
+        assert [line.split(" ")[0] for line in told] == ["off('lok')", "hooks.execution('wether')"]
+        with pytest.raises(UnknownNameError, match="lok"):
+            await ToolRound.from_calls(calls, tools.view()).apply(Rules(strict=True))
+
+
 async def test_u20_rules_that_are_not_strict_only_warn(caplog: pytest.LogCaptureFixture):
     rules = Rules(hooks=refusing("later"), strict=False)
     async with ToolsetServer(Toolset(weather), rules=rules) as server:

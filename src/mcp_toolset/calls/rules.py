@@ -111,7 +111,9 @@ class Rules:
             UnknownNameError: one of them stands for no tool.
             DefinitionError: a hook's input is of a model that is foreign to its tool.
         """
-        self.report.look(self.uses(), view.names, view.known_tools)
+        # Without being strict, the toolset has told about its verbs when the view was made.
+        verbs = view.known_tools.verbs() if self.strict else ()
+        self.report.look(self.uses(), view.names, view.known_tools, verbs)
         self.hooks.require_fitting(view.values(), view.names)
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:

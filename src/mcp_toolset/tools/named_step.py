@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mcp_toolset.tools.tool_names import NameUse, ToolNames, use_of
@@ -42,7 +43,11 @@ class NamedStep(Generic[V]):
 
     def unbound(self, bindings: Iterable[ToolBinding], known: KnownTools) -> list[UnboundName]:
         """The names that stand for no tool."""
-        return unbound((use for use, _ in self._by), ToolNames(bindings), known)
+        bindings = list(bindings)
+        found = unbound((use for use, _ in self._by), ToolNames(bindings), known)
+        if len(known.sources) != 1 or not all(one.source for one in bindings):
+            return found
+        return [replace(one, server=known.sources[0].source_name) for one in found]
 
     def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
         """What was told about each tool, by public name; a name goes first, then a tool, then the rest."""

@@ -151,7 +151,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
 
     def known_tools(self) -> KnownTools:
         """What names are held against: every tool in it, filtered out or not, and what may bring more."""
-        return KnownTools(self.everything, self.sources())
+        return KnownTools(self.everything, self.sources(), verbs=self.unbound)
 
     def everything(self) -> list[ToolBinding]:
         """Every tool at every level, under the names that it has there; also what is filtered out."""

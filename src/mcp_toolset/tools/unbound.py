@@ -28,6 +28,7 @@ class UnboundName:
         waiting: The mounted servers that have not listed their tools, any of which may bring it.
         kind: Whether it is the name of nothing; a pattern that fits nothing, or nothing any more since
             the tools have other names; or ambiguous.
+        server: The mounted server that all the tools are of, if there is only one.
     """
 
     name: str
@@ -35,6 +36,7 @@ class UnboundName:
     near: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     kind: Literal["unknown", "pattern", "moved", "ambiguous"] = "unknown"
+    server: str = ""
 
     @property
     def reason(self) -> str:
@@ -44,6 +46,7 @@ class UnboundName:
         if self.kind == "moved":
             return f"no tool fits this pattern any more: the names are {', '.join(self.near)} now"
         fault = "no tool fits this pattern" if self.kind == "pattern" else "there is no such tool"
+        fault += f" of server {self.server!r}" if self.server else ""
         if self.waiting:
             return f"{fault} so far; not listed yet: {', '.join(self.waiting)}"
         return f"{fault}; did you mean {' or '.join(self.near)}?" if self.near else fault
@@ -61,12 +64,14 @@ class KnownTools:
     Attributes:
         everything: Gives every tool, also those that are filtered out or switched off.
         sources: What may bring further tools.
+        verbs: Gives the names that verbs were given and that stand for no tool.
         is_part: Whether these are a part of tools that nobody knows here, so that no name is missing.
     """
 
     everything: Callable[[], Iterable[ToolBinding]]
     sources: Sequence[ToolSource] = ()
     is_part: bool = False
+    verbs: Callable[[], Iterable[UnboundName]] = tuple[UnboundName, ...]
 
     @property
     def waiting(self) -> tuple[str, ...]:
