@@ -30,7 +30,7 @@ def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) 
         ).prefixed(name)
         for name, target in targets.items()
     ]
-    return ToolsetServer(Toolset(*mounts), name="asking-hub")
+    return ToolsetServer(Toolset(*mounts), name="asking-hub", list_patience=60)
 
 
 async def over_http(server: ToolsetServer) -> None:

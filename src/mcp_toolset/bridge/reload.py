@@ -37,7 +37,7 @@ from mcp_toolset.tools.source import ToolSource
 __all__ = ["ReloadReport", "Reloads"]
 
 _log = logging.getLogger("mcp_toolset.reload")
-_AT_RESTART: Final = ("name", "client_prefix")
+_AT_RESTART: Final = ("name", "client_prefix", "list_patience")
 
 
 @dataclass(frozen=True, slots=True)

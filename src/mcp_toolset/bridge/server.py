@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import anyio
 
+from mcp_toolset.bridge import unlisted
 from mcp_toolset.bridge.attachments import DRAIN, Attachments
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.capabilities import LocalTools
@@ -26,7 +27,7 @@ from mcp_toolset.bridge.news import News
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.reloadable import PATIENCE, reloadable_in
 from mcp_toolset.bridge.served import ServedTools
-from mcp_toolset.bridge.unlisted import LIST_PATIENCE, UnlistedMounts
+from mcp_toolset.bridge.unlisted import UnlistedMounts
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.hooks import HookSet
@@ -96,7 +97,7 @@ class ToolsetServer:
         state: str | PathLike[str] | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         list_hint: CacheHint = STRICTEST,
-        list_patience: float = LIST_PATIENCE,
+        list_patience: float | None = None,
         keep: Keeping = None,
         instructions_budget: int = BUDGET,
     ) -> None:
@@ -132,8 +133,8 @@ class ToolsetServer:
                 `EmbeddingScorer` of this server's own to search with a sentence model (H19).
             list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
-            list_patience: Seconds from the opening on in which lists, searches and calls wait for mounted
-                servers of which nothing is known; a handshake waits for none.
+            list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
+                of which nothing is known; 5 unless given here or in the configuration that is served.
             keep: The folder that keeps what mounted servers list from one run to the next; `False` keeps
                 nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`, else the user's cache.
             instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
@@ -170,11 +171,12 @@ class ToolsetServer:
         self.members = self.registry.membership
         self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._stack: AsyncExitStack | None = None
+        self.configured = reloadable_in(toolset)
         self._list_patience = list_patience
         self._instructions_budget = instructions_budget
         self._keep: Keeping = keep
         self._kept = KeptCatalogs(partial(folder_for, keep, state))
-        self._unlisted = UnlistedMounts(list_patience, self._current)
+        self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
             LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers, self._unlisted
         )
@@ -190,7 +192,6 @@ class ToolsetServer:
         )
         self._news = News(self._served, self._offering, self.lowlevel)
         self._attachments = Attachments(self.registry, self._news.changed.set)
-        self.configured = reloadable_in(toolset)
         self._reloads: Reloads | None = None
 
     def derived(
@@ -533,6 +534,13 @@ class ToolsetServer:
         """What the answer to a handshake has in `_meta`: the servers behind this one."""
         return servers_meta(self.registry.sources(), self._withheld())
 
+    def _patience(self) -> float:
+        """How long lists wait for what was never listed: as told here, or in the configuration."""
+        if self._list_patience is not None:
+            return self._list_patience
+        configured = None if self.configured is None else self.configured.config.list_patience
+        return unlisted.LIST_PATIENCE if configured is None else configured
+
     def _withheld(self) -> frozenset[str]:
         """The mounted servers that not everybody may know of."""
         if self._access is None or not self._served.defers:
@@ -586,7 +594,7 @@ class ToolsetServer:
 
     async def _absent(self, name: str) -> ToolResult | None:
         """Wait for what may bring a tool of this name; the error if its server is known and is not ready."""
-        await self._unlisted.arrive()
+        await self._unlisted.arrive(in_time=False)
         source = None if name in self._served.table else self.registry.absent_source(name)
         if source is None:
             return None

@@ -66,18 +66,20 @@ class UnlistedMounts:
             self._presumed = True
         return self._presumed
 
-    async def arrive(self, *, listed: bool = False, offers: bool = False) -> None:
+    async def arrive(self, *, listed: bool = False, offers: bool = False, in_time: bool = True) -> None:
         """Wait for unlisted mounts, as long as there is time.
 
         Args:
+            in_time: Whether to wait no longer than the patience; else for as long as they are starting.
             listed: Not for mounts whose tools are behind search.
             offers: Until it is known, too, what they offer beside tools.
         """
         if not self._mounts:
             return
         is_pending = _is_pending if offers else _is_unlisted
-        if anyio.current_time() < self._until:
-            with anyio.CancelScope(deadline=self._until):
+        until = self._until if in_time else float("inf")
+        if anyio.current_time() < until:
+            with anyio.CancelScope(deadline=until):
                 for source in self._mounts:
                     if not listed or id(source) in self._listing:
                         await _until_not(is_pending, source)

@@ -108,6 +108,7 @@ class ToolsetSection(_Entry):
     new_tools: ChangePolicy | None = Field(None, description=_CHANGES)
     hidden_text: HiddenTextPolicy = Field("strip", description=_HIDDEN_TEXT)
     lock: str | None = Field(None, min_length=1, description="the path of a file, as a string")
+    list_patience: _Seconds | None = Field(None, description=_SECONDS)
 
 
 class InputEntry(_Entry):

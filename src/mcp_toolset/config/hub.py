@@ -72,7 +72,9 @@ def parse_config(
         for name, entry in entries.items()
     )
     lock = None if defaults.lock is None else path.parent / defaults.lock
-    return HubConfig(path, defaults.name, servers, defaults.client_prefix, lock, tuple(warnings))
+    return HubConfig(
+        path, defaults.name, servers, defaults.client_prefix, lock, tuple(warnings), defaults.list_patience
+    )
 
 
 def _surroundings(

@@ -136,6 +136,7 @@ class HubConfig:
         client_prefix: What clients put before every name of a tool (H23).
         lock: Where its pins are kept; None means beside the file.
         warnings: Keys that nobody knows, a line for each place.
+        list_patience: Seconds that lists wait for servers of which nothing is known; None means the default.
     """
 
     path: Path
@@ -144,6 +145,7 @@ class HubConfig:
     client_prefix: str = ""
     lock: Path | None = None
     warnings: tuple[str, ...] = ()
+    list_patience: float | None = None
 
     @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:
