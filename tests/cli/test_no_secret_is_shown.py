@@ -146,3 +146,28 @@ def test_u19_a_dry_run_of_install_conceals_what_may_be_secret(line: CommandLine)
     assert done.returncode == 0 and "https://h.example/s/" in done.stdout
     assert not [secret for secret in ("tok3nTok3n", "S3gmentS3", "qu3ry") if secret in done.stdout]
     assert not os.path.exists(line.folder / ".cursor")
+
+
+TELLTALE = """
+import os
+from mcp_toolset import serve, tool
+SECRET = os.environ["A"]
+
+@tool(name="talk", description=f"Talk to the account {SECRET}.")
+def talk() -> str:
+    raise ValueError(f"no account {SECRET}")
+
+serve(talk, name="telltale")
+"""
+
+
+def test_u19_what_a_server_tells_of_its_secret_is_not_shown_by_the_verbs(line: CommandLine) -> None:
+    line.write("telltale.py", TELLTALE)
+    entry = {"command": sys.executable, "args": ["telltale.py"], "env": {"A": "tok3nTok3n"}}
+    line.write("mcp.json", json.dumps({"mcpServers": {"up": entry}}))
+    verbs = ["list", "list --json", "inspect --json", "search account", "call up_talk"]
+    for words in map(str.split, verbs):
+        done = line.run(words[0], "mcp.json", *words[1:])
+        assert "up_talk" in done.stdout or words[0] == "call", done.stderr
+        assert "tok3nTok3n" not in done.stdout + done.stderr
+    assert "Talk to the account ***." in line.run("list", "mcp.json").stdout

@@ -64,6 +64,7 @@ def inspect_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
+    from mcp_toolset.cli.clearing import clearing
     from mcp_toolset.cli.mount import MountOptions, mount, name_down, reachable
     from mcp_toolset.cli.output import answering, log_to_stderr
     from mcp_toolset.cli.progress import opening
@@ -77,7 +78,7 @@ def inspect_command(
             with opening(server):
                 await stack.enter_async_context(server)
                 await server.settled()
-            report = _report(server)
+            report = clearing(server)(_report(server))
             if as_json:
                 output.json(report)
             else:

@@ -69,6 +69,7 @@ def list_command(
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
+    from mcp_toolset.cli.clearing import clearing
     from mcp_toolset.cli.mount import MountOptions, name_down, opened
     from mcp_toolset.cli.output import answering, log_to_stderr
     from mcp_toolset.cli.running import run
@@ -80,7 +81,7 @@ def list_command(
             if prompts or resources:
                 await _show_offered(server, output, prompts=prompts)
             elif output.as_json:
-                output.json(_as_json(server))
+                output.json(clearing(server)(_as_json(server)))
             else:
                 _show(server, output)
             return name_down(server)
@@ -92,10 +93,12 @@ def list_command(
 
 async def _show_offered(server: ToolsetServer, output: Output, *, prompts: bool) -> None:
     from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES
+    from mcp_toolset.cli.clearing import clearing
     from mcp_toolset.cli.offered import listed, show_prompts, show_resources
 
     kinds = (PROMPTS,) if prompts else (RESOURCES, TEMPLATES)
-    entries = {kind.key: await listed(server, kind) for kind in kinds}
+    clear = clearing(server)
+    entries = {kind.key: clear(await listed(server, kind)) for kind in kinds}
     if output.as_json:
         output.json(entries)
     elif prompts:
@@ -135,10 +138,13 @@ def _deferred(server: ToolsetServer) -> Mapping[str, int]:
 
 def _show(server: ToolsetServer, output: Output) -> None:
     from mcp_toolset.catalog.entry import CatalogEntry
+    from mcp_toolset.cli.clearing import clearing
 
+    clear = clearing(server)
     listed = [binding for binding in server.bindings() if not binding.deferred]
     rows = [
-        (tool.name, tool.source, CatalogEntry(tool.definition, tool.name).description_line) for tool in listed
+        (tool.name, tool.source, clear(CatalogEntry(tool.definition, tool.name).description_line))
+        for tool in listed
     ]
     if rows:
         output.table(_TOOLS, rows)

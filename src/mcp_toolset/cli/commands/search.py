@@ -63,6 +63,7 @@ def search_command(
     place = parse_target(target, command)
     query = " ".join(rest)
 
+    from mcp_toolset.cli.clearing import clearing
     from mcp_toolset.cli.mount import MountOptions, opened
     from mcp_toolset.cli.output import answering, log_to_stderr
     from mcp_toolset.cli.running import run
@@ -72,7 +73,7 @@ def search_command(
     async def find(output: Output) -> None:
         async with opened(place, MountOptions(timeout=timeout, headers=headers)) as mounted:
             hits = _search(mounted, query, server, limit)
-            rows = [_hit(hit, mounted.statuses()) for hit in hits]
+            rows = clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
             if as_json:
                 output.json({"query": query, "hits": rows})
             else:
