@@ -367,6 +367,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         protocol=server.protocol,
         hidden=server.secrets,
         eras=server.eras,
+        arguments=server.arguments,
     )
 
 

@@ -21,10 +21,11 @@ from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
-from mcp_toolset.config import Asked, Era, ProtocolRule, SessionRule
+from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
+from mcp_toolset.tools.lenient import repaired
 from mcp_toolset.tools.names import public_name
 from mcp_toolset.tools.source import Provenance, SourceStatus, ToolSource
 from mcp_toolset.tools.toolset import Toolset
@@ -61,6 +62,7 @@ class RemoteToolset(Toolset):
         protocol: ProtocolRule = "auto",
         hidden: Iterable[str] = (),
         eras: Mapping[str, Era] | None = None,
+        arguments: ArgumentRule = "lenient",
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -87,6 +89,8 @@ class RemoteToolset(Toolset):
             declare: What to declare when listing, so that the server lists what it offers only to clients
                 that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
                 their own clients can do, whatever this says; see docs/sessions.md.
+            arguments: What becomes of a model's arguments that do not fit: `lenient` repairs what can be
+                meant in one way only, `strict` refuses them; see docs/arguments.md.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
 
@@ -101,6 +105,7 @@ class RemoteToolset(Toolset):
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
         _check_rule(name, "sessions", sessions, SessionRule)
         _check_rule(name, "protocol", protocol, ProtocolRule)
+        _check_rule(name, "arguments", arguments, ArgumentRule)
         for tool, era in (eras or {}).items():
             _check_rule(name, f"eras[{tool!r}]", era, Era)
         declared = tuple(declare)
@@ -136,6 +141,7 @@ class RemoteToolset(Toolset):
             forward_authorization=forward_authorization,
             shows=declared,
         )
+        self._lenient = arguments == "lenient"
         super().__init__(name=name)
 
     @property
@@ -221,6 +227,7 @@ class RemoteToolset(Toolset):
             source=self.source_name,
             place=f"server {self.source_name!r}",
             provenance=partial(self._provenance, definition.name),
+            prepare=partial(repaired, definition.input_schema, tool.arguments) if self._lenient else None,
         )
 
     def listed(self, tool: str) -> ToolDefinition | None:

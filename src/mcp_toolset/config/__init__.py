@@ -6,6 +6,7 @@ whose single line says where, what and how to mend it.
 
 from mcp_toolset.config.hub import load_config, parse_config
 from mcp_toolset.config.models import (
+    ArgumentRule,
     Asked,
     Era,
     HubConfig,
@@ -16,6 +17,7 @@ from mcp_toolset.config.models import (
 )
 
 __all__ = [
+    "ArgumentRule",
     "Asked",
     "Era",
     "HubConfig",

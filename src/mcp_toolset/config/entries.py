@@ -11,7 +11,15 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, unknown_keys
-from mcp_toolset.config.models import Asked, ChangePolicy, Era, HiddenTextPolicy, ProtocolRule, SessionRule
+from mcp_toolset.config.models import (
+    ArgumentRule,
+    Asked,
+    ChangePolicy,
+    Era,
+    HiddenTextPolicy,
+    ProtocolRule,
+    SessionRule,
+)
 from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
@@ -91,6 +99,7 @@ class ServerEntry(_Entry):
     forward_authorization: bool = Field(False, description=_SWITCH)
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
     protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
+    arguments: ArgumentRule | None = Field(None, description="one of strict and lenient")
     eras: dict[str, Era] = Field({}, description='an object such as {"a_tool": "legacy"}, or "modern"')
 
 
@@ -107,6 +116,7 @@ class ToolsetSection(_Entry):
     pins: ChangePolicy | None = Field(None, description=_CHANGES)
     new_tools: ChangePolicy | None = Field(None, description=_CHANGES)
     hidden_text: HiddenTextPolicy = Field("strip", description=_HIDDEN_TEXT)
+    arguments: ArgumentRule = Field("lenient", description="one of strict and lenient")
     lock: str | None = Field(None, min_length=1, description="the path of a file, as a string")
     list_patience: _Seconds | None = Field(None, description=_SECONDS)
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 __all__ = [
+    "ArgumentRule",
     "ChangePolicy",
     "HiddenTextPolicy",
     "Era",
@@ -36,6 +37,9 @@ ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
 
 Era: TypeAlias = Literal["legacy", "modern"]
 """The revisions up to 2025-11-25, which have sessions, or those from 2026-07-28, which have none."""
+
+ArgumentRule: TypeAlias = Literal["strict", "lenient"]
+"""What becomes of arguments that do not fit: they are refused, or repaired where that is unambiguous."""
 
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
 """What a server may ask of a client; see docs/sessions.md."""
@@ -84,6 +88,7 @@ class ServerConfig:
         secrets: Values that `${…}` stood for in it; they are blanked wherever they would be shown.
         fault: Why it cannot be used, with place and mend; such a server has only its name.
         eras: The era that single tools need, by the server's own names for them.
+        arguments: What becomes of arguments that do not fit: refused, or repaired where unambiguous.
     """
 
     name: str
@@ -113,6 +118,7 @@ class ServerConfig:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     fault: str = ""
     eras: Mapping[str, Era] = field(default_factory=_no_eras, hash=False)
+    arguments: ArgumentRule = "lenient"
 
     def reached(self) -> ServerConfig:
         """What of it decides which process or address it is, and how sessions with it are made.

@@ -98,6 +98,7 @@ def server_config(
         declare=tuple(entry.declare),
         protocol=entry.protocol,
         eras=MappingProxyType(entry.eras),
+        arguments=entry.arguments or defaults.arguments,
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

@@ -119,7 +119,7 @@ class _Expansion:
         if len(self._open) == MAX_SCHEMA_DEPTH:
             raise DefinitionError(f"{self._where} follows more than {MAX_SCHEMA_DEPTH} references in a row")
         self._open.append(pointer)
-        self._counts[pointer] = self._size(_resolved(self._schema, pointer))
+        self._counts[pointer] = self._size(resolved(self._schema, pointer))
         self._open.pop()
         return self._counts[pointer]
 
@@ -156,7 +156,8 @@ def _references(schema: Mapping[str, Any]) -> Iterator[str]:
             yield reference
 
 
-def _resolved(schema: object, pointer: str) -> object:
+def resolved(schema: object, pointer: str) -> object:
+    """What a local reference such as `#/$defs/name` points to; `None` if that is nothing."""
     found = schema
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
