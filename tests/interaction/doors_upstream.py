@@ -55,7 +55,8 @@ def main() -> None:
             case "tools/call":
                 call(number, params)
             case "notifications/cancelled":
-                note(f"{LINGERING.pop(params['requestId'])} cancelled")
+                if params["requestId"] in LINGERING:
+                    note(f"{LINGERING.pop(params['requestId'])} cancelled")
             case "ping" | "logging/setLevel":
                 send({"id": number, "result": {}})
             case _:

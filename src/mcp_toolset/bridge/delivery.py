@@ -17,6 +17,8 @@ import anyio
 import anyio.lowlevel
 from pydantic_core import to_json
 
+from mcp_toolset.bridge.handling import TaskScope
+
 MAX_WAITING: Final = 16_384
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Notifications of one call that may wait for its client, and their length; the oldest give way (F10).
@@ -49,7 +51,7 @@ class Delivery:
         self._bytes = 0
         self._added = self._left = 0
         self._moved: anyio.Event | None = None
-        self._scope = anyio.CancelScope()
+        self._scope = TaskScope()
         self._stopped = False
         self.running = False
 
@@ -73,7 +75,7 @@ class Delivery:
     async def run(self) -> None:
         """Send what waits, until nothing does."""
         try:
-            with self._scope:
+            with self._scope.begun():
                 while self._waiting:
                     await self._send_next()
         finally:

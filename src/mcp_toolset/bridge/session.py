@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from mcp_toolset.bridge.client import ServedClient
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.faults import LOST, lost_by, says_broke_off, says_ended
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.negotiation import negotiate
 from mcp_toolset.bridge.questions import Questions
@@ -46,6 +48,7 @@ _CLIENT_WIRE: Final = CLIENT.model_dump(by_alias=True, exclude_none=True)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
+_log = logging.getLogger("mcp_toolset.upstream")
 
 
 class UpstreamSession:
@@ -105,7 +108,7 @@ class UpstreamSession:
         self, stderr: StderrTail, notified: Notified
     ) -> AsyncGenerator[tuple[ClientSession, ObservedDispatcher]]:
         """The transport and the SDK's session over it; nothing is said on it yet."""
-        async with self.link.open(stderr) as inner, anyio.create_task_group() as group:
+        async with self.link.open(stderr) as inner:
             dispatcher = ObservedDispatcher(
                 inner,
                 None if self.link.transport == "in-process" else self._of_a_call,
@@ -113,10 +116,17 @@ class UpstreamSession:
                 self.questions.put,
                 self._says,
             )
-            with self.calls.told_by(group.start_soon):
-                async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
-                    yield session, dispatcher
-            group.cancel_scope.cancel()
+            # Notifications are handed over in callbacks of the loop, where a task group can start nothing.
+            sending = Handling(self._not_sent)
+            try:
+                with self.calls.told_by(sending.begin):
+                    async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
+                        yield session, dispatcher
+            finally:
+                await sending.end()
+
+    def _not_sent(self) -> None:
+        _log.error("notifications to clients are not sent on any more")
 
     async def begin(
         self,
