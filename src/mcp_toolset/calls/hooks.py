@@ -262,20 +262,18 @@ class HookSet:
         if not self._descriptions:
             return bindings
         known = names or ToolNames(bindings)
-        described: list[ToolBinding | None] = [None] * len(bindings)
+        described: list[ToolBinding | None] = [*bindings]
 
-        async def one(place: int, binding: ToolBinding) -> None:
-            described[place] = await self._describe(binding, known)
+        async def one(place: int, binding: ToolBinding, hook: DescriptionHook) -> None:
+            described[place] = await self._describe(binding, hook)
 
         async with anyio.create_task_group() as group:
             for place, binding in enumerate(bindings):
-                group.start_soon(one, place, binding)
+                if (hook := self.description_hook(binding, known)) is not None:
+                    group.start_soon(one, place, binding, hook)
         return [binding for binding in described if binding is not None]
 
-    async def _describe(self, binding: ToolBinding, names: ToolNames) -> ToolBinding | None:
-        hook = self.description_hook(binding, names)
-        if hook is None:
-            return binding
+    async def _describe(self, binding: ToolBinding, hook: DescriptionHook) -> ToolBinding | None:
         try:
             with anyio.fail_after(self.deadline):
                 text = _text(await hook(binding.definition))

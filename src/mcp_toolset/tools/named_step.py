@@ -35,6 +35,8 @@ class NamedStep(Generic[V]):
         uses = ((use_of(selector, verb), value) for selector, value in by.items())
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act
+        self.is_bound = False
+        """Whether each name stood for one tool or several when this was last asked."""
 
     def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
         """The step for the tools as they are now."""
@@ -55,6 +57,7 @@ class NamedStep(Generic[V]):
 
     def _told(self, names: ToolNames) -> Mapping[str, V]:
         found: dict[str, tuple[int, V]] = {}
+        self.is_bound = all(names.reached(use) and not names.is_ambiguous(use) for use, _ in self._by)
         for use, value in self._by:
             for name in names.reached(use):
                 rank = _rank(use, name)

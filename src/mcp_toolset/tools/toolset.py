@@ -429,6 +429,8 @@ class Transformed(Toolset):
         if not isinstance(step, NamedStep):
             return inside
         named = cast("NamedStep[Any]", step)
+        if named.is_bound:
+            return inside
         return [*inside, *named.unbound(self._inner.compiled(UNPREPARED), self._inner.known_tools())]
 
     @property
