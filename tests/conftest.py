@@ -4,25 +4,19 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.bridge import unlisted
+from mcp_toolset.bridge import client_lists, unlisted
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
 os.environ["MCP_TOOLSET_CACHE"] = "off"
 
 
-@pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """What was found out about servers is kept for one run of the tests, and not for the user."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(autouse=True)
 def patient_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long a list waits for a server that starts is no matter of how busy this machine is."""
     monkeypatch.setattr(unlisted, "LIST_PATIENCE", 60)
+    monkeypatch.setattr(client_lists, "PATIENCE", 60)
+    monkeypatch.setattr(client_lists, "LIST_DEADLINE", 30)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from tests.bridge.asking import Person, text_of
 from tests.faults.harness import children
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge.known_eras import KnownEras, default_place
+from mcp_toolset.bridge.cache_folder import VARIABLE
+from mcp_toolset.bridge.known_eras import KnownEras
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +27,9 @@ MODERN = "2026-07-28"
 
 
 @pytest.fixture(autouse=True)
-def nothing_known() -> None:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of servers from other tests."""
-    default_place().unlink(missing_ok=True)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
 
 
 @asynccontextmanager

@@ -3,6 +3,9 @@
     scripts/conformance                 servers/everything, the bridge over it, and the upstream connection
     scripts/conformance --fastmcp       FastMCP's proxy over the same server as well, for the record
     scripts/conformance server bridge   only these subjects
+    scripts/conformance --sdk DIR server bridge stdio
+                                        the SDK's everything-server in place of ours, from a checkout of its
+                                        `examples/servers`; `stdio` is the bridge that starts it
 
 Fails if a scored scenario of `server` or `client` fails, or if `bridge` differs from `server` in any check.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import socket
 import subprocess
@@ -23,6 +27,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +36,7 @@ from tests.peers.programs import HERE, NODE_PLACE, ROOT, node_script
 
 REVISIONS = ("2026-07-28", "2025-11-25")
 SUBJECTS = ("server", "bridge", "client")
+STDIO = "from mcp_everything_server.server import mcp; mcp.run(transport='stdio')"
 SUITE = "conformance/dist/index.js"
 EVERYTHING = ROOT / "servers" / "everything" / "everything.py"
 BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
@@ -115,6 +121,33 @@ def everything() -> Generator[str]:
 
 
 @contextmanager
+def sdk_everything(folder: Path) -> Generator[str]:
+    """The SDK's everything-server over HTTP, from a checkout; yields its address."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    command = [sys.executable, "-m", "mcp_everything_server", "--port", str(port), "--log-level", "ERROR"]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(folder)})
+    try:
+        _wait_for(f"http://127.0.0.1:{port}")
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def bridge_on_stdio(folder: Path) -> Generator[str]:
+    """The bridge that starts the SDK's everything-server itself; yields the bridge's address."""
+    entry = {"command": sys.executable, "args": ["-c", STDIO], "env": {"PYTHONPATH": str(folder)}}
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "hub.json"
+        file.write_text(json.dumps({"mcpServers": {"up": {**entry, "prefix": False}}}))
+        with listening_process([*SERVE, str(file), *OVER_HTTP], SAID) as base:
+            yield f"{base}/mcp"
+
+
+@contextmanager
 def bridge(upstream: str) -> Generator[str]:
     """The bridge with a server mounted, and nothing else; yields its address."""
     with listening_process([*SERVE, upstream, *OVER_HTTP], SAID) as base:
@@ -148,25 +181,29 @@ def client_command() -> str:
     return f"{sys.executable} {HERE / 'conformance_client.py'}"
 
 
-def measured(subjects: Sequence[str]) -> dict[tuple[str, str], Run]:
+def measured(subjects: Sequence[str], sdk: Path | None = None) -> dict[tuple[str, str], Run]:
     """Each subject with each revision."""
     runs: dict[tuple[str, str], Run] = {}
-    with everything() as direct:
+    with everything() if sdk is None else sdk_everything(sdk) as direct:
         for subject in subjects:
             if subject == "client":
                 for revision in REVISIONS:
                     runs[subject, revision] = conform(["client", "--command", client_command()], revision)
                 continue
-            with _address(subject, direct) as url, ThreadPoolExecutor() as pool:
+            with _address(subject, direct, sdk) as url, ThreadPoolExecutor() as pool:
                 found = pool.map(lambda revision: conform(["server", "--url", url], revision), REVISIONS)
                 runs |= {(subject, revision): run for revision, run in zip(REVISIONS, found, strict=True)}
     return runs
 
 
 @contextmanager
-def _address(subject: str, direct: str) -> Generator[str]:
+def _address(subject: str, direct: str, sdk: Path | None) -> Generator[str]:
     if subject == "server":
         yield direct
+        return
+    if subject == "stdio" and sdk is not None:
+        with bridge_on_stdio(sdk) as url:
+            yield url
         return
     with (bridge if subject == "bridge" else fastmcp)(direct) as url:
         yield url
@@ -203,10 +240,10 @@ def faults(runs: dict[tuple[str, str], Run]) -> list[str]:
         if subject in ("server", "client")
         for failure in run.failures()
     ]
-    for revision in REVISIONS:
-        if ("server", revision) in runs and ("bridge", revision) in runs:
-            compared = difference(runs["server", revision], runs["bridge", revision])
-            found += [f"bridge {revision}: {line}" for line in compared]
+    for subject, revision in product(("bridge", "stdio"), REVISIONS):
+        if ("server", revision) in runs and (subject, revision) in runs:
+            compared = difference(runs["server", revision], runs[subject, revision])
+            found += [f"{subject} {revision}: {line}" for line in compared]
     return found
 
 
@@ -220,12 +257,13 @@ def main() -> int:
     parser.add_argument(
         "--fastmcp", action="store_true", help="FastMCP's proxy as well; needs scripts/install bench"
     )
+    parser.add_argument("--sdk", type=Path, metavar="DIR", help="a checkout of the SDK's everything-server")
     given = parser.parse_args()
     subjects = given.subjects or list(SUBJECTS)
-    unknown = set(subjects) - set(SUBJECTS)
+    unknown = set(subjects) - {*SUBJECTS, *(["stdio"] if given.sdk else [])}
     if unknown:
         parser.error(f"there is no subject {sorted(unknown)[0]!r}")
-    runs = measured([*subjects, "fastmcp"] if given.fastmcp else subjects)
+    runs = measured([*subjects, "fastmcp"] if given.fastmcp else subjects, given.sdk)
     sys.stdout.write(table(runs) + "\n")
     wrong = faults(runs)
     sys.stdout.writelines(f"{line}\n" for line in wrong)

@@ -33,7 +33,7 @@ CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
 The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would reach nobody.
 """
 
-_CLIENT_KEY: Final = "mcp_toolset.client"
+CLIENT_KEY: Final = "mcp_toolset.client"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _stream: Final[ContextVar[str | None]] = ContextVar("mcp_toolset_stream", default=None)
@@ -127,9 +127,9 @@ def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]
 def client_of(request: ServerRequestContext[Any, Any]) -> ServedClient:
     """The client that made a request."""
     connection = connection_of(request.session)
-    found: ServedClient | None = connection.state.get(_CLIENT_KEY)
+    found: ServedClient | None = connection.state.get(CLIENT_KEY)
     if found is None:
-        found = connection.state[_CLIENT_KEY] = _described(connection, request)
+        found = connection.state[CLIENT_KEY] = _described(connection, request)
     return found
 
 

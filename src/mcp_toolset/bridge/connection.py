@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import anyio.abc
@@ -20,14 +20,19 @@ import mcp_types as types
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
+from mcp_toolset.bridge.client_lists import TOOLS, ClientLists
+from mcp_toolset.bridge.client_offers import ClientOffers
+from mcp_toolset.bridge.client_watches import ClientWatches
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
 from mcp_toolset.bridge.kept_mount import catalog_of, keep_key, server_of
+from mcp_toolset.bridge.kinds import KINDS
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.offers import UpstreamOffers
+from mcp_toolset.bridge.pooled import PooledSession
 from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.session_key import SessionOptions
@@ -116,6 +121,15 @@ class UpstreamConnection:
             changed=self._changed,
             hidden_text=self.tools.pins.hidden_text,
         )
+        self.lists = ClientLists(
+            link.name, self.pool, request=self._request, common=self._common, checked=self._usable
+        )
+        self.lists.merge = self._merge
+        self.lists.on_change = self._changed
+        self._watches = ClientWatches(link.name, self.pool)
+        self.client_offers = ClientOffers(self.offers, self.lists, self._watches, self.pool)
+        self.pool.on_heard = self._heard_by_client
+        self.pool.on_ended = self.lists.ended
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
@@ -300,6 +314,7 @@ class UpstreamConnection:
             {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True),
             modern=self._main.modern,
         )
+        self.lists.begin()
         self._ready_at = anyio.current_time()
 
     def _introduce(self, server: types.Implementation | None, instructions: str) -> None:
@@ -487,6 +502,31 @@ class UpstreamConnection:
         finally:
             stop()
 
+    def hidden_from(self, context: ToolContext) -> frozenset[str]:
+        """The tools that are listed to other clients than this one."""
+        seen = self.lists.seen_by(context).get(TOOLS)
+        listed = self.tools.snapshot.tools.keys()
+        common = self.tools.common if seen is None else seen.names
+        return frozenset() if len(common) >= len(listed) and listed <= common else frozenset(listed - common)
+
+    async def _merge(self) -> None:
+        await self.tools.admit_more(self.lists.more(TOOLS))
+
+    def _common(self, method: str) -> Sequence[Mapping[str, Any]] | None:
+        if method == TOOLS:
+            return self.tools.entries
+        kind = next(kind for kind in KINDS if kind.method == method)
+        return self.offers.common(method) if self.offers.declares(kind.capability) else None
+
+    def _usable(self, listing: Listing) -> Sequence[Mapping[str, Any]]:
+        if listing.method == TOOLS:
+            return [cast("Mapping[str, Any]", entry) for entry in listing.tools if isinstance(entry, dict)]
+        kind = next(kind for kind in KINDS if kind.method == listing.method)
+        return self.offers.checked(kind, listing).sequence
+
+    def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
+        return self.lists.heard(pooled, method, params) or self._watches.heard(pooled, method, params)
+
     def _require_ready(self) -> None:
         if self._state == "ready":
             return
@@ -495,6 +535,8 @@ class UpstreamConnection:
         raise UpstreamUnavailableError(self.link.name, reason + again)
 
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        if method.endswith("list_changed") and self.lists.has_shelves:
+            self.pool.start(self.lists.outdated)
         if method == "notifications/tools/list_changed":
             self._refresh.set()
             return True

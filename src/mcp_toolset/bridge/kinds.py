@@ -70,8 +70,33 @@ class Offers(Protocol):
         """The answer to `completion/complete`."""
         ...
 
-    async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
-        """Call `updated` whenever the resource has changed; returns what ends that."""
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
+        ...
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a caller sees in place of those of `listed`; `None` if it sees the same."""
+        ...
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """All entries that only some callers see."""
+        ...
+
+
+@runtime_checkable
+class VaryingSource(Protocol):
+    """A mounted source that does not list the same tools to every client."""
+
+    def hidden_from(self, context: ToolContext) -> frozenset[str]:
+        """The tools that are listed to other clients than this one, by their own names."""
+        ...
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what is listed to clients like this one."""
+        ...
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
         ...
 
 

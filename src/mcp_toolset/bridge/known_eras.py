@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from filelock import FileLock, Timeout
-from platformdirs import user_cache_path
 
+from mcp_toolset.bridge.cache_folder import cache_folder
 from mcp_toolset.config import Era
 
 KEPT: Final = 24 * 3600.0
@@ -32,9 +32,10 @@ _PATIENCE: Final = 2.0
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
-def default_place() -> Path:
-    """Where findings are kept, by the platform's convention."""
-    return user_cache_path("mcp-toolset") / "eras.json"
+def default_place() -> Path | None:
+    """Where findings are kept, in the cache folder; `None` if nothing is kept."""
+    folder = cache_folder()
+    return None if folder is None else folder / "eras.json"
 
 
 class KnownEras:
@@ -47,32 +48,43 @@ class KnownEras:
 
     def recall(self) -> dict[Era, bool]:
         """The eras that the server is known to speak, or not to speak. Reads a file."""
-        found = _read(self._place).get(self._identity)
-        if not isinstance(found, Mapping):
-            return {}
-        known = cast("Mapping[str, Any]", found)
-        if not _is_fresh(known):
-            return {}
+        known = self._recalled()
         eras: tuple[Era, Era] = ("legacy", "modern")
         return {era: value for era in eras if isinstance(value := known.get(era), bool)}
 
-    def note(self, findings: Mapping[Era, bool]) -> None:
+    def _recalled(self) -> Mapping[str, Any]:
+        found: Any = {} if self._place is None else _read(self._place).get(self._identity)
+        return cast("Mapping[str, Any]", found) if _is_fresh(found) else {}
+
+    def recall_same(self) -> frozenset[str]:
+        """The capability sets whose clients were listed what everybody is. Reads a file."""
+        same: Any = self._recalled().get("same")
+        return frozenset(cast("list[str]", same)) if isinstance(same, list) else frozenset()
+
+    def note_same(self, capability_sets: frozenset[str]) -> None:
+        """Keep for which capability sets a server lists what it lists to everybody. Writes a file."""
+        self.note({}, same=capability_sets)
+
+    def note(self, findings: Mapping[Era, bool], *, same: frozenset[str] | None = None) -> None:
         """Keep what was found, beside what was known before. Writes a file."""
+        if self._place is None:
+            return
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self._place}.lock", timeout=_PATIENCE):
-                self._write({**self.recall(), **findings})
+                kept = self.recall_same() if same is None else same
+                self._write(self._place, {**self.recall(), **findings, "same": sorted(kept)})
         except (OSError, Timeout) as fault:
             _log.debug("%s is not written: %s", self._place, fault)
 
-    def _write(self, findings: Mapping[Era, bool]) -> None:
-        held = {name: each for name, each in _read(self._place).items() if _is_fresh(each)}
+    def _write(self, place: Path, findings: Mapping[str, Any]) -> None:
+        held = {name: each for name, each in _read(place).items() if _is_fresh(each)}
         held.pop(self._identity, None)
         recent = dict(list(held.items())[-MAX_KNOWN + 1 :])
         recent[self._identity] = {**findings, "at": int(time.time())}
-        draft = self._place.with_name(f"{self._place.name}.{os.getpid()}")
+        draft = place.with_name(f"{place.name}.{os.getpid()}")
         draft.write_text(json.dumps(recent, indent=1), encoding="utf-8")
-        draft.replace(self._place)
+        draft.replace(place)
 
 
 def _read(place: Path) -> dict[str, Any]:

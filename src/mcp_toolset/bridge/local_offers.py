@@ -116,7 +116,15 @@ class LocalOffers:
             )
         return {"completion": _wire(found)}
 
-    async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """Every client sees the same."""
+        return None
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """Every client sees the same."""
+        return ()
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the provider says that the resource has changed."""
         stop: Callable[[], None] | None = None
         if isinstance(self._resources, UpdatingResources):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
@@ -29,7 +29,8 @@ from mcp_types.methods import serialize_server_result
 from mcp_toolset.bridge.answers import Encoded, with_tools
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
-from mcp_toolset.bridge.client import client_of
+from mcp_toolset.bridge.client import CLIENT_KEY, ServedClient, client_of
+from mcp_toolset.bridge.client_lists import ListNews
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.messages import json_of
@@ -60,6 +61,9 @@ from mcp_toolset.tools.result import ToolResult
 
 Request = ServerRequestContext[Any, Any]
 
+MAX_VARIANTS: Final = 16
+"""Lists of tools that are kept in JSON, for clients that do not see the same."""
+
 
 class Surface(Protocol):
     """What the wire needs of a toolset server."""
@@ -68,8 +72,16 @@ class Surface(Protocol):
         """Run one call through the dispatch table."""
         ...
 
-    def listed_for_all(self) -> list[dict[str, Any]]:
-        """The tools that every caller sees, in wire form: one object for as long as nothing changes."""
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees, in wire form: one object for as long as nothing changes."""
+        ...
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what some server lists to clients like this one."""
+        ...
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known and served."""
         ...
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
@@ -122,7 +134,7 @@ class LowlevelServer(Server[Any]):
         self._offering = offering
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
-        self._lists: dict[bool, tuple[list[dict[str, Any]], CacheHint, Encoded]] = {}
+        self._lists: dict[tuple[bool, int], tuple[list[dict[str, Any]], CacheHint, Encoded]] = {}
         self._sessions: dict[int, Connection] = {}
         self._over_http: dict[str, Connection] = {}
         self._trips = RoundTrips()
@@ -198,6 +210,16 @@ class LowlevelServer(Server[Any]):
         async with anyio.create_task_group() as group:
             for connection in list(self._sessions.values()):
                 group.start_soon(_bounded, partial(send, connection))
+
+    async def announce_lists(self, news: Collection[ListNews]) -> None:
+        """Tell the clients of single sessions that what they see has changed."""
+        for each in news:
+            for connection in list(self._sessions.values()):
+                client: ServedClient | None = connection.state.get(CLIENT_KEY)
+                if client is not None and each.is_for(client):
+                    await _bounded(partial(_SENDS[each.capability], connection))
+            if not each.key.client:
+                await self._bus.publish(_EVENTS[each.capability]())
 
     async def announce_to(self, request: Request) -> None:
         """Tell one legacy client that its own list has changed, as by a grant (X2)."""
@@ -280,22 +302,27 @@ class LowlevelServer(Server[Any]):
                 types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
             )
         context = WireContext(request)
-        encoded, granted = self._encoded(context.modern), self._surface.granted(context)
+        encoded, granted = self._encoded(context), self._surface.granted(context)
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
 
-    def _encoded(self, modern: bool) -> Encoded:
-        """What all clients of an era are told; brought into JSON once for as long as it lasts."""
-        tools, hint = self._surface.listed_for_all(), self._surface.list_hint() if modern else STRICTEST
-        known = self._lists.get(modern)
+    def _encoded(self, context: WireContext) -> Encoded:
+        """What clients of an era that see the same are told; brought into JSON once for as long as it is."""
+        modern, tools = context.modern, self._surface.listed_to(context)
+        hint = self._surface.list_hint() if modern else STRICTEST
+        known = self._lists.get((modern, id(tools)))
         if known is not None and known[0] is tools and known[1] == hint:
             return known[2]
         result = list_for(tools, modern=modern, stamp=self._stamp, hint=hint.to_wire())
-        self._lists[modern] = (tools, hint, encoded := Encoded(result, json_of(result)))
+        if len(self._lists) >= MAX_VARIANTS:
+            self._lists.clear()
+        self._lists[modern, id(tools)] = (tools, hint, encoded := Encoded(result, json_of(result)))
         return encoded
 
     async def _quick_list(self, request: Request) -> dict[str, Any]:
         if self._surface.is_arriving():
             await self._surface.arrive()
+        if self._surface.unknown_to(context := WireContext(request)):
+            await self._surface.known_to(context)
         return self._list(request)
 
     async def _call(self, request: Request) -> dict[str, Any]:
@@ -382,6 +409,18 @@ def _call_params(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if not isinstance(arguments, dict):
         raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: arguments must be an object")
     return name, arguments  # pyright: ignore[reportUnknownVariableType]
+
+
+_SENDS: Final[Mapping[str, Callable[[Connection], Awaitable[None]]]] = {
+    "tools": Connection.send_tool_list_changed,
+    "resources": Connection.send_resource_list_changed,
+    "prompts": Connection.send_prompt_list_changed,
+}
+_EVENTS: Final[Mapping[str, Callable[[], ServerEvent]]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
 
 
 async def _bounded(send: Any) -> None:

@@ -75,6 +75,7 @@ class News:
             elif deferred != before:
                 await self._lowlevel.announce_grants()
             await self._lowlevel.announce_offers(await self._offering.news())
+            await self._lowlevel.announce_lists(self._offering.list_news())
             await self._served.moved.wait()
 
     async def _announce_grants(self) -> None:

@@ -10,6 +10,8 @@ from typing import Any, Final, cast
 
 from mcp_toolset.bridge.addresses import LOCAL, Addresses, Names, Origin
 from mcp_toolset.bridge.caching import CacheHint, strictest
+from mcp_toolset.bridge.client_lists import ListNews
+from mcp_toolset.bridge.client_offers import ClientOffers
 from mcp_toolset.bridge.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
 from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.unlisted import UnlistedMounts
@@ -44,6 +46,7 @@ class Offering:
         self._addresses = Addresses()
         self._lists: dict[str, list[Wire]] = {}
         self._settled: object = None
+        self._common: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
         self._told: dict[str, list[Wire]] = {}
 
     @property
@@ -70,6 +73,11 @@ class Offering:
             kind.capability for kind in KINDS if told.get(kind.method, []) != self._told[kind.method]
         )
 
+    def list_news(self) -> list[ListNews]:
+        """The lists of single clients, tools included, that have changed since this was asked last."""
+        sources = self._mounted().values()
+        return [each for offers in sources if isinstance(offers, ClientOffers) for each in offers.list_news()]
+
     async def settle(self) -> None:
         """Take the lists of all sources, and name what they hold."""
         sources = self._sources()
@@ -78,16 +86,20 @@ class Offering:
             for source, offers in sources.items()
         }
         reading = {source: offers.declares("resources") for source, offers in sources.items()}
+        more = {
+            source: {kind.method: offers.listed_to_some(kind) for kind in KINDS}
+            for source, offers in sources.items()
+        }
         # Lists that are what they were are the same objects, so that comparing them is quick.
-        if (listed, reading) == self._settled:
+        if (listed, more, reading) == self._settled:
             return
-        self._settled = (listed, reading)
+        self._settled, self._common = (listed, more, reading), listed
         self._addresses = Addresses.of(
-            _names(source, listed[source], reads=reads) for source, reads in reading.items()
+            _names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()
         )
         self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
 
-    async def page(self, kind: Kind, cursor: str | None) -> Wire:
+    async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
         """One page of a list, with the cache hint of the whole.
 
         Raises:
@@ -95,13 +107,22 @@ class Offering:
         """
         start = _start_of(cursor)
         await self.settle()
-        entries = self._lists[kind.method]
+        entries = self._listed_to(kind, context)
         if start and start >= len(entries):
             raise InvalidArgumentsError("Unknown cursor: the list has ended, or has changed; list again")
         page: dict[str, Any] = {kind.key: entries[start : start + PAGE], **self._hint(kind).to_wire()}
         if start + PAGE < len(entries):
             page["nextCursor"] = _cursor_at(start + PAGE)
         return page
+
+    def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
+        """What a client sees: the sessions of some list what others do not."""
+        own = {
+            source: {kind.method: entries}
+            for source, offers in self._sources().items()
+            if (entries := offers.listed_to(kind, context)) is not None
+        }
+        return list(self._public(kind, {**self._common, **own})) if own else self._lists[kind.method]
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read the resource that a public URI leads to.
@@ -156,11 +177,11 @@ class Offering:
             return {"completion": {"values": []}}
         return await offers.complete({**params, "ref": reference}, context)
 
-    async def watch(self, uri: str, updated: Callable[[], None]) -> Ending:
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when the resource of a public URI has changed; raises as `read` does."""
         for source, native in await self._origins(uri):
             if self._sources()[source].declares("resources", "subscribe"):
-                return await self._sources()[source].watch(native, updated)
+                return await self._sources()[source].watch(native, updated, context)
         raise LookupError("Resource not found, or its server tells of no changes")
 
     def block(self, source: str, block: Any) -> Any:
@@ -236,9 +257,12 @@ async def _listed(offers: Offers, kind: Kind) -> Sequence[Wire]:
     return await offers.listed(kind) if offers.declares(kind.capability) else ()
 
 
-def _names(source: str, lists: Mapping[str, Sequence[Wire]], *, reads: bool) -> Names:
+def _names(
+    source: str, lists: Mapping[str, Sequence[Wire]], more: Mapping[str, Sequence[Wire]], *, reads: bool
+) -> Names:
     def names(kind: Kind) -> list[str]:
-        return list(dict.fromkeys(str(entry[kind.identity]) for entry in lists[kind.method]))
+        entries = (*lists[kind.method], *more[kind.method])
+        return list(dict.fromkeys(str(entry[kind.identity]) for entry in entries))
 
     return Names(source, names(RESOURCES), names(TEMPLATES), names(PROMPTS), reads=reads)
 

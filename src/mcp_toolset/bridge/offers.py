@@ -350,7 +350,16 @@ class UpstreamOffers:
             reason = str(fault) or "no answer in time"
             self._log.log(_level_of(fault), "%s failed, the last list stays: %s", kind.method, reason)
             return None
+        return self.checked(kind, listing)
+
+    def checked(self, kind: Kind, listing: Listing) -> OfferList:
+        """The usable entries of a list."""
         return _checked(kind, listing, self._hidden_text)
+
+    def common(self, method: str) -> Sequence[Wire] | None:
+        """What was listed last by a method; `None` if nothing was."""
+        held = self._lists.get(method) if self.known else None
+        return None if held is None else held.sequence
 
 
 _NOTHING: Final = OfferList()

@@ -104,7 +104,7 @@ class Reading:
         self._require(request, kind.capability)
         async with _answering(request):
             await self._offering.arrive()
-            return _enveloped(request, await self._offering.page(kind, params.cursor))
+            return _enveloped(request, await self._offering.page(kind, params.cursor, WireContext(request)))
 
     async def _read(self, request: Request, params: types.ReadResourceRequestParams) -> dict[str, Any]:
         self._require(request, "resources")
@@ -150,7 +150,7 @@ class Reading:
             if len(watched) >= MAX_WATCHED:
                 raise CallError(f"one client may subscribe to {MAX_WATCHED} resources; unsubscribe from some")
             updated = partial(self._note, params.uri, connection)
-            watched[params.uri] = await self._offering.watch(params.uri, updated)
+            watched[params.uri] = await self._offering.watch(params.uri, updated, WireContext(request))
         return {}
 
     async def _unsubscribe(self, request: Request, params: types.UnsubscribeRequestParams) -> dict[str, Any]:
@@ -180,16 +180,16 @@ class Reading:
                 "resource_subscriptions": uris[:MAX_WATCHED] or None,
             }
         )
-        async with self._watching(uris[:MAX_WATCHED]):
+        async with self._watching(uris[:MAX_WATCHED], WireContext(request)):
             return await self._listening(request, params.model_copy(update={"notifications": offered}))
 
     @asynccontextmanager
-    async def _watching(self, uris: Sequence[str]) -> AsyncGenerator[None]:
+    async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
         watched: dict[str, Ending] = {}
         try:
             for uri in uris:
                 try:
-                    watched[uri] = await self._offering.watch(uri, partial(self._note, uri, None))
+                    watched[uri] = await self._offering.watch(uri, partial(self._note, uri, None), context)
                 except (LookupError, UpstreamError) as fault:
                     _log.debug("nothing tells of changes of %s: %s", uri, fault)
             yield

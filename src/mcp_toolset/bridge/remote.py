@@ -12,10 +12,10 @@ import anyio.abc
 import httpx2
 
 from mcp_toolset.bridge.caching import CacheHint
+from mcp_toolset.bridge.client_offers import ClientOffers
 from mcp_toolset.bridge.connection import UpstreamConnection
 from mcp_toolset.bridge.kept_mount import introduction
 from mcp_toolset.bridge.link import Target, link_to
-from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.session_key import SessionOptions
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
@@ -23,6 +23,7 @@ from mcp_toolset.catalog.pins import PinPolicy, Pins
 from mcp_toolset.catalog.source import ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.lenient import repaired
@@ -187,9 +188,21 @@ class RemoteToolset(Toolset):
         return self.connection.link.transport == "in-process"
 
     @property
-    def offers(self) -> UpstreamOffers:
+    def offers(self) -> ClientOffers:
         """What the server offers beside its tools (P4)."""
-        return self.connection.offers
+        return self.connection.client_offers
+
+    def hidden_from(self, context: ToolContext) -> frozenset[str]:
+        """The tools that the server lists to other clients than this one, by its own names."""
+        return self.connection.hidden_from(context)
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what the server lists to clients like this one."""
+        return self.connection.lists.unknown(context)
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
+        await self.connection.lists.learned(context)
 
     def list_hint(self) -> CacheHint | None:
         """How long its list of tools may be kept; see `HintedSource`."""

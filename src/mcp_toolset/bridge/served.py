@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -12,12 +13,13 @@ import anyio.lowlevel
 from mcp_toolset.bridge.beside import beside
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.kinds import VaryingSource
 from mcp_toolset.bridge.overrides import OverrideReport
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
-from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.tool_names import ToolNames
@@ -28,6 +30,19 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred import DeferredCatalog
 
 _T = TypeVar("_T")
+
+Hidden = tuple[tuple[str, frozenset[str]], ...]
+"""Which tools of which sources a client does not see, by the sources' own names for them."""
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A tool that is listed, and its wire form."""
+
+    binding: ToolBinding
+    wire: dict[str, Any]
 
 
 class ServedTools:
@@ -75,6 +90,9 @@ class ServedTools:
         self._own_hint = own_hint
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
+        self._shown: list[_Shown] = []
+        self._varying: Mapping[str, VaryingSource] = {}
+        self._variants: dict[Hidden, list[dict[str, Any]]] = {}
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
 
@@ -106,7 +124,14 @@ class ServedTools:
             compiled = await self._beside(partial(self._compiled, bound))
             self._hints = [_hint_of(source) for source in self.registry.sources().values()]
             self.has_own = any(not binding.source for binding in bound)
-            self.table, self._dispatch, self.wire = compiled
+            self.table, self._dispatch, self._shown = compiled
+            self._varying = {
+                name: source
+                for name, source in self.registry.sources().items()
+                if isinstance(source, VaryingSource)
+            }
+            self._variants = {}
+            self.wire = self._variant(LOCAL_CONTEXT)
             self._named = ToolNames(self.table.values())
             self.moved.set()
 
@@ -139,11 +164,11 @@ class ServedTools:
 
     def _compiled(
         self, bound: Sequence[ToolBinding]
-    ) -> tuple[Mapping[str, ToolBinding], ToolDispatch, list[dict[str, Any]]]:
+    ) -> tuple[Mapping[str, ToolBinding], ToolDispatch, list[_Shown]]:
         table = self._gated(bound)
-        wire = [binding.to_wire() for binding in table if not binding.deferred]
+        shown = [_Shown(binding, binding.to_wire()) for binding in table if not binding.deferred]
         dispatch = ToolDispatch(table, rules=self._rules)
-        return {binding.name: binding for binding in table}, dispatch, wire
+        return {binding.name: binding for binding in table}, dispatch, shown
 
     async def compiled_by_now(self) -> None:
         """Wait for the compilation that is under way, if one is."""
@@ -162,10 +187,33 @@ class ServedTools:
         gated = self.registry.gated(binding)
         return await ToolDispatch([gated], rules=self._rules, names=self._named).call(call, context)
 
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees without grants: one object for as long as nothing changes."""
+        return self._variant(context) if self._varying else self.wire
+
+    def _variant(self, context: ToolContext) -> list[dict[str, Any]]:
+        hidden: Hidden = tuple(
+            (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
+        )
+        known = self._variants.get(hidden)
+        if known is None:
+            aside = dict(hidden)
+            known = self._variants[hidden] = [
+                each.wire
+                for each in self._shown
+                if each.binding.definition.name not in aside.get(each.binding.source, _NONE)
+            ]
+        return known
+
+    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+        """The sources of which it has still to be found out what they list to a caller."""
+        return [source for source in self._varying.values() if source.unknown_to(context)]
+
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
         granted = self.granted(context)
-        return [*self.wire, *granted] if granted else self.wire
+        listed = self.listed_to(context)
+        return [*listed, *granted] if granted else listed
 
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
         """Of these, what only this caller sees."""

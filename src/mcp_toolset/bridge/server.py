@@ -522,6 +522,21 @@ class ToolsetServer:
         """The tools that every caller sees: one object for as long as nothing changes."""
         return self._served.wire
 
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees, in wire form; see `ServedTools.listed_to`."""
+        return self._served.listed_to(context)
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what some server lists to clients like this one."""
+        return bool(self._served.unknown_to(context))
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known and served."""
+        async with anyio.create_task_group() as group:
+            for source in self._served.unknown_to(context):
+                group.start_soon(source.known_to, context)
+        await self._rebuild()
+
     def granted(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that only this caller sees; see `ServedTools.granted`."""
         return self._served.granted(context)

@@ -9,6 +9,7 @@ client leaves or nobody has used it for a while; there are never more than `MAX_
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -70,6 +71,9 @@ _REFUSALS: Final = frozenset(
 )
 """Errors with which a server of the modern era alone answers `initialize`."""
 
+Ended = Callable[[PooledSession], None]
+"""Is told that a session has ended."""
+
 Heard = Callable[[PooledSession, str, Mapping[str, Any] | None], bool]
 """Takes in a notification of a session; `True` says that it is dealt with."""
 
@@ -112,6 +116,7 @@ class SessionPool:
         )
         self._known = None if link.transport == "in-process" else KnownEras(link.identity)
         self._main: SessionKey | None = None
+        self._settled = False
         self._try_again_at = float("-inf")
         self._without_legacy = self.facts
         self._sessions: dict[int, PooledSession] = {}
@@ -122,6 +127,8 @@ class SessionPool:
         self._context: Context = copy_context()
         self.on_broken_off: Callable[[], None] = lambda: None
         self.on_heard: Heard = _nobody
+        self.on_ended: Ended = lambda pooled: None
+        self._same = frozenset[str]()
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
 
     def __len__(self) -> int:
@@ -134,6 +141,7 @@ class SessionPool:
         self._context = copy_context()
         if self._known is not None and self.options.protocol == "auto":
             recalled = await anyio.to_thread.run_sync(self._known.recall)
+            self._same = await anyio.to_thread.run_sync(self._known.recall_same)
             self._note(replace(self.facts, **recalled))
         async with anyio.create_task_group() as group:
             self._group = group
@@ -155,7 +163,7 @@ class SessionPool:
 
     def listens_in(self, era: Era) -> None:
         """Take note that the session that lists speaks this era."""
-        self._main = listing_key(era, self.options)
+        self._main, self._settled = listing_key(era, self.options), True
         self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
 
     def learn(self, findings: Mapping[Era, bool]) -> None:
@@ -166,6 +174,16 @@ class SessionPool:
         self._note(replace(self.facts, **news))
         if self._known is not None and self.options.protocol == "auto":
             self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
+
+    def same(self, shelf: Sequence[str]) -> bool:
+        """Whether the server was found to list to these clients what it lists to everybody."""
+        return _digest(shelf) in self._same
+
+    def note_same(self, shelf: Sequence[str]) -> None:
+        """Remember that it does, also for later runs."""
+        self._same |= {_digest(shelf)}
+        if self._known is not None:
+            self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
 
     def _note(self, facts: UpstreamFacts) -> None:
         self.facts = facts
@@ -202,6 +220,16 @@ class SessionPool:
         if self.facts.legacy is None and anyio.current_time() < self._try_again_at:
             return self._without_legacy
         return self.facts
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the session that lists speaks 2026-07-28."""
+        return self._main == SessionKey("modern")
+
+    @property
+    def listens(self) -> bool:
+        """Whether there has been a session that lists, and sessions can be opened."""
+        return self._group is not None and self._settled
 
     @property
     def bare(self) -> SessionKey | None:
@@ -382,6 +410,7 @@ class SessionPool:
                 if other.open.is_set():
                     self._ready[pooled.key] = other
                     break
+        self.on_ended(pooled)
         self._tell_waiting()
 
     def _roots_of(self, pooled: PooledSession) -> Callable[[], None]:
@@ -394,6 +423,10 @@ class SessionPool:
     def _tell_waiting(self) -> None:
         freed, self._freed = self._freed, anyio.Event()
         freed.set()
+
+
+def _digest(shelf: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(shelf).encode()).hexdigest()[:16]
 
 
 def _with_credentials(headers: Mapping[str, str], authorization: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ class UpstreamTools:
 
     Attributes:
         pins: What judges its definitions.
+        common: The names of the tools that are listed to everybody.
         snapshot: The tools that are served, and those that are set aside.
         known: Whether anything is known of the list, from this run or the last.
         remembered: What is served of the last run, until the server has listed.
@@ -49,6 +51,9 @@ class UpstreamTools:
         self._superseded: dict[str, ToolDefinition] = {}
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._listing = Listing()
+        self._more: list[Any] = []
+        self.common: frozenset[str] = frozenset()
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
 
@@ -74,6 +79,7 @@ class UpstreamTools:
         # A big list takes its time, in which others are to have theirs.
         with staying() if len(listing.tools) > BIG else nullcontext():
             async with self._admitting:
+                self._listing, self.common = listing, frozenset(listing.names())
                 self._listed, self.snapshot = await in_worker(partial(self._judged, listing))
                 if self.remembered.tools:
                     self._supersede()
@@ -90,11 +96,15 @@ class UpstreamTools:
             self._listed = await in_worker(partial(take_snapshot, entries))
             self.snapshot = await in_worker(partial(self._admissible, self._listed, remembered=True))
             self.remembered, self.known = self.snapshot, True
+            self.common = frozenset(self._listed.tools)
 
     @property
     def listed(self) -> CatalogSnapshot:
-        """What was listed last and is usable, before pins and policies have their say."""
-        return self._listed
+        """What was listed to everybody last and is usable, before pins and policies have their say."""
+        return replace(
+            self._listed,
+            tools={name: tool for name, tool in self._listed.tools.items() if name in self.common},
+        )
 
     def current(self, definition: ToolDefinition) -> ToolDefinition:
         """The live definition in the place of one that was remembered; another one as it is.
@@ -130,6 +140,17 @@ class UpstreamTools:
             names = ", ".join(map(visible, changed[:_SHOWN])) + (" …" if len(changed) > _SHOWN else "")
             self._log.warning("%d tools are not what they were in the last run: %s", len(changed), names)
 
+    @property
+    def entries(self) -> list[Any]:
+        """The list as it was taken last, in wire form."""
+        return self._listing.tools
+
+    async def admit_more(self, entries: Sequence[Any]) -> None:
+        """Serve tools as well that are listed to some clients alone; pins judge them like all others."""
+        async with self._admitting:
+            self._more = [*entries]
+            self._listed, self.snapshot = await in_worker(partial(self._judged, self._listing))
+
     async def judged_anew(self) -> None:
         """Hold what was listed last against the pins and their policy as they are now."""
         async with self._admitting:
@@ -152,7 +173,12 @@ class UpstreamTools:
 
     def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
         """What is usable in a list, and what of that is to be served."""
-        listed = take_snapshot(listing.tools, previous=self._listed, complete=listing.complete)
+        entries, names = list(listing.tools), set(listing.names())
+        for entry in self._more:
+            if entry.get("name") not in names:
+                names.add(entry.get("name"))
+                entries.append(entry)
+        listed = take_snapshot(entries, previous=self._listed, complete=listing.complete)
         return listed, self._admissible(listed)
 
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:

@@ -1,0 +1,88 @@
+"""`ClientOffers`: resources, prompts and completions of a mounted server, as each client sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mcp_toolset.bridge.caching import CacheHint
+from mcp_toolset.bridge.client_lists import ClientLists
+from mcp_toolset.bridge.client_watches import ClientWatches
+from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.kinds import Ending, Kind, Wire
+from mcp_toolset.bridge.offers import UpstreamOffers
+from mcp_toolset.bridge.pooled import OtherEraError
+from mcp_toolset.bridge.sessions import SessionPool
+from mcp_toolset.tools.call import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.client_lists import ListNews
+
+
+class ClientOffers:
+    """What all see, and beside it what the sessions of some clients list and tell."""
+
+    def __init__(
+        self, common: UpstreamOffers, lists: ClientLists, watches: ClientWatches, pool: SessionPool
+    ) -> None:
+        """Join what there is of one server."""
+        self._common = common
+        self._lists = lists
+        self._watches = watches
+        self._pool = pool
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what the server offers beside its tools."""
+        return self._common.known
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether the server declared a capability, and in it a feature."""
+        return self._common.declares(capability, feature)
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind that everybody sees."""
+        return await self._common.listed(kind)
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a client sees in their place; `None` if it sees the same."""
+        taken = self._lists.seen_by(context).get(kind.method)
+        return None if taken is None else taken.entries
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that some clients see."""
+        return self._lists.more(kind.method)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """How long the list of all may be kept."""
+        return self._common.hint(kind)
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource for a caller."""
+        return await self._common.read(uri, context)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt for a caller."""
+        return await self._common.prompt(name, arguments, context)
+
+    async def complete(self, params: Mapping[str, object], context: ToolContext) -> Wire:
+        """Complete an argument for a caller."""
+        return await self._common.complete(params, context)
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the session of a client says that a resource has changed.
+
+        Raises:
+            UpstreamError: the server refused, or cannot be asked.
+        """
+        key = self._pool.key(context) if isinstance(context, WireContext) else None
+        if key is not None and isinstance(context, WireContext):
+            try:
+                return await self._watches.watch(key, context, uri, updated)
+            except OtherEraError:
+                pass
+        return await self._common.watch(uri, updated)
+
+    def list_news(self) -> list[ListNews]:
+        """The lists of single clients that have changed since this was asked last."""
+        return self._lists.news()
