@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 from tests.bridge.asking import connected, text_of
 from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk
@@ -87,11 +87,16 @@ async def test_p5_a_shared_session_that_declares_for_the_list_still_asks_nobody(
     assert not desk.samples
 
 
-async def test_p5_without_it_nothing_is_declared_for_the_list(targets: dict[str, Any], mode: str) -> None:
+async def test_u36_without_it_each_client_is_listed_what_it_can_be_asked_for(
+    targets: dict[str, Any], mode: str
+) -> None:
+    lent = {f"{name}_lent" for name in targets}
     server = hub(targets)
     async with connected(server, mode, **Desk().options) as client:
         await server.settled()
-        assert not {f"{name}_lent" for name in targets} & await names(client)
+        assert lent <= await names(client)
+        async with Client(server.lowlevel, mode=mode, cache=None) as bare:
+            assert not lent & await names(bare)
 
 
 async def test_p5_the_host_itself_can_be_asked_for_nothing(targets: dict[str, Any]) -> None:

@@ -141,7 +141,9 @@ class ClientLists:
         return told
 
     def _shelf(self, key: SessionKey | None, context: WireContext) -> Shelf | None:
-        """Where lists for the capability set of a client are kept; `None` if it declares nothing."""
+        """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
+        if self._pool.options.shows:
+            return None
         declares = canonical(context.carried) if key is None else key.declares
         if declares == NOTHING_DECLARED or (key is None and not self._pool.is_modern):
             return None
