@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, json_of, plain, said, shown
+from mcp_toolset.calls.providers.turn import (
+    IMAGES,
+    PDF,
+    AssistantCall,
+    AssistantTurn,
+    attachment,
+    json_of,
+    plain,
+    said,
+    shown,
+)
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.result import Block, ToolResult
-
-_IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-"""The images that a message may hold."""
 
 
 def turn_from_anthropic(message: object) -> AssistantTurn:
@@ -79,7 +86,10 @@ def _result(id: str, result: ToolResult) -> dict[str, Any]:
 
 
 def _shown(block: Block) -> dict[str, Any]:
-    if block.get("type") == "image" and block.get("mimeType") in _IMAGES:
-        source = {"type": "base64", "media_type": block["mimeType"], "data": block.get("data", "")}
-        return {"type": "image", "source": source}
+    found = attachment(block)
+    if found is not None and (found.kind in IMAGES or found.kind == PDF):
+        source = {"type": "base64", "media_type": found.kind, "data": found.data}
+        if found.kind != PDF:
+            return {"type": "image", "source": source}
+        return {"type": "document", "source": source, **({"title": found.name} if found.name else {})}
     return {"type": "text", "text": shown(block)}

@@ -6,15 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from mcp_toolset.calls.providers.turn import (
+    IMAGES,
+    PDF,
     AssistantCall,
     AssistantTurn,
+    attachment,
     flagged_text,
     json_of,
     parsed,
     plain,
+    shown,
 )
+from mcp_toolset.calls.rejection import rejection_reason
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.result import Block, ToolResult
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -69,4 +74,21 @@ def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolRe
     """A result as the output item that answers the call `id` among `items`."""
     kinds = {item.get("call_id"): item["type"] for item in items if item.get("type") in _CALLS}
     kind = kinds.get(id, "function_call")
-    return {"type": f"{kind}_output", "call_id": id, "output": flagged_text(result)}
+    parts = [_part(place, block) for place, block in enumerate(result.content)]
+    if all(part["type"] == "input_text" for part in parts):
+        return {"type": f"{kind}_output", "call_id": id, "output": flagged_text(result)}
+    if result.is_error and rejection_reason(result) is None:
+        parts.insert(0, {"type": "input_text", "text": "Error:"})
+    output = [part for part in parts if part.get("text") != ""]
+    return {"type": f"{kind}_output", "call_id": id, "output": output}
+
+
+def _part(place: int, block: Block) -> dict[str, Any]:
+    """A content block as a part of an output: images and PDF files as such, the rest as text."""
+    found = attachment(block)
+    if found is not None and found.kind in IMAGES:
+        return {"type": "input_image", "image_url": f"data:{found.kind};base64,{found.data}"}
+    if found is not None and found.kind == PDF:
+        name = found.name or f"file-{place + 1}.pdf"
+        return {"type": "input_file", "filename": name, "file_data": f"data:{PDF};base64,{found.data}"}
+    return {"type": "input_text", "text": shown(block)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from pydantic_core import from_json, to_json
 
@@ -21,6 +21,11 @@ Arguments = Mapping[str, Any] | str
 
 Origin = Literal["openai", "openai_responses", "anthropic", "calls"]
 """Whose message a turn is; `calls` is nobody's, and fits every provider."""
+
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The images that providers take."""
+
+PDF: Final = "application/pdf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +129,42 @@ def shown(block: Block) -> str:
     if kind == "text":
         return str(block.get("text", ""))
     if kind == "resource_link":
-        return str(block.get("uri", ""))
+        return _link(block)
     if kind == "resource" and "text" in block.get("resource", {}):
         return str(block["resource"]["text"])
     return f"[{block.get('mimeType') or kind or 'content'}: not shown here]"
+
+
+def _link(block: Block) -> str:
+    """A link with what it says of its target: `Title: description`, and the address."""
+    said = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
+    return f"{said} <{block.get('uri', '')}>" if said else str(block.get("uri", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or a file in a result, as base64.
+
+    Attributes:
+        kind: Its media type.
+        data: The bytes in base64.
+        name: The last part of its address, if it has one.
+    """
+
+    kind: str
+    data: str
+    name: str = ""
+
+
+def attachment(block: Block) -> Attachment | None:
+    """The image or the embedded file in a content block, if it is one."""
+    if block.get("type") == "image":
+        return Attachment(str(block.get("mimeType", "")), str(block.get("data", "")))
+    embedded: Mapping[str, Any] = block.get("resource", {}) if block.get("type") == "resource" else {}
+    if "blob" not in embedded:
+        return None
+    name = str(embedded.get("uri", "")).rstrip("/").rsplit("/", 1)[-1]
+    return Attachment(str(embedded.get("mimeType", "")), str(embedded["blob"]), name)
 
 
 def flagged_text(result: ToolResult) -> str:
