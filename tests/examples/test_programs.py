@@ -118,3 +118,10 @@ async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: 
         async with Client(parameters) as client:
             read = {"grant": grants["read_invoice"], "arguments": {"number": 7}}
             assert "paid" in text_of(await client.call_tool("call_read_only_tool", read))
+
+
+def test_s3_a_round_of_a_class_of_tools_is_matched_as_the_page_says() -> None:
+    app = [sys.executable, "-W", "error", str(EXAMPLES / "typed_calls" / "app.py")]
+    done = subprocess.run(app, capture_output=True, text=True, timeout=60, check=False)
+    page = (ROOT / "docs" / "typed-calls.md").read_text()
+    assert done.returncode == 0 and f"```text\n{done.stdout}```" in page, done.stderr

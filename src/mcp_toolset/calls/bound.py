@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, is_dataclass
+from functools import wraps
 from typing import Any, cast, get_origin
 
 import anyio
@@ -26,7 +27,7 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.signature import resolved_hints
 
 ExecutionHook = Callable[..., Awaitable[Decision]]
-"""`async def hook(call, input[, context]) -> RunNormally | Complete | Reject`."""
+"""`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""
 
 ResultHook = Callable[..., Awaitable[ToolResult | None]]
 """`async def hook(call, result[, context]) -> ToolResult | None`; `None` keeps the result."""
@@ -169,6 +170,8 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
     shown = require_async(hook)
     hints = resolved_hints(hook, f"hook {shown}")
     parameters = _parameters(hook, "input", hints)
+    if len(parameters) == 1:
+        return BoundHook(_of_call_alone(hook), None, False, deadline if awaits(hook) else None)
     annotation = hints.get(parameters[1], dict)
     try:
         adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
@@ -177,6 +180,16 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
         raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
     takes_context, limit = len(parameters) == 3, deadline if awaits(hook) else None
     return BoundHook(hook, adapter, takes_context, limit, None if adapter is None else annotation)
+
+
+def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
+    """A hook of `(call)` as one that is given the input beside it."""
+
+    @wraps(hook)
+    async def asked(call: ToolCall, input: Any) -> Decision:
+        return await hook(call)
+
+    return asked
 
 
 def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
@@ -231,8 +244,9 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
         for name, one in inspect.signature(hook).parameters.items()
         if one.default is one.empty or _place_of(name, hints.get(name), second) is not None
     ]
-    expected = f"hook {_shown(hook)} must take (call, {second}) or (call, {second}, context)"
-    if len(parameters) not in (2, 3):
+    alone = "(call), " if second == "input" else ""
+    expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
+    if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
         raise DefinitionError(expected)
     for place, name in enumerate(parameters):
         meant = _place_of(name, hints.get(name), second)

@@ -71,7 +71,7 @@ class HookSet:
         self._results: list[tuple[NameUse, BoundResultHook]] = []
 
     def execution(self, selector: object) -> Callable[[_Exec], _Exec]:
-        """Register `async def hook(call, input[, context]) -> RunNormally | Complete | Reject`.
+        """Register `async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`.
 
         `input` is parsed into the type of its annotation, if that is a model, dataclass or
         TypedDict; else it is the dictionary of arguments. Arguments that the type does not name

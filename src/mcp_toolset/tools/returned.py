@@ -63,7 +63,9 @@ class Returned:
                 return self._typed(value)
             return ToolResult.of_structured(value) if self._is_plain(value) else _untyped(value)
         except ValueError as fault:
-            raise InvalidOutputError(f"{tool} returned a value that has no JSON form: {fault}") from None
+            raise InvalidOutputError(
+                f"{tool} returned a value that has no JSON form: {fault}{_mend(value)}"
+            ) from None
 
     def _is_plain(self, value: object) -> bool:
         return self.plain and isinstance(value, Mapping)
@@ -76,6 +78,16 @@ class Returned:
         else:
             text = to_json(plain, inf_nan_mode="null").decode()
         return ToolResult.of_structured({"result": plain} if self.wrapped else plain, text=text)
+
+
+def _mend(value: object) -> str:
+    """How to return bytes, which JSON does not have."""
+    if not isinstance(value, bytes | bytearray):
+        return ""
+    return (
+        "; return bytes as content, such as ToolResult.of_content([{'type': 'image', "
+        "'mimeType': 'image/png', 'data': base64.b64encode(…).decode()}])"
+    )
 
 
 UNTYPED: Final = Returned()

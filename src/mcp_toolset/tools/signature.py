@@ -216,9 +216,16 @@ def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter
     default: Any = parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
+    if texts := [note for note in _notes(annotation) if isinstance(note, str)]:
+        # A bare text describes the parameter, as other frameworks have it; a `Field` goes before it.
+        annotation = Annotated[get_args(annotation)[0], Field(description=texts[0]), *_notes(annotation)]
     if any(isinstance(item, FieldInfo) and item.validation_alias for item in get_args(annotation)[1:]):
         annotation = Annotated[annotation, Field(alias=parameter.name)]
     return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _notes(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
 def _adapted(
