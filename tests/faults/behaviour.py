@@ -27,9 +27,10 @@ class Behaviour:
     """One server's script: a JSON object given as its first argument.
 
     Keys: `tools` (wire entries), `tools_file` (read at each listing instead), `log` (a file that gets
-    every message received), `modern`, `silent` (methods that are never answered), `pages`
-    (`endless` or `loop`), `output` (structured content of every call), `result` (the result of every
-    call), `listen` (announce changes, in the modern era), `say` (added to errors).
+    every message received), `page_file` (the result of each listing), `modern`, `silent` (methods that are
+    never answered), `pages` (`endless` or `loop`), `output` (structured content of every call),
+    `result` (the result of every call), `listen` (announce changes, in the modern era), `say` (added to
+    errors).
     """
 
     def __init__(self, script: dict[str, Any]) -> None:
@@ -90,6 +91,8 @@ class Behaviour:
 
     def _page(self, params: dict[str, Any]) -> dict[str, Any]:
         self.pages += 1
+        if path := self.script.get("page_file"):
+            return json.loads(Path(path).read_text())
         match self.script.get("pages"):
             case "endless":
                 return {"tools": [tool(f"t{self.pages}")], "nextCursor": f"page {self.pages}"}

@@ -303,6 +303,7 @@ async def test_f21_a_catastrophic_pattern_leaves_the_loop_alive(pattern: str) ->
 
 
 NO_RESULTS = [
+    {},
     {"content": 5},
     {"content": None},
     {"content": {"type": "text"}},
@@ -323,7 +324,7 @@ async def test_f22_what_is_no_result_at_all_is_an_error_that_names_the_server(re
         assert ready(server)()
 
 
-@pytest.mark.parametrize("result", [{}, {"content": []}, {"content": [{"type": "of tomorrow", "x": 1}]}])
+@pytest.mark.parametrize("result", [{"content": []}, {"content": [{"type": "of tomorrow", "x": 1}]}])
 async def test_f22_an_unusual_result_is_passed_on(result: Any) -> None:
     async with served(mount(result=result)) as server:
         assert (await server.call_tool("echo", {})).wire == {"content": [], **result}

@@ -363,7 +363,9 @@ class UpstreamConnection:
             except UpstreamUnavailableError:
                 return self._lose()
             except UpstreamError as fault:
-                self._log.warning("listing again failed, the last list stays: %s", fault)
+                said = f"listing again failed, the last list stays: {fault}"
+                self._log.warning(said)
+                self._set("ready", said)
             await anyio.sleep(REFRESH_GAP)
 
     async def _listen(self, wanted: Mapping[str, bool]) -> None:

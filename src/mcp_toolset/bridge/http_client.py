@@ -21,6 +21,7 @@ import mcp_types as types
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.faults import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.bridge.lines import MAX_MESSAGE
+from mcp_toolset.bridge.repair import RepairedEvents, readable
 from mcp_toolset.errors import UpstreamUnavailableError
 
 CONNECT_TIMEOUT: Final = 30.0
@@ -102,15 +103,20 @@ class UpstreamHttp(_Client):
         """Send a message and read its answer whole, unless that is a stream of events."""
         _posting.set(self)
         response = await super().posted(request, options)
-        if not _has_events(response):
+        if _has_events(response):
+            response.stream = RepairedEvents(response.stream)
+        else:
             response.stream = _Capped(response.stream)
             try:
                 # What is wrong with the body is found here, where it is one request's failure.
-                await response.aread()
+                body = await response.aread()
             except _TooLongError as fault:
                 return _refusal(request, types.PARSE_ERROR, str(fault))
             finally:
                 await response.aclose()
+            if (plain := readable(body)) is not body:
+                kind = {"content-type": response.headers.get("content-type", "application/json")}
+                return httpx2.Response(response.status_code, headers=kind, content=plain, request=request)
         return response
 
     async def failed(self, request: httpx2.Request, number: types.RequestId, reason: str) -> httpx2.Response:

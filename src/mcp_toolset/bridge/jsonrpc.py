@@ -31,6 +31,7 @@ from mcp_toolset.bridge.messages import (
 )
 from mcp_toolset.bridge.outbox import FEW, Outbox
 from mcp_toolset.bridge.pipes import PipePair
+from mcp_toolset.bridge.repair import repaired
 from mcp_toolset.bridge.sdk import (
     OnNotify,
     OnNotifyIntercept,
@@ -213,9 +214,12 @@ class LineDispatcher(Outbox):
         try:
             message = from_json(line)
         except ValueError:
-            if line.strip():
-                self._lost(line, "cannot be read", whole=True)
-            return
+            try:
+                message = repaired(line)
+            except ValueError:
+                if line.strip():
+                    self._lost(line, "cannot be read", whole=True)
+                return
         fields = strict_object(message)
         if fields is None:
             self._skip()

@@ -22,6 +22,10 @@ MARGIN: Final = 0.25
 Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
+class NotAListError(Exception):
+    """A server answered with something else than a list; what it listed before stays."""
+
+
 @dataclass(slots=True)
 class Listing:
     """What was listed.
@@ -50,6 +54,7 @@ class Listing:
 
         Raises:
             TimeoutError: there was not one page in time.
+            NotAListError: a page has no list.
         """
         self.began = anyio.current_time()
         until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
@@ -71,8 +76,9 @@ class Listing:
             hint = CacheHint.of(page)
             self.hint = strictest([self.hint, hint]) if seen else hint
             entries: Any = page.get(self.key)
-            if isinstance(entries, list):
-                self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
+            if not isinstance(entries, list):
+                raise NotAListError(f"its answer to {self.method} has no list of {self.key}")
+            self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 self.complete = True

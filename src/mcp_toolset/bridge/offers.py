@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
-from mcp_toolset.bridge.listing import Listing
+from mcp_toolset.bridge.listing import Listing, NotAListError
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
@@ -346,7 +346,7 @@ class UpstreamOffers:
                 logging.DEBUG if fault.code == -32601 else logging.WARNING, "%s: %s", kind.method, fault
             )
             return OfferList(taken=anyio.current_time()) if fault.code == -32601 else None
-        except (UpstreamError, TimeoutError) as fault:
+        except (UpstreamError, TimeoutError, NotAListError) as fault:
             reason = str(fault) or "no answer in time"
             self._log.log(_level_of(fault), "%s failed, the last list stays: %s", kind.method, reason)
             return None

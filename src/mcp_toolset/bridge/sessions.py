@@ -30,7 +30,7 @@ from mcp_toolset.bridge.faults import reason_of
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.known_eras import KnownEras
 from mcp_toolset.bridge.link import Link
-from mcp_toolset.bridge.listing import Listing
+from mcp_toolset.bridge.listing import Listing, NotAListError
 from mcp_toolset.bridge.pooled import PooledSession
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession, digest_of
@@ -44,7 +44,13 @@ from mcp_toolset.bridge.session_key import (
 )
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.config import Asked, Era
-from mcp_toolset.errors import CallError, UpstreamTimeoutError, UpstreamUnavailableError, innermost
+from mcp_toolset.errors import (
+    CallError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+    innermost,
+)
 
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
@@ -253,6 +259,8 @@ class SessionPool:
             await listing.walk(pooled.session.request, self.start_timeout)
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
+        except NotAListError as fault:
+            raise UpstreamProtocolError(self._link.name, types.INVALID_REQUEST, str(fault)) from None
         pooled.listed = frozenset(listing.names())
         if listing.complete and tool not in pooled.listed:
             raise CallError(

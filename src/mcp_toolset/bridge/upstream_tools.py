@@ -16,7 +16,7 @@ from mcp_toolset.bridge.beside import BIG, in_worker
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.heap import staying
 from mcp_toolset.bridge.link import Link
-from mcp_toolset.bridge.listing import Listing, usable_over_http
+from mcp_toolset.bridge.listing import Listing, NotAListError, usable_over_http
 from mcp_toolset.catalog.canonical import canonical
 from mcp_toolset.catalog.pins import Pins
 from mcp_toolset.catalog.power import gained
@@ -68,6 +68,8 @@ class UpstreamTools:
             await listing.walk(self._request, seconds)
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
+        except NotAListError as fault:
+            raise UpstreamProtocolError(self._link.name, types.INVALID_REQUEST, str(fault)) from None
         except UpstreamProtocolError as fault:
             if fault.code != types.METHOD_NOT_FOUND or declared is None or declared.tools is not None:
                 raise

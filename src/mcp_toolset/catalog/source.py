@@ -18,6 +18,10 @@ from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
 
+LOST_CHARACTER: Final = "\ufdd0"
+"""Stands for half of a character (a lone surrogate), which has no place in JSON. Unicode leaves this
+code point to programs, so that no text has it."""
+
 MAX_DEFINITION: Final = 512 * 1024
 """Bytes of JSON that one tool may take; its schemas are not compiled beyond that (F20)."""
 
@@ -88,9 +92,12 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
         raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep (F20)")
     try:
-        size = len(to_json(wire))
+        text = to_json(wire)
     except ValueError as fault:
         raise DefinitionError(f"the definition cannot be passed on: {fault}") from None
+    if LOST_CHARACTER.encode() in text:
+        raise DefinitionError("the definition cannot be passed on: a text in it has half of a character")
+    size = len(text)
     if size > MAX_DEFINITION:
         raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION} (F20)")
     definition = ToolDefinition.from_wire(wire)

@@ -26,6 +26,9 @@ def fault_of_result(wire: Mapping[str, Any]) -> str | None:
         return "isError is no boolean"
     if not isinstance(wire.get("_meta", {}), Mapping):
         return "_meta is no object"
+    complete = wire.get("resultType", "complete") == "complete"
+    if complete and "content" not in wire and "structuredContent" not in wire:
+        return "it has neither content nor structuredContent"
     content: object = wire.get("content", [])
     if not isinstance(content, list):
         return "content is no list"
