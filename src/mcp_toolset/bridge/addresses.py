@@ -3,7 +3,9 @@
 A name that only one source has stays as it is, so that a link in a result can be followed. A name
 that several have is qualified for all of them: `erp+file:///a` for a URI, which stays a URI with
 its template's variables in place, and `erp_review` for a prompt. What a local provider has keeps
-its name always. Nothing is undone by parsing: a name leads back through the table, and only a URI
+its name always. The pages of apps (`ui://`) are always qualified where several servers are mounted, and keep
+their scheme: `ui://erp/form`. Tools name them, and their names must not depend on what is listed when.
+Nothing else is undone by parsing: a name leads back through the table, and only a URI
 that nobody lists is told by its scheme or by a template.
 """
 
@@ -22,6 +24,9 @@ LOCAL: Final = ""
 
 Origin = tuple[str, str]
 """A source and the name that it uses itself."""
+
+APP: Final = "ui://"
+"""How the addresses of apps begin (the extension `io.modelcontextprotocol/ui`)."""
 
 _OUTSIDE: Final = re.compile(r"[^a-z0-9.-]")
 
@@ -54,6 +59,7 @@ class Addresses:
     prompts: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
     schemes: Mapping[str, str] = field(default_factory=dict[str, str])
     readers: Sequence[str] = ()
+    apps: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, sources: Iterable[Names]) -> Addresses:
@@ -63,15 +69,21 @@ class Addresses:
         schemes = _schemes([part.source for part in parts if part.source and part.reads], listed)
         scheme_of = {source: scheme for scheme, source in schemes.items()}
 
+        apps = apps_of([part.source for part in parts])
+
         def by_scheme(source: str, uri: str) -> str:
-            return f"{scheme_of[source]}+{uri}"
+            return app_uri(apps, source, uri) or f"{scheme_of[source]}+{uri}"
+
+        def always(source: str, uri: str) -> bool:
+            return app_uri(apps, source, uri) is not None
 
         return cls(
-            resources=_table([(part.source, part.resources) for part in parts], by_scheme),
-            templates=_table([(part.source, part.templates) for part in parts], by_scheme),
+            resources=_table([(part.source, part.resources) for part in parts], by_scheme, always),
+            templates=_table([(part.source, part.templates) for part in parts], by_scheme, always),
             prompts=_table([(part.source, part.prompts) for part in parts], _by_source),
             schemes=schemes,
             readers=[part.source for part in parts if part.reads],
+            apps=apps,
         )
 
     def origins(self, uri: str) -> list[Origin]:
@@ -79,6 +91,11 @@ class Addresses:
         listed = self.resources.get(uri)
         if listed is not None:
             return [listed]
+        if uri.startswith(APP):
+            place, slash, rest = uri.removeprefix(APP).partition("/")
+            owners = [source for source, known in self.apps.items() if slash and known == place]
+            if owners:
+                return [(owners[0], APP + rest)]
         scheme, plus, native = uri.partition("+")
         if plus and scheme in self.schemes:
             return [(self.schemes[scheme], native)]
@@ -94,6 +111,9 @@ class Addresses:
         listed = self._public.get((source, native))
         if listed is not None:
             return listed
+        app = app_uri(self.apps, source, native)
+        if app is not None:
+            return app
         if (source, native) in self.origins(native)[:1] or source not in self.readers:
             return native
         return f"{self._scheme_of[source]}+{native}" if source in self._scheme_of else native
@@ -122,6 +142,20 @@ class Addresses:
         return found
 
 
+def apps_of(sources: Iterable[str]) -> dict[str, str]:
+    """What stands before the pages of each mounted source's apps, where there are several sources."""
+    mounted = [source for source in sources if source]
+    places = _schemes(mounted, ()) if len(mounted) > 1 else {}
+    return {source: place for place, source in places.items()}
+
+
+def app_uri(apps: Mapping[str, str], source: str, uri: str) -> str | None:
+    """The public address of a source's page of an app; `None` if it is none, or keeps its address."""
+    if source not in apps or not uri.startswith(APP):
+        return None
+    return f"{APP}{apps[source]}/{uri.removeprefix(APP)}"
+
+
 def fixed_ends(template: str) -> tuple[str, str]:
     """What every URI of a template starts and ends with (RFC 6570); optional parts end nothing."""
     start, brace, _ = template.partition("{")
@@ -131,13 +165,21 @@ def fixed_ends(template: str) -> tuple[str, str]:
     return start, end
 
 
+def _never(source: str, name: str) -> bool:
+    return False
+
+
 def _table(
-    named: Sequence[tuple[str, Sequence[str]]], qualify: Callable[[str, str], str]
+    named: Sequence[tuple[str, Sequence[str]]],
+    qualify: Callable[[str, str], str],
+    always: Callable[[str, str], bool] = _never,
 ) -> dict[str, Origin]:
     wanted = Counter(name for _, names in named for name in names)
     origins = [(source, name) for source, names in named for name in names]
     public = {
-        (source, name): name if not source or wanted[name] == 1 else qualify(source, name)
+        (source, name): qualify(source, name)
+        if source and (wanted[name] > 1 or always(source, name))
+        else name
         for source, name in origins
     }
     met = Counter(public.values())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from mcp_toolset.bridge.addresses import LOCAL, Addresses, Names, Origin
+from mcp_toolset.bridge.addresses import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.bridge.caching import CacheHint, strictest
 from mcp_toolset.bridge.client_lists import ListNews
 from mcp_toolset.bridge.client_offers import ClientOffers
@@ -19,6 +19,10 @@ from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding
+
+_PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
+_PAGES: Final = ("ui", *_PAGE_KEYS)
+"""Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
 
 PAGE: Final = 500
 """Entries on one page of a list."""
@@ -201,6 +205,7 @@ class Offering:
         """The binding of a mounted tool, with public URIs in the results where sources share any."""
         if not binding.source:
             return binding
+        binding = self._with_app(binding)
         source, execute = binding.source, binding.execute
 
         async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
@@ -211,6 +216,23 @@ class Offering:
             return replace(result, wire={**result.wire, "content": content})
 
         return replace(binding, execute=readdressed)
+
+    def _with_app(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a tool whose page, if it has one, is named by its public address."""
+        meta = binding.definition.meta
+        if not meta or not any(key in meta for key in _PAGES):
+            return binding
+        apps = apps_of(self._mounted())
+
+        def public(uri: Any) -> Any:
+            return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri
+
+        changed = {key: public(meta[key]) for key in _PAGE_KEYS if key in meta}
+        ui = meta.get("ui")
+        if isinstance(ui, Mapping) and "resourceUri" in ui:
+            page = cast("Mapping[str, Any]", ui)
+            changed["ui"] = {**page, "resourceUri": public(page["resourceUri"])}
+        return replace(binding, definition=replace(binding.definition, meta={**meta, **changed}))
 
     def _sources(self) -> dict[str, Offers]:
         return {LOCAL: self.local, **self._mounted()}
