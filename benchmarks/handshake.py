@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -94,24 +93,34 @@ def asked(
 
 
 def main() -> None:
-    """Print a table: the median of some rounds for each hub, first without and then with a last run."""
+    """Print a table: the best of some rounds for each hub, at its first run and at later ones.
+
+    The rounds go through all hubs in turn, so that a busy machine is busy for all of them alike.
+    """
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    print("| hub | run | initialize | times the first row | tools/list |\n|---|---|---|---|---|")
-    for options in ([], ["--deferred"]):
-        first = 0.0
-        for name, servers in HUBS.items():
-            with tempfile.TemporaryDirectory() as folder:
-                config = Path(folder) / "mcp.json"
-                config.write_text(json.dumps({"mcpServers": servers}))
-                for run, count in (("first", 1), ("later", rounds)):
-                    times = [measured(config, options) for _ in range(count)]
-                    greeted, listed = (statistics.median(column) for column in zip(*times, strict=True))
-                    first = first or greeted
-                    label = f"{name}{', deferred' if options else ''}"
-                    print(
-                        f"| {label} | {run} | {greeted:.2f} s | {greeted / first:.2f} | {listed:.2f} s |",
-                        flush=True,
-                    )
+    with tempfile.TemporaryDirectory() as folder:
+        configs = {name: Path(folder) / f"{number}" / "mcp.json" for number, name in enumerate(HUBS)}
+        for name, config in configs.items():
+            config.parent.mkdir()
+            config.write_text(json.dumps({"mcpServers": HUBS[name]}))
+        first = {name: measured(config, []) for name, config in configs.items()}
+        later = [{name: measured(config, []) for name, config in configs.items()} for _ in range(rounds)]
+        behind = [
+            {name: measured(config, ["--deferred"]) for name, config in configs.items()}
+            for _ in range(rounds)
+        ]
+    table("first run", [first])
+    table("later runs", later)
+    table("later runs, deferred", behind)
+
+
+def table(title: str, rounds: list[dict[str, tuple[float, float]]]) -> None:
+    """Print the best time of each hub, and how it compares with that of the first hub."""
+    print(f"\n{title}\n\n| hub | initialize | times the first | tools/list |\n|---|---|---|---|")
+    least = min(one[next(iter(HUBS))][0] for one in rounds)
+    for name in HUBS:
+        greeted, listed = (min(one[name][step] for one in rounds) for step in (0, 1))
+        print(f"| {name} | {greeted:.2f} s | {greeted / least:.2f} | {listed:.2f} s |")
 
 
 if __name__ == "__main__":
