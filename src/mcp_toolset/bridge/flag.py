@@ -21,6 +21,9 @@ class Flag:
 
     def attach(self) -> None:
         """Belong to the event loop of this task."""
+        if not self._event.is_set():
+            # The last one may have been waited for on another loop, on which the server was open before.
+            self._event = anyio.Event()
         native: Any = current_token().native_token
         self._thread = threading.get_ident()
         # asyncio's loop and Trio's token name the same thing differently.
