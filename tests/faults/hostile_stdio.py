@@ -70,6 +70,11 @@ class Specials:
             note("progress", progressToken=number, progress=step)
         send(id=number, **DONE)
 
+    def custom(self, number: Any) -> None:
+        note("progress", progressToken=number, progress=1, total=2, _meta={"example.com/step": "a"})
+        note("example/spoken", what="anything")
+        send(id=number, **DONE)
+
     def storm(self, number: Any, count: int) -> None:
         for _ in range(count):
             note("tools/list_changed")
