@@ -49,6 +49,12 @@ async def served(**options: Any) -> AsyncGenerator[ToolsetServer]:
             yield server
 
 
+def mounted_in(server: ToolsetServer) -> RemoteToolset:
+    mounted = next(iter(server.registry.sources().values()))
+    assert isinstance(mounted, RemoteToolset)
+    return mounted
+
+
 @asynccontextmanager
 async def client_of(
     server: ToolsetServer, *, capable: bool = True, mode: str = "legacy"
@@ -113,9 +119,8 @@ async def test_u36_a_client_of_2026_07_28_sees_the_lists_of_its_session() -> Non
         assert await tools(client) == {*COMMON, "lent"}
         await client.call_tool("grow", {})
         with anyio.fail_after(20):
-            while "grown" not in await tools(client):
+            while "grown" not in await tools(client) or "mem://grown" not in await resources(client):
                 await anyio.lowlevel.checkpoint()
-        assert await resources(client) == {*FIRST, "mem://grown"}
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -138,10 +143,11 @@ async def test_u36_updates_go_to_the_client_whose_session_has_subscribed() -> No
 
 async def test_u36_listing_opens_one_session_for_all_that_declare_the_same() -> None:
     async with served() as server:
-        before = children()
+        before, pool = children(), mounted_in(server).connection.pool
         async with client_of(server) as (one, _), client_of(server) as (other, _):
             assert await tools(one) == await tools(other) == {*COMMON, "lent"}
-            assert len(children() - before) == 1
+            assert len(pool) == 1
+            assert await who(one) != await who(other) and len(pool) == 2
         await until(lambda: children() == before)
 
 
@@ -153,8 +159,7 @@ async def test_u36_the_lists_of_a_session_end_with_it() -> None:
             with anyio.fail_after(20):
                 while "grown" not in await tools(client):
                     await anyio.lowlevel.checkpoint()
-        mounted = next(iter(server.registry.sources().values()))
-        assert isinstance(mounted, RemoteToolset)
+        mounted = mounted_in(server)
         await until(lambda: "grown" not in mounted.connection.snapshot.tools)
         assert await tools(bare) == COMMON and told.methods == []
         assert set(mounted.connection.snapshot.tools) == {*COMMON, "lent"}

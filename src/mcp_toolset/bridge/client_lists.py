@@ -68,16 +68,26 @@ class TakenList:
 
 @dataclass(frozen=True, slots=True)
 class ListNews:
-    """A list of one session is another one."""
+    """A list is another one: of one session, or of all clients that declare what it does.
+
+    Attributes:
+        pool: The sessions with its server.
+        key: The session.
+        capability: What the list is of: `tools`, `resources` or `prompts`.
+        shared: Whether it is for all that declare the same.
+    """
 
     pool: SessionPool
     key: SessionKey
     capability: str
+    shared: bool = False
 
     def is_for(self, client: ServedClient) -> bool:
         """Whether a client sees this list."""
         route = client.routes.get(self.pool)
-        return route is not None and route[2] == self.key
+        if route is None:
+            return False
+        return route[2] == self.key or (self.shared and _shelf_of(route[2]) == _shelf_of(self.key))
 
 
 Lists = Mapping[str, TakenList]
@@ -147,7 +157,7 @@ class ClientLists:
         declares = canonical(context.carried) if key is None else key.declares
         if declares == NOTHING_DECLARED or (key is None and not self._pool.is_modern):
             return None
-        return ("modern" if key is None else key.era, declares, "" if key is None else key.credentials)
+        return ("modern", declares, "") if key is None else _shelf_of(key)
 
     def unknown(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what the server lists to clients like this one."""
@@ -200,7 +210,7 @@ class ClientLists:
             self._log.info("what it lists to clients that declare %s is not known: %s", shelf[1], fault)
         try:
             if lists is not None:
-                self._shelves[shelf] = lists
+                self._shelves[shelf] = {**lists, **self._shelves.get(shelf, _AS_ALL)}
             if lists:
                 # A client that waits for it is answered with it; others are told.
                 await self._changed(key if shelf in self._late else None, lists)
@@ -225,7 +235,7 @@ class ClientLists:
             lists = await self._differing(session.request)
         finally:
             self._pool.give_back(pooled)
-        if self._has_own(key) or pooled.serial in self._stale:
+        if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
             return None
         if not lists:
             self._pool.note_same(shelf)
@@ -258,7 +268,7 @@ class ClientLists:
         methods = _CHANGES.get(method)
         if methods is None:
             return False
-        pooled.stays = bool(pooled.key.client)
+        pooled.stays = pooled.called and bool(pooled.key.client)
         waiting = self._stale.get(pooled.serial)
         if waiting is not None:
             waiting.update(methods)
@@ -284,9 +294,14 @@ class ClientLists:
         taken = {method: await self._taken(pooled.session.request, method) for method in sorted(stale)}
         if pooled.ended.is_set():
             return
-        own = self._own.setdefault(pooled.key, {})
-        own.update({method: each for method, each in taken.items() if each is not None})
-        await self._changed(pooled.key, stale)
+        lists = {method: each for method, each in taken.items() if each is not None}
+        if pooled.called:
+            self._own.setdefault(pooled.key, {}).update(lists)
+        else:
+            # Servers add tools after the handshake: what no call has caused is listed to all such clients.
+            shelf = _shelf_of(pooled.key)
+            self._shelves[shelf] = {**self._shelves.get(shelf, _AS_ALL), **lists}
+        await self._changed(pooled.key, stale, shared=not pooled.called)
 
     def ended(self, pooled: PooledSession) -> None:
         """Forget the lists of a session; its clients see again what is listed to all like them."""
@@ -305,13 +320,19 @@ class ClientLists:
             self._shelves = {}
             await self._changed()
 
-    async def _changed(self, key: SessionKey | None = None, methods: Iterable[str] = ()) -> None:
+    async def _changed(
+        self, key: SessionKey | None = None, methods: Iterable[str] = (), *, shared: bool = False
+    ) -> None:
         self._varies = any(self._shelves.values()) or bool(self._own)
         await self.merge()
         if key is not None:
             capabilities = sorted({_CAPABILITIES[method] for method in methods})
-            self._news += [ListNews(self._pool, key, capability) for capability in capabilities]
+            self._news += [ListNews(self._pool, key, capability, shared) for capability in capabilities]
         self.on_change()
+
+
+def _shelf_of(key: SessionKey) -> Shelf:
+    return (key.era, key.declares, key.credentials)
 
 
 async def _nothing() -> None:

@@ -210,6 +210,7 @@ class Exchange:
         pooled = self._pool.ready(key, call.client)
         if pooled is None:
             pooled = await self._pool.take(key, caller, within=self.timeout)
+        pooled.called = True
         # Counted from before it is open: what a server asks at the handshake is for this caller.
         try:
             with pooled.session.calls.of(call):

@@ -30,6 +30,7 @@ class PooledSession:
         used_at: When its last call ended, a time of the event loop.
         users: The calls under way in it.
         owner: The client whose calls they are, where clients take turns.
+        called: Whether a client has called anything in it, so that its lists may be its own.
         holds: The subscriptions that keep it open.
         stays: Whether it is kept although nobody calls, because it lists what no other session lists.
         retired: Whether it takes no more calls.
@@ -46,6 +47,7 @@ class PooledSession:
     used_at: float
     users: int = 0
     owner: str | None = None
+    called: bool = False
     holds: int = 0
     stays: bool = False
     retired: bool = False
