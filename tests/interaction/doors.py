@@ -225,7 +225,8 @@ def _await_port(port: int, process: subprocess.Popen[bytes], errors: Path) -> No
 
 def environment(log: Path) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {"PYTHONPATH": path, "PYTHONWARNINGS": "error", "DOORS_LOG": str(log)}
+    own = {"MCP_TOOLSET_CACHE": "off", "DOORS_LOG": str(log)}
+    return {"PYTHONPATH": path, "PYTHONWARNINGS": "error", **own}
 
 
 @contextmanager

@@ -20,12 +20,12 @@ HUB = ROOT / "servers" / "hub" / "hub.py"
 
 def hub(folder: Path, servers: dict[str, Any], *options: str) -> StdioServerParameters:
     config = folder / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": servers}))
+    config.write_text(json.dumps({"mcpServers": servers, "toolset": {"list_patience": 60}}))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return StdioServerParameters(
         command=sys.executable,
         args=[str(HUB), str(config), *options],
-        env={"PATH": path, "PYTHONWARNINGS": "error"},
+        env={"PATH": path, "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off"},
     )
 
 
