@@ -47,13 +47,14 @@ async def test_h24_one_server_down_does_not_keep_the_others_and_is_reported(tmp_
                 "call_tool",
                 "call_read_only_tool",
             ]
+            # A search waits for servers that are starting; the status tells how they are doing now.
+            found = await client.call_tool("search_tools", {"query": "current time", "resolve": 1})
+            assert found.structured_content is not None
             status = (await client.call_tool("hub_status", {})).structured_content
             assert status is not None
             time, gone = status["result"]
             assert (time["server"], time["state"], time["tools"]) == ("time", "ready", 2)
             assert gone["state"] == "offline" and "command not found" in gone["reason"]
-            found = await client.call_tool("search_tools", {"query": "current time", "resolve": 1})
-            assert found.structured_content is not None
             grant = found.structured_content["resolved"][0]["grant"]
             now = await client.call_tool("call_tool", {"grant": grant, "arguments": {"timezone": "UTC"}})
             assert not now.is_error
