@@ -32,6 +32,9 @@ LIST_DEADLINE: Final = 5.0
 PATIENCE: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
 
+SETTLING: Final = 3.0
+"""Seconds in which a server may still add to what it lists after the handshake."""
+
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced (F13)."""
 
@@ -204,8 +207,10 @@ class ClientLists:
         self, shelf: Shelf, key: SessionKey | None, context: WireContext, known: anyio.Event
     ) -> None:
         lists: Lists | None = _AS_ALL
+        found = False
         try:
             lists = await self._first_lists(shelf, key, context)
+            found = lists is not None and not self._pool.is_modern
         except (UpstreamError, OtherEraError, TimeoutError) as fault:
             self._log.info("what it lists to clients that declare %s is not known: %s", shelf[1], fault)
         try:
@@ -218,6 +223,10 @@ class ClientLists:
             self._late.discard(shelf)
             self._learning.pop(shelf, None)
             known.set()
+        if found:
+            await anyio.sleep(SETTLING)
+            if self._shelves.get(shelf) == _AS_ALL:
+                self._pool.note_same(shelf)
 
     async def _first_lists(self, shelf: Shelf, key: SessionKey | None, context: WireContext) -> Lists | None:
         """What the server lists to such clients, as far as others do not see the same.
@@ -237,8 +246,6 @@ class ClientLists:
             self._pool.give_back(pooled)
         if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
             return None
-        if not lists:
-            self._pool.note_same(shelf)
         return lists
 
     async def _differing(self, request: Request) -> dict[str, TakenList]:
