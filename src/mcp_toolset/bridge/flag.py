@@ -33,8 +33,12 @@ class Flag:
         """Wake the task that waits, now or when it comes to wait; never blocks."""
         if self._soon is None or threading.get_ident() == self._thread:
             self._event.set()
-        else:
+            return
+        try:
             self._soon(lambda: self._event.set())
+        except RuntimeError:
+            # That loop is closed: what opens on the next one finds the flag set.
+            self._event.set()
 
     def is_set(self) -> bool:
         """Whether it was set since it was last taken."""

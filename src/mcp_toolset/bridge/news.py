@@ -65,6 +65,7 @@ class News:
 
     async def _announce(self, told: list[dict[str, Any]]) -> None:
         """Tell clients about a changed list, however many steps led to it, once (F13)."""
+        self._served.moved.attach()
         self._served.moved.clear()
         deferred = self._served.deferred_digests()
         while True:

@@ -131,6 +131,8 @@ class UpstreamOffers:
         """
         self._declared, self._modern = declared, modern
         self._stale.clear()
+        # An earlier connection may have waited on another event loop.
+        self._news = anyio.Event()
         async with anyio.create_task_group() as group:
             for kind in KINDS:
                 group.start_soon(self._take_list, kind)

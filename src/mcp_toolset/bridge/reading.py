@@ -79,6 +79,8 @@ class Reading:
 
     async def announce_updates(self) -> None:
         """Tell clients of changed resources; changes of one that come together are told once (F13)."""
+        # An earlier opening of the server may have waited on another event loop, for other clients.
+        self._news, self._updated = anyio.Event(), {}
         while True:
             await self._news.wait()
             self._news = anyio.Event()

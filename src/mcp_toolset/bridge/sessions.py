@@ -145,6 +145,8 @@ class SessionPool:
         """Own the sessions for the length of a block."""
         # An owner must not inherit the call that it was started by, or all it hears would be that call's.
         self._context = copy_context()
+        # An earlier opening may have waited on another event loop.
+        self._freed = anyio.Event()
         if self._known is not None and self.options.protocol == "auto":
             recalled = await anyio.to_thread.run_sync(self._known.recall)
             self._same = await anyio.to_thread.run_sync(self._known.recall_same)

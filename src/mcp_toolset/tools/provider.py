@@ -164,6 +164,8 @@ class DynamicToolset(Toolset):
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """List the tools, then again whenever that is due, until cancelled; see `ToolSource.run`."""
         self._status = replace(self._status, state="starting", reason="")
+        # An earlier opening may have waited on another event loop.
+        self._stale = anyio.Event()
         try:
             await self.refresh()
             task_status.started()
