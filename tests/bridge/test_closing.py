@@ -15,6 +15,7 @@ from tests.faults.harness import until
 from mcp_toolset import ToolsetServer
 from mcp_toolset.bridge import offers
 from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 
 pytestmark = pytest.mark.anyio
 
@@ -44,5 +45,5 @@ async def test_u7_a_close_that_was_asked_for_is_silent(
         async with folder.server() as server:
             await stopped(server)
             for kind in (RESOURCES, PROMPTS):
-                await server._offering.page(kind, None)  # pyright: ignore[reportPrivateUsage]
+                await server.offering.page(kind, None, LOCAL_CONTEXT)
     assert warned(caplog) == []

@@ -111,6 +111,18 @@ class CommandLine:
             timeout=PATIENCE,
         )
 
+    def serve(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `serve` with a client that says nothing and stays, until the command ends by itself."""
+        with self.start("serve", *arguments) as process:
+            try:
+                code = process.wait(PATIENCE)
+            finally:
+                process.kill()
+            assert process.stdout is not None and process.stderr is not None
+            return subprocess.CompletedProcess(
+                list(arguments), code, process.stdout.read(), process.stderr.read()
+            )
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command(*arguments),

@@ -21,7 +21,8 @@ def config(**servers: object) -> str:
 
 
 def refused(line: CommandLine, *arguments: str, code: int, says: tuple[str, ...], stdin: str = "") -> None:
-    done = line.run(*arguments, stdin=stdin)
+    # The client of a server stays: one that leaves at once ends it before anything mounted is looked at.
+    done = line.serve(*arguments[1:]) if arguments[0] == "serve" else line.run(*arguments, stdin=stdin)
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     lines = done.stderr.splitlines()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.errors import CallError
+from mcp_toolset.tools.call import LOCAL_CONTEXT
 from mcp_toolset.tools.screen import counted
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
     entries: list[Mapping[str, Any]] = []
     cursor: str | None = None
     while True:
-        page = await server.offering.page(kind, cursor)
+        page = await server.offering.page(kind, cursor, LOCAL_CONTEXT)
         entries += page[kind.key]
         cursor = page.get("nextCursor")
         if cursor is None:
