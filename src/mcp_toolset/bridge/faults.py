@@ -21,6 +21,8 @@ NOT_SENT: Final = "no HTTP connection"
 
 UNREACHED: Final = "the server cannot be reached, so the call did not run"
 
+UNREADABLE: Final = "its answer cannot be read"
+_UNPARSED: Final = ("Failed to parse JSON response", "Failed to parse SSE message")
 _CLOSED: Final = "Connection closed"
 _SESSION_GONE: Final = "Session terminated"
 _BROKE_OFF: Final = ("SSE stream", FAILED_ON_ITS_WAY, NOT_SENT)
@@ -44,6 +46,11 @@ def lost_by(fault: MCPError) -> str:
     return UNREACHED if fault.message.startswith(NOT_SENT) else LOST
 
 
+def told_briefly(message: str) -> str:
+    """An error's message without the report of the SDK's parser, which shows the answer and all models."""
+    return UNREADABLE if message.startswith(_UNPARSED) else message
+
+
 def reason_of(fault: BaseException) -> str:
     """Why a connection ended or could not be made, in one line."""
     fault = innermost(fault)
@@ -51,5 +58,5 @@ def reason_of(fault: BaseException) -> str:
         return ENDED if fault.reason == LOST else fault.reason
     if isinstance(fault, ValidationError):
         return "its answer does not follow the protocol"
-    text = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
+    text = told_briefly(str(fault)).splitlines()[0] if str(fault) else type(fault).__name__
     return text if isinstance(fault, MCPError | ToolsetError) else f"{type(fault).__name__}: {text}"

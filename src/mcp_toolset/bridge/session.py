@@ -14,7 +14,7 @@ import mcp_types as types
 
 from mcp_toolset.bridge.client import ServedClient
 from mcp_toolset.bridge.deadline import WorkingTime
-from mcp_toolset.bridge.faults import LOST, lost_by, says_broke_off, says_ended
+from mcp_toolset.bridge.faults import LOST, lost_by, says_broke_off, says_ended, told_briefly
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.link import Link
@@ -347,7 +347,7 @@ class UpstreamSession:
             return UpstreamUnavailableError(
                 self.link.name, f"{lost_by(fault)} ({self.link.scrubbed(fault.message)})"
             )
-        message = self.link.scrubbed(fault.message)
+        message = self.link.scrubbed(told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which this bridge does not carry"
         return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
