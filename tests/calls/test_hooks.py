@@ -326,7 +326,7 @@ def sync_hook(call: ToolCall, input: dict[str, Any]) -> Decision:
     return RunNormally(input)
 
 
-async def short_hook(call: ToolCall) -> Decision:
+async def short_hook() -> Decision:
     return Reject("")
 
 
