@@ -95,6 +95,12 @@ class CommandLine:
         """Run a command in this process, which is cheap; `serve` has one of its own."""
         if arguments[:1] == ("serve",):
             return self.process(*arguments, stdin=stdin, env=env)
+        return self.here(*arguments, stdin=stdin, env=env)
+
+    def here(
+        self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in this process, `serve` too, if it is to be refused before it serves."""
         return run_here(arguments, self.folder, environment(self.folder, env), stdin or "")
 
     def process(

@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 from collections.abc import Iterator
+from subprocess import CompletedProcess
 
 import pytest
 from tests.cli.commandline import CommandLine, line
@@ -21,8 +22,10 @@ def config(**servers: object) -> str:
 
 
 def refused(line: CommandLine, *arguments: str, code: int, says: tuple[str, ...], stdin: str = "") -> None:
-    # The client of a server stays: one that leaves at once ends it before anything mounted is looked at.
-    done = line.serve(*arguments[1:]) if arguments[0] == "serve" else line.run(*arguments, stdin=stdin)
+    is_one_refused_line(line.here(*arguments, stdin=stdin), code, says)
+
+
+def is_one_refused_line(done: CompletedProcess[str], code: int, says: tuple[str, ...]) -> None:
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     lines = done.stderr.splitlines()
@@ -102,10 +105,22 @@ def test_u13_serve_starts_with_a_bad_entry_and_tells_it(line: CommandLine):
     assert "set NOT_SET_1" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "list"])
-def test_command_not_found(line: CommandLine, command: str):
+def test_command_not_found(line: CommandLine):
     says = ("no-such-program", "command not found", "install it or give its full path")
-    refused(line, command, "--", "no-such-program", "-x", code=1, says=says)
+    refused(line, "list", "--", "no-such-program", "-x", code=1, says=says)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (("--", "no-such-program", "-x"), ("no-such-program", "command not found", "install it")),
+        ((REFUSED,), (SHOWN, "connection", "check that it runs")),
+    ],
+)
+def test_serve_of_one_server_ends_with_the_reason_that_it_is_down(
+    line: CommandLine, target: tuple[str, ...], says: tuple[str, ...]
+):
+    is_one_refused_line(line.serve(*target), 1, says)
 
 
 def test_command_not_found_in_a_configuration(line: CommandLine):
@@ -113,9 +128,8 @@ def test_command_not_found_in_a_configuration(line: CommandLine):
     refused(line, "list", "bad.json", code=1, says=("no-such-program", "command not found", "install it"))
 
 
-@pytest.mark.parametrize("command", ["serve", "list"])
-def test_refused_url(line: CommandLine, command: str):
-    refused(line, command, REFUSED, code=1, says=(SHOWN, "connection", "check that it runs"))
+def test_refused_url(line: CommandLine):
+    refused(line, "list", REFUSED, code=1, says=(SHOWN, "connection", "check that it runs"))
 
 
 def test_command_that_is_no_server(line: CommandLine):
