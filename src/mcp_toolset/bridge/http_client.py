@@ -163,12 +163,28 @@ class UpstreamHttp(_Client):
 
 
 class UpstreamSse(_Client):
-    """The client of one connection over HTTP+SSE, where answers come on a stream of their own."""
+    """The client of one connection over HTTP+SSE, where answers come on a stream of their own.
 
-    def __init__(self, answer: Callable[[types.JSONRPCError], Awaitable[None]], **options: Any) -> None:
-        """Hand to `answer` the errors of requests that could not be delivered."""
-        super().__init__(**options)
+    Messages are read from that stream here: the SDK's transport takes none of more than 1 MiB. It is left
+    with the other events, of which the first one names the address for posts.
+    """
+
+    def __init__(self, answer: Callable[[types.JSONRPCMessage], Awaitable[None]], **options: Any) -> None:
+        """Hand to `answer` what comes on the stream, and errors of requests that were not delivered."""
+        super().__init__(timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None), **options)
         self._answer = answer
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; the messages of a stream of events do not come with its answer."""
+        response = await super().send(request, **options)
+        if request.method != "GET" or not response.is_success or not _has_events(response):
+            return response
+        return httpx2.Response(
+            response.status_code,
+            headers={"content-type": _EVENTS},
+            stream=_WithoutMessages(response, self._answer),
+            request=request,
+        )
 
     async def posted(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a message; a refusal is a failure, as the answer would come on the stream."""
@@ -210,6 +226,34 @@ class _Capped(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._body.aclose()
+
+
+class _WithoutMessages(httpx2.AsyncByteStream):
+    """The events of a stream that are no messages; its messages are handed on, in order."""
+
+    def __init__(
+        self, response: httpx2.Response, take: Callable[[types.JSONRPCMessage], Awaitable[None]]
+    ) -> None:
+        self._response = response
+        self._take = take
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for event in httpx2.EventSource(self._response, max_event_size=MAX_MESSAGE):
+            if event.event != "message":
+                yield f"event: {event.event}\ndata: {event.data}\n\n".encode()
+            elif event.data:
+                await self._message(event.data.encode())
+
+    async def _message(self, data: bytes) -> None:
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(readable(data), by_name=False)
+        except ValueError as fault:
+            _log.warning("%s sent an event that is no message: %s", self._response.url.host, fault)
+        else:
+            await self._take(message)
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
 
 
 class _Ending(httpx2.AsyncByteStream):

@@ -29,7 +29,7 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.message import SessionMessage
 
 from mcp_toolset.bridge.child import child_dispatcher
-from mcp_toolset.bridge.http_client import CONNECT_TIMEOUT, UpstreamHttp, UpstreamSse
+from mcp_toolset.bridge.http_client import UpstreamHttp, UpstreamSse
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, stream_dispatcher
 from mcp_toolset.bridge.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
@@ -124,9 +124,9 @@ class Link:
     async def _sse(self) -> AsyncGenerator[tuple[Any, Any]]:
         sender, receiver = anyio.create_memory_object_stream[Any](0)
 
-        async def answer(error: types.JSONRPCError) -> None:
+        async def answer(message: types.JSONRPCMessage) -> None:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await sender.send(SessionMessage(error))
+                await sender.send(SessionMessage(message))
 
         async def pass_on(read: Any) -> None:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -140,9 +140,8 @@ class Link:
             sse_client(
                 self.url,
                 headers=dict(self.headers),
-                timeout=CONNECT_TIMEOUT,
                 httpx_client_factory=lambda headers=None, timeout=None, auth=None: UpstreamSse(
-                    answer, headers=headers, timeout=timeout, auth=auth
+                    answer, headers=headers, auth=auth
                 ),
                 auth=self.auth,
             ) as (read, write),
