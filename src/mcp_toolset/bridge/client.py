@@ -7,8 +7,7 @@ sessions, so there it is known by the stream it came on, if it came on one, and 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
@@ -37,29 +36,21 @@ CLIENT_KEY: Final = "mcp_toolset.client"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _stream: Final[ContextVar[str | None]] = ContextVar("mcp_toolset_stream", default=None)
-"""The pipe that a modern request came on."""
+"""The connection that a modern request came on, where one client has it for its life."""
 
 
-@contextmanager
-def streaming() -> Generator[None]:
-    """Serve one stream for the length of a block: it has one client for its life."""
-    token = _stream.set(uuid.uuid4().hex)
-    try:
-        yield
-    finally:
-        _stream.reset(token)
+def came_on(stream: str) -> None:
+    """Say which connection the request comes on that the running task is about."""
+    if _stream.get() != stream:
+        _stream.set(stream)
 
 
-def stream_of(request: ServerRequestContext[Any, Any]) -> str | None:
-    """What tells the client of a modern request from others: its pipe, or its SSE connection.
+def stream_of() -> str | None:
+    """What tells the client of the modern request at hand from others: its pipe, streams or SSE connection.
 
-    Over SSE a request comes in a POST of its own, which names the connection.
+    A server of this process that is mounted here is called in the course of such a request, by that client.
     """
-    http: Any = request.request
-    if http is None or not http.scope.get("query_string"):
-        return _stream.get()
-    session = http.query_params.get("session_id")
-    return f"sse:{session}" if session else _stream.get()
+    return _stream.get()
 
 
 class ServedClient:
@@ -136,7 +127,7 @@ def client_of(request: ServerRequestContext[Any, Any]) -> ServedClient:
 def _described(connection: Connection, request: ServerRequestContext[Any, Any]) -> ServedClient:
     carried = _carried(connection.client_capabilities)
     if is_modern(connection.protocol_version):
-        return ServedClient(stream_of(request), carried)
+        return ServedClient(stream_of(), carried)
     client = ServedClient(uuid.uuid4().hex, carried, connection)
     connection.exit_stack.callback(client.gone)
     return client

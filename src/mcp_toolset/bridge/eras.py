@@ -8,6 +8,7 @@ connection of the SDK's in between.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
@@ -16,7 +17,7 @@ from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOC
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mcp_toolset.bridge.client import streaming
+from mcp_toolset.bridge.client import came_on
 from mcp_toolset.bridge.handlers import tool_handler
 from mcp_toolset.bridge.sdk import (
     Connection,
@@ -77,8 +78,7 @@ async def serve_connection(
     connection = Connection.for_loop(dispatcher)
     serving = _Serving(server, dispatcher, connection, state, options)
     try:
-        with streaming():
-            await dispatcher.run(serving.on_request, serving.on_notify)
+        await dispatcher.run(serving.on_request, serving.on_notify)
     finally:
         await aclose_shielded(connection)
 
@@ -103,6 +103,7 @@ class _Serving:
         self._modern: bool | None = None
         self._early: list[tuple[DispatchContext[Any], str, Params]] = []
         self._callers = Callers(self._outbound)
+        self._name = uuid.uuid4().hex
 
     async def on_request(self, context: DispatchContext[Any], method: str, params: Params) -> dict[str, Any]:
         meta = params.get("_meta") if params else None
@@ -149,6 +150,8 @@ class _Serving:
         route = classify_inbound_request({"method": method, "params": params})
         if isinstance(route, InboundLadderRejection):
             raise MCPError(route.code, route.message, route.data)
+        # Over message streams and SSE a request is handled in the context of its sender.
+        came_on(self._name)
         refusing = _NoRequests(context)
         connection = self._callers.connection(route)
         quick = self._quick(method)

@@ -107,7 +107,7 @@ class WireContext(ToolContext):
     @property
     def client_key(self) -> str | None:
         """What tells its program from every other; `None` if nothing does."""
-        return stream_of(self._request) if self._client is None else self._client.key
+        return stream_of() if self._client is None else self._client.key
 
     @property
     def declares(self) -> Mapping[str, Any]:
