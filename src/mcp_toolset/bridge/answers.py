@@ -8,6 +8,7 @@ has changed or put in its place is another object, and is written as any other.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ LONG: Final = 256 * 1024
 _DIGITS: Final = 9
 
 _TEXTS: Final = ("text", "data", "blob")
+UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
+_log = logging.getLogger("mcp_toolset.wire")
 
 
 class Encoded(dict[str, Any]):
@@ -100,6 +103,17 @@ def answer_parts(
     if type(result) is Verbatim:
         return _spliced(number, result)
     return [json_of({"jsonrpc": "2.0", "id": number, "result": result})]
+
+
+def surely_parts(
+    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
+) -> list[bytes]:
+    """`answer_parts`, and an error in place of a result that has no JSON form."""
+    try:
+        return answer_parts(number, result, fault)
+    except ValueError as raised:
+        _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
+        return answer_parts(number, None, UNWRITTEN)
 
 
 def _spliced(number: types.RequestId | None, result: Verbatim) -> list[bytes]:

@@ -21,7 +21,8 @@ import anyio.abc
 import mcp_types as types
 from pydantic_core import from_json
 
-from mcp_toolset.bridge.answers import answer_parts, noted
+from mcp_toolset.bridge.answers import noted, surely_parts
+from mcp_toolset.bridge.backpressure import BIG, Caller, Unread, calling, given_up
 from mcp_toolset.bridge.handling import Handling, TaskScope
 from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.bridge.messages import (
@@ -57,6 +58,9 @@ MAX_NOTIFICATIONS: Final = 1024
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that are read and kept while a peer is held back; then nothing more is read (F29)."""
 
+MAX_AHEAD: Final = 1024
+"""Requests that may be under way of a peer that has no room for answers; then nothing more is taken."""
+
 _SLICE: Final = 256
 """Messages that are taken before what they started gets its turn."""
 
@@ -87,8 +91,9 @@ class LineDispatcher(Outbox):
             limit: Bytes of one incoming message.
             too_much: Makes the error that ends the connection after that many lines of garbage in a
                 row; without it, garbage is skipped for ever.
-            holds_back: Take nothing from a peer that does not read what it is sent. For one side of a
-                connection only: two that hold each other back never go on.
+            holds_back: Begin no request of a peer that does not read what it is sent, and have upstream
+                servers wait for it. For one side of a connection only: two that hold each other back
+                never go on.
         """
         super().__init__(pipes)
         self._inline = inline
@@ -97,7 +102,8 @@ class LineDispatcher(Outbox):
         self._holds_back = holds_back
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
-        self._backlog_size = 0
+        self._backlog_size = self._ahead = 0
+        self._unread = Unread(pipes)
         self._held = False
         self._requests: dict[types.RequestId, Incoming] = {}
         self._notes: dict[TaskScope, None] = {}
@@ -171,6 +177,7 @@ class LineDispatcher(Outbox):
         """Take what has come, a slice at a time."""
         if self._closed:
             return
+        before = self._backlog_size
         for _ in range(_SLICE):
             if not self._backlog or self._held or self._fault is not None:
                 break
@@ -179,17 +186,22 @@ class LineDispatcher(Outbox):
             self._take(line)
         if not self._backlog and self._ended.is_set():
             self._idle.set()
+        self._ahead = 0 if self._pipes.has_room else self._ahead + before - self._backlog_size
         if self._fault is not None:
             self._pipes.pause()
         elif self._held:
             pass
-        elif self._holds_back and not self._pipes.has_room:
+        elif self._holds_back and self._is_ahead():
             self._hold(self._pipes.room)
         elif self._backlog:
             self._pipes.pause()
             self._go_on()
         else:
             self._pipes.resume()
+
+    def _is_ahead(self) -> bool:
+        """Whether as much has been taken as may be of a peer that does not read."""
+        return self._ahead > MAX_BACKLOG or (self._ahead > 0 and len(self._requests) > MAX_AHEAD)
 
     def _go_on(self) -> None:
         # In the context of `run`: what arrives next is not the business of whoever made way for it.
@@ -224,14 +236,14 @@ class LineDispatcher(Outbox):
         if fields is None:
             self._skip()
         else:
-            self._take_message(noted(fields, line))
+            self._take_message(noted(fields, line), len(line))
 
-    def _take_message(self, message: dict[str, Any]) -> None:
+    def _take_message(self, message: dict[str, Any], size: int) -> None:
         method, number = message.get("method"), message.get("id")
         params: dict[str, Any] | None = message.get("params")
         has_id = type(number) is int or type(number) is str
         if method is None and has_id:
-            self._take_answer(cast("types.RequestId", number), message)
+            self._take_answer(cast("types.RequestId", number), message, size)
         elif type(method) is not str or not (params is None or type(params) is dict):
             self._skip()
         elif has_id:
@@ -249,9 +261,7 @@ class LineDispatcher(Outbox):
             return
         kind, number = found
         if kind == "request":
-            self._answer(
-                number, None, types.ErrorData(code=types.PARSE_ERROR, message=f"the request {fault}")
-            )
+            self._answer(number, types.ErrorData(code=types.PARSE_ERROR, message=f"the request {fault}"))
         else:
             error = {"code": types.PARSE_ERROR, "message": f"its answer {fault}"}
             self._take_answer(number, {"error": error})
@@ -270,13 +280,28 @@ class LineDispatcher(Outbox):
             self._fault = self._too_much(MAX_GARBAGE)
             self._ended.set()
 
-    def _take_answer(self, number: types.RequestId, message: dict[str, Any]) -> None:
+    def _take_answer(self, number: types.RequestId, message: dict[str, Any], size: int = 0) -> None:
         waiting = self._waiting.get(coerce_request_id(number))
         if waiting is None:
             self._stray()
             return
         self._in_a_row = 0
         waiting.settle(message)
+        caller = waiting.caller
+        if caller is not None and not self._holds_back and (size >= BIG or not caller.has_room):
+            self._pace(caller)
+
+    def _pace(self, caller: Caller) -> None:
+        """Take no more answers until the client of this one has room for them."""
+
+        async def ready() -> None:
+            self._paced = True
+            try:
+                await caller.ready()
+            finally:
+                self._paced = False
+
+        self._hold(ready)
 
     def _take_request(self, number: types.RequestId, method: str, params: dict[str, Any] | None) -> None:
         key = coerce_request_id(number)
@@ -286,7 +311,7 @@ class LineDispatcher(Outbox):
         self._in_a_row = 0
         if len(self._requests) >= MAX_REQUESTS:
             fault = f"more than {MAX_REQUESTS} requests at once"
-            self._answer(number, None, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
+            self._answer(number, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
             return
         assert self._handling is not None
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
@@ -369,38 +394,46 @@ class LineDispatcher(Outbox):
         params: dict[str, Any] | None,
         done: asyncio.Event | None = None,
     ) -> None:
-        assert self._on_request is not None
-        result: dict[str, Any] | None = None
-        # What the peer is told if this task is cancelled from outside, because serving ends.
-        fault: types.ErrorData | None = _CLOSED_FAULT
+        caller, answer = None, None
+        if self._holds_back:
+            calling.set(caller := Caller(self._pipes))
         try:
             with incoming.scope.begun():
-                try:
-                    result = await self._on_request(incoming, method, params)
-                    fault = None
-                # A handler may raise anything; the peer gets an answer whatever it is.
-                except (Exception, CancelledError) as raised:
-                    if from_outside(raised):
-                        raise
-                    fault = fault_for_peer(raised)
+                answer = await self._answered(incoming, method, params)
         finally:
             incoming.closed = True
             del self._requests[key]
             if not incoming.cancelled:
-                self._answer(incoming.request_id, result, fault)
+                # Without an answer this task is cancelled from outside, because serving ends.
+                answer = answer or surely_parts(incoming.request_id, None, _CLOSED_FAULT)
+                self._pipes.write_line(*answer, more=len(self._requests) > FEW)
+            if caller is not None:
+                caller.end()
             if done is not None:
                 done.set()
 
-    def _answer(
-        self,
-        number: types.RequestId | None,
-        result: dict[str, Any] | None,
-        fault: types.ErrorData | None = None,
-    ) -> None:
+    async def _answered(
+        self, incoming: Incoming, method: str, params: dict[str, Any] | None
+    ) -> list[bytes] | None:
+        """The answer to a request, once there is room for it where its peer sets the pace."""
+        assert self._on_request is not None
+        result, fault = None, None
         try:
-            parts = answer_parts(number, result, fault)
-        except ValueError as raised:
-            _log.warning("an answer was not sent, as no JSON can carry it: %s", raised)
-            error = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
-            parts = answer_parts(number, None, error)
-        self._pipes.write_line(*parts, more=len(self._requests) > FEW)
+            if self._holds_back and not self._pipes.has_room:
+                await self._pipes.room()
+            result = await self._on_request(incoming, method, params)
+        # A handler may raise anything; the peer gets an answer whatever it is.
+        except (Exception, CancelledError) as raised:
+            if from_outside(raised):
+                raise
+            fault = fault_for_peer(raised)
+        number = incoming.request_id
+        answer = surely_parts(number, result, fault)
+        if self._holds_back and not self._pipes.has_room:
+            result, size = None, sum(map(len, answer))
+            if not await self._unread.room(size):
+                return surely_parts(number, None, given_up(size))
+        return answer
+
+    def _answer(self, number: types.RequestId, fault: types.ErrorData) -> None:
+        self._pipes.write_line(*surely_parts(number, None, fault), more=len(self._requests) > FEW)

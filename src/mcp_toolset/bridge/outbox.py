@@ -10,6 +10,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
+from mcp_toolset.bridge.backpressure import calling
 from mcp_toolset.bridge.messages import CLOSED, json_of, request_line, result_of
 from mcp_toolset.bridge.pipes import PipePair
 from mcp_toolset.bridge.sdk import (
@@ -24,6 +25,9 @@ from mcp_toolset.bridge.underway import Waiting
 
 FEW: Final = 1
 """Exchanges under way up to which each message is sent by itself, and not with others."""
+
+_LATER: Final = 1.0
+"""Seconds after which it is looked again whether a request is too late."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -43,7 +47,7 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._waiting: dict[types.RequestId, Waiting] = {}
-        self._opened = self._closed = False
+        self._opened = self._closed = self._paced = False
 
     def _close(self) -> None:
         """Send nothing more; nobody will be answered."""
@@ -87,8 +91,8 @@ class Outbox:
         line = request_line(number, method, params, with_progress=on_progress is not None)
         # The peer works while what waits for it is made: no answer is taken before this task waits.
         self._pipes.write_line(line, more=len(self._waiting) >= FEW)
-        waiting = self._waiting[key] = Waiting(on_progress)
-        timer = None if timeout is None else self._loop.call_later(timeout, waiting.expire)
+        waiting = self._waiting[key] = Waiting(on_progress, calling.get())
+        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
         try:
             answer = await waiting.answer
             await waiting.reported()
@@ -105,6 +109,13 @@ class Outbox:
             del self._waiting[key]
             if timer is not None:
                 timer.cancel()
+
+    def _expire(self, waiting: Waiting) -> None:
+        """Say that the time for an answer is over, unless answers are not read for a client's sake."""
+        if self._paced:
+            self._loop.call_later(_LATER, self._expire, waiting)
+        else:
+            waiting.expire()
 
     async def _room_within(self, seconds: float | None, method: str) -> float | None:
         """Wait until a request may be sent; returns what is left of its time."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
+from mcp_toolset.bridge.backpressure import calling
 from mcp_toolset.bridge.forward import ASK_DEADLINE, WireContext
 from mcp_toolset.bridge.questions import for_modern
 from mcp_toolset.bridge.reports import CallInFlight
@@ -71,10 +72,12 @@ class ParkedCall(CallInFlight):
         self._changed = anyio.Event()
         self._result: dict[str, Any] | None = None
         self._fault: Exception | None = None
+        self._paced_by = calling.get()
         self._scope = anyio.CancelScope()
 
     async def run(self, work: Work) -> None:
         """Do the work, to its end or the client's."""
+        calling.set(self._paced_by)
         try:
             with self._scope:
                 self._result = await work(self)

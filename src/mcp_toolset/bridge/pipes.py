@@ -69,6 +69,8 @@ class PipePair:
         self._context = copy_context()
         self._reading = self._ended = self._broken = self._wide = False
         self.fault: Exception | None = None
+        self.sent = 0
+        """Bytes that the other side's pipe has taken."""
 
     def start(
         self, on_bytes: Callable[[bytes], None] = _ignored, on_end: Callable[[], None] = _nothing
@@ -173,6 +175,7 @@ class PipePair:
             pass
         except OSError:
             self._break()
+        self.sent += done
         return done
 
     def _writable(self) -> None:

@@ -16,7 +16,7 @@ import mcp_types as types
 from starlette.requests import Request
 from starlette.types import Send
 
-from mcp_toolset.bridge.answers import answer_line
+from mcp_toolset.bridge.answers import UNWRITTEN, answer_line
 from mcp_toolset.bridge.eras import Quick, request_of
 from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.messages import json_of, progress_params, progress_token
@@ -42,7 +42,6 @@ _STREAM: Final = [
     (b"connection", b"keep-alive"),
     (b"x-accel-buffering", b"no"),
 ]
-_UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -209,5 +208,5 @@ def _answer_body(number: types.RequestId, outcome: Outcome, statuses: Mapping[in
         try:
             return answer_line(number, result, None), 200
         except ValueError:
-            fault = _UNWRITTEN
+            fault = UNWRITTEN
     return answer_line(number, None, fault), statuses.get(fault.code, 200)

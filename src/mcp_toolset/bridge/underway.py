@@ -9,6 +9,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
+from mcp_toolset.bridge.backpressure import Caller
 from mcp_toolset.bridge.handling import TaskScope
 from mcp_toolset.bridge.messages import progress_params
 from mcp_toolset.bridge.sdk import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
@@ -22,12 +23,13 @@ _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 class Waiting:
     """A request that was sent, and whoever waits for its answer."""
 
-    __slots__ = ("_reported", "_reports", "answer", "on_progress")
+    __slots__ = ("_reported", "_reports", "answer", "caller", "on_progress")
 
-    def __init__(self, on_progress: ProgressFnT | None) -> None:
-        """Expect one answer."""
+    def __init__(self, on_progress: ProgressFnT | None, caller: Caller | None = None) -> None:
+        """Expect one answer, for a request of a client perhaps."""
         self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.on_progress = on_progress
+        self.caller = caller
         self._reports = 0
         self._reported: anyio.Event | None = None
 
