@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp_toolset.bridge.caching import CacheHint
     from mcp_toolset.bridge.hub import toolset_from_config
+    from mcp_toolset.bridge.limits import HttpLimits
     from mcp_toolset.bridge.manual import PendingCall
     from mcp_toolset.bridge.reload import ReloadReport
     from mcp_toolset.bridge.remote import RemoteToolset
@@ -89,6 +90,7 @@ __all__ = [
     "Halt",
     "HandledInput",
     "HookSet",
+    "HttpLimits",
     "Injected",
     "IssueReason",
     "LoopContext",
@@ -182,6 +184,7 @@ _HOMES: Final = {
     "Halt": "tools.outcome",
     "HandledInput": "tools.typed_call",
     "HookSet": "calls.hooks",
+    "HttpLimits": "bridge.limits",
     "Injected": "tools.injected",
     "IssueReason": "calls.issue",
     "LoopContext": "tools.loop_context",

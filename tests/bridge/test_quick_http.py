@@ -15,6 +15,7 @@ from starlette.types import Message
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.bridge import posted as posted_requests
+from mcp_toolset.bridge.admission import Admission
 from mcp_toolset.bridge.quick_http import QuickAnswers
 
 pytestmark = pytest.mark.anyio
@@ -80,8 +81,9 @@ async def app() -> AsyncIterator[Starlette]:
 
 def endpoint(app: Starlette) -> tuple[Route, QuickAnswers]:
     for route in app.router.routes:
-        if isinstance(route, Route) and isinstance(route.app, QuickAnswers):
-            return route, route.app
+        if isinstance(route, Route) and isinstance(route.app, Admission):
+            assert isinstance(route.app.app, QuickAnswers)
+            return route, route.app.app
     raise AssertionError("nothing stands before the SDK's endpoint")
 
 

@@ -18,14 +18,17 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mcp_toolset.bridge.admission import Admission
 from mcp_toolset.bridge.arrival import ArrivingRequest, checked_timeout, watching_heads
 from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
+from mcp_toolset.bridge.limits import HttpLimits, peer_of
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.posts import header
 from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.bridge.signals import patience
+from mcp_toolset.bridge.unsent import BoundedSend, Unsent
 from mcp_toolset.errors import ToolsetError
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ def http_app(
     allowed_origins: Sequence[str] = (),
     json_response: bool = False,
     request_timeout: float = REQUEST_TIMEOUT,
+    limits: HttpLimits | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
 
@@ -65,10 +69,12 @@ def http_app(
         json_response: Answer with JSON always: nothing is reported, or asked, in the course of a call.
         request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
             `run_app` listens; how long the answer takes is not limited here.
+        limits: How much is kept for clients: sessions, and answers that they do not read.
 
     Raises:
         DefinitionError: the time is not positive.
     """
+    limits = limits or HttpLimits()
     security = _security(allowed_hosts, allowed_origins)
     draining = Draining(server)
     messages = SseServerTransport(MESSAGES_PATH, security_settings=security)
@@ -76,24 +82,29 @@ def http_app(
         streamable_http_path=MCP_PATH,
         json_response=json_response,
         transport_security=security,
+        max_sessions=limits.sessions,
         custom_starlette_routes=[
             Route(SSE_PATH, endpoint=_SseEndpoint(server, messages, draining), methods=["GET"]),
             Mount(MESSAGES_PATH, app=messages.handle_post_message),  # pyright: ignore[reportArgumentType]
         ],
     )
-    _quicken(app, server, streams=not json_response)
-    app.add_middleware(_OriginGuard, security=security)
-    app.add_middleware(_Drained, draining=draining, seconds=checked_timeout(request_timeout))
+    _quicken(app, server, limits, streams=not json_response)
+    app.add_middleware(_OriginGuard, security=security, limits=limits)
+    app.add_middleware(
+        _Drained, draining=draining, seconds=checked_timeout(request_timeout), unsent=Unsent(limits)
+    )
     app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
 
 
-def _quicken(app: Starlette, server: LowlevelServer, *, streams: bool) -> None:
+def _quicken(app: Starlette, server: LowlevelServer, limits: HttpLimits, *, streams: bool) -> None:
     """Answer what can be answered without the SDK before its endpoint; not past its authentication."""
     for route in app.router.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
-            sessions = LegacySessions(route.app, server, route.endpoint.session_manager)
-            route.app = QuickAnswers(route.app, server, sessions, streams=streams)
+            manager = route.endpoint.session_manager
+            sessions = LegacySessions(route.app, server, manager)
+            quick = QuickAnswers(route.app, server, sessions, streams=streams)
+            route.app = Admission(quick, manager, sessions, limits)
 
 
 class Draining:
@@ -136,8 +147,9 @@ class _SseEndpoint:
 class _Drained:
     """Runs each request where `Draining` can end it, or its own lateness (F33), and completes a response."""
 
-    def __init__(self, app: ASGIApp, draining: Draining, seconds: float) -> None:
+    def __init__(self, app: ASGIApp, draining: Draining, seconds: float, unsent: Unsent) -> None:
         self._app = app
+        self._unsent = unsent
         self._draining = draining
         self._seconds = seconds
 
@@ -145,7 +157,8 @@ class _Drained:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = ArrivingRequest(scope["method"], receive, send, self._seconds)
+        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send)
+        request = ArrivingRequest(scope["method"], receive, bounded, self._seconds)
         under_way = self._draining.requests
         with request.scope:
             under_way.add(request.scope)
@@ -160,14 +173,18 @@ class _Drained:
 class _OriginGuard:
     """Refuses a foreign Host (421) or Origin (403) before anything else of the request is read."""
 
-    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings, limits: HttpLimits) -> None:
         self._app = app
+        self._lines = limits.header_lines
         # Nearly all requests have one and the same host, and origin.
         self._is_host = lru_cache(_KNOWN)(partial(_allowed, patterns=tuple(security.allowed_hosts)))
         self._is_origin = lru_cache(_KNOWN)(partial(_allowed, patterns=tuple(security.allowed_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if len(scope["headers"]) > self._lines:
+                text = f"a request may have {self._lines} header lines (header_lines)"
+                return await Response(text, status_code=431)(scope, receive, send)
             if not self._is_host(header(scope["headers"], b"host") or b""):
                 return await Response("Invalid Host header", status_code=421)(scope, receive, send)
             origin = header(scope["headers"], b"origin")

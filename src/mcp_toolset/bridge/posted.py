@@ -157,9 +157,18 @@ class PostedRequest(Unasked):
         """Send a message before the answer."""
         await self.event(_event_of(message))
 
-    async def answer(self, outcome: Outcome, statuses: Mapping[int, int]) -> None:
-        """Send the answer, with the status that its error code has, and complete the response."""
-        body, status = _answer_body(self.request_id, outcome, statuses)
+    def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
+        """The answer, and the status that its error code has."""
+        result, fault = outcome
+        if fault is None:
+            try:
+                return answer_line(self.request_id, result, None), 200
+            except ValueError:
+                fault = UNWRITTEN
+        return answer_line(self.request_id, None, fault), statuses.get(fault.code, 200)
+
+    async def answer(self, body: bytes, status: int) -> None:
+        """Send the answer and complete the response; who calls keeps no result in memory beside it."""
         if self._sending is None:
             return await self._complete(body, status)
         # A task of the tool's own may be saying something at this moment.
@@ -200,13 +209,3 @@ class PostedRequest(Unasked):
 
 def _event_of(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
-
-
-def _answer_body(number: types.RequestId, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
-    result, fault = outcome
-    if fault is None:
-        try:
-            return answer_line(number, result, None), 200
-        except ValueError:
-            fault = UNWRITTEN
-    return answer_line(number, None, fault), statuses.get(fault.code, 200)

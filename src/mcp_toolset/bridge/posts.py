@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive
 
 from mcp_toolset.bridge.sdk import MAX_BODY
@@ -14,6 +15,9 @@ Headers = list[tuple[bytes, bytes]]
 SESSION: Final = b"mcp-session-id"
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
+
+LEGACY: Final = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
+"""What a request of the legacy era may have as its version; the handshake has none."""
 
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 import anyio
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,7 +21,7 @@ from mcp_toolset.bridge.eras import Callers
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.messages import strict_object
 from mcp_toolset.bridge.posted import PostedRequest
-from mcp_toolset.bridge.posts import METHOD, SESSION, VERSION, Body, header, usual_head
+from mcp_toolset.bridge.posts import LEGACY, METHOD, SESSION, VERSION, Body, header, usual_head
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
@@ -33,8 +32,6 @@ from mcp_toolset.bridge.sdk import (
 
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""
-
-_LEGACY: Final = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
 
 
 class QuickAnswers:
@@ -63,7 +60,7 @@ class QuickAnswers:
         headers = scope["headers"]
         head = usual_head(headers) if scope["method"] == "POST" else None
         version = head.get(VERSION) if head is not None else header(headers, VERSION)
-        if version in _LEGACY:
+        if version in LEGACY:
             name = header(headers, SESSION)
             session = self._sessions.find(name) if name is not None else None
             if session is not None:
@@ -90,7 +87,10 @@ class QuickAnswers:
         exchange = _Exchange(request, Request(scope, receive), send, streams=self._streams)
         outcome = await exchange.perform(quick, self._callers.connection(route), _WATCHED_AFTER)
         if outcome != (None, None):
-            await exchange.answer(outcome, ERROR_CODE_HTTP_STATUS)
+            answer = exchange.body_of(outcome, ERROR_CODE_HTTP_STATUS)
+            # It may take its time, and the result is as big as the answer.
+            del outcome
+            await exchange.answer(*answer)
 
     def _read(
         self, scope: Scope, body: bytes | None, method: str

@@ -73,6 +73,11 @@ class LegacySessions:
                 session = self._known[name] = self._opened(name, connection)
         return session
 
+    def is_busy(self, name: str) -> bool:
+        """Whether a call is under way here in a session."""
+        session = self._known.get(name.encode("latin-1"))
+        return session is not None and session.busy
+
     def _opened(self, name: bytes, connection: Connection) -> _Session:
         session = _Session(
             name,
@@ -123,7 +128,7 @@ class _Session:
         anonymous = scope.get("user") is None
         if scope["method"] == "DELETE":
             return await self._sdk(scope, receive, _when(send, 200, self.end))
-        if not anonymous or scope["method"] != "POST" or not (usual or self._busy):
+        if not anonymous or scope["method"] != "POST" or not (usual or self.busy):
             return await self._sdk(scope, receive, send)
         body = Body(receive)
         message = _message(await body.read())
@@ -163,13 +168,13 @@ class _Session:
         await self.hold(http.scope)
 
     @property
-    def _busy(self) -> bool:
+    def busy(self) -> bool:
         """Whether a message can be about anything here; a question may be open longer than its call."""
         return bool(self._calls or self._waiting)
 
     def _noting(self, message: dict[str, Any] | None, send: Send) -> Send:
         """`send`, which has a message take effect on what is under way here once the SDK accepts it."""
-        if message is None or not self._busy:
+        if message is None or not self.busy:
             return send
         method, number = message.get("method"), message.get("id")
         if method is None and type(number) in (int, str):
@@ -224,13 +229,16 @@ class _Call(PostedRequest):
             outcome: Outcome = await self.perform(quick, self._session.connection, self._session.pause)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
-                await self.answer((None, _ENDED), _OK)
+                await self.answer(*self.body_of((None, _ENDED), _OK))
             raise
         if self._cancelled:
             outcome = None, _CANCELLED
         elif outcome == (None, None):
             outcome = None, _ENDED
-        await self.answer(outcome, _OK)
+        answer = self.body_of(outcome, _OK)
+        # It may take its time, and the result is as big as the answer.
+        del outcome
+        await self.answer(*answer)
 
     def cancel(self) -> None:
         """Cancel the handler, because the client has said so."""

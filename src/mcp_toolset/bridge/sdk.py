@@ -3,7 +3,7 @@
 Used here and nowhere else: `ClientSession(dispatcher=…)`, `Server.middleware`, the dispatcher
 protocol (marked provisional by the SDK), and some that are private: `ServerSession._connection`,
 because nothing public tells one legacy connection from another, `ServerSession._request_outbound`, because
-nothing public sends a message as it is, `MCPServer._lowlevel_server`, the
+nothing public sends a message as it is, `MCPServer._lowlevel_server`, the session manager's sessions, the
 span helpers of `mcp.shared._otel`, and OpenTelemetry's own provider.
 `tests/bridge/test_sdk.py` fails if any of them moves.
 """
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from http import HTTPStatus
+from math import isinf
 from typing import Any, Final, cast
 
 import anyio
@@ -367,6 +368,27 @@ async def held_open(endpoint: ASGIApp, scope: Scope) -> bool:
 
     await endpoint({**scope, "method": "PUT"}, receive, send)
     return statuses == [HTTPStatus.METHOD_NOT_ALLOWED]
+
+
+def open_sessions(manager: SessionManager) -> Container[str]:
+    """The names of the legacy sessions that are open over HTTP."""
+    return manager._server_instances.keys()  # pyright: ignore[reportPrivateUsage]
+
+
+def idle_since(manager: SessionManager, name: str) -> float | None:
+    """A time that is the later the later a session was used; `None` while it is in use, or without it."""
+    transport = manager._server_instances.get(name)  # pyright: ignore[reportPrivateUsage]
+    if transport is None or transport.idle_scope is None:
+        return None
+    deadline = transport.idle_scope.deadline
+    return None if isinf(deadline) else deadline
+
+
+async def end_session(manager: SessionManager, name: str) -> None:
+    """End a session as its client would."""
+    transport = manager._server_instances.get(name)  # pyright: ignore[reportPrivateUsage]
+    if transport is not None:
+        await manager._discard_session(name, transport)  # pyright: ignore[reportPrivateUsage]
 
 
 def when_traced(middleware: ServerMiddleware[Any]) -> ServerMiddleware[Any]:

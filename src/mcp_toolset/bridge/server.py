@@ -56,6 +56,7 @@ from mcp_toolset.tools.view import ToolBinding
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from mcp_toolset.bridge.limits import HttpLimits
     from mcp_toolset.bridge.reload import ReloadReport, Reloads
     from mcp_toolset.catalog.deferred import DeferredCatalog
     from mcp_toolset.catalog.search import Scorer, SearchHit
@@ -488,6 +489,7 @@ class ToolsetServer:
         allowed_origins: Sequence[str] = (),
         json_response: bool = False,
         request_timeout: float = REQUEST_TIMEOUT,
+        limits: HttpLimits | None = None,
     ) -> Starlette:
         """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `http.http_app`."""
         from mcp_toolset.bridge.http import http_app
@@ -498,6 +500,7 @@ class ToolsetServer:
             allowed_origins=allowed_origins,
             json_response=json_response,
             request_timeout=request_timeout,
+            limits=limits,
         )
 
     async def run_http(

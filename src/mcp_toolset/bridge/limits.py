@@ -1,0 +1,45 @@
+"""`HttpLimits`: how much a server on HTTP keeps for its clients, for each address and in all.
+
+    server.http_app(limits=HttpLimits(sessions_per_peer=50))
+
+An address is a client's IP address as the socket has it. Behind a proxy all clients have the proxy's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from mcp_toolset.errors import DefinitionError
+
+_MB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """The limits of one application; each is a positive number.
+
+    Attributes:
+        sessions: Legacy sessions that may be open; for a further one the oldest idle one is ended.
+        sessions_per_peer: The same for one address.
+        unread: Bytes of answers that may wait to be sent; an answer beyond that is dropped.
+        unread_per_peer: The same for one address.
+        header_lines: Header lines of one request.
+    """
+
+    sessions: int = 2000
+    sessions_per_peer: int = 500
+    unread: int = 256 * _MB
+    unread_per_peer: int = 64 * _MB
+    header_lines: int = 200
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int or value < 1:
+                raise DefinitionError(f"HttpLimits: {field.name} is a positive whole number, not {value!r}")
+
+
+def peer_of(client: object) -> str:
+    """The address in the `client` of an ASGI scope; empty if there is none."""
+    return str(client[0]) if isinstance(client, tuple | list) and client else ""
