@@ -7,8 +7,9 @@ An address is a client's IP address as the socket has it. Behind a proxy all cli
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Final, cast
 
 from mcp_toolset.errors import DefinitionError
 
@@ -42,4 +43,5 @@ class HttpLimits:
 
 def peer_of(client: object) -> str:
     """The address in the `client` of an ASGI scope; empty if there is none."""
-    return str(client[0]) if isinstance(client, tuple | list) and client else ""
+    address = cast("Sequence[object]", client)
+    return str(address[0]) if address else ""

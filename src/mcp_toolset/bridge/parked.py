@@ -51,6 +51,7 @@ class ParkedCall(CallInFlight):
         "_changed",
         "_fault",
         "_legs",
+        "_paced_by",
         "_parked",
         "_questions",
         "_result",
