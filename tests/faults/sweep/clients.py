@@ -123,7 +123,7 @@ FAULTS: dict[str, Callable[[Message], list[bytes]]] = {
         _raw(message),
     ],
     "storm": lambda message: [
-        *[_raw({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})] * 500,
+        *[_raw({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})] * 50,
         _raw(message),
     ],
     "batch": lambda message: [b"[" + _raw(message) + b"]"],
