@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Coroutine, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -125,6 +126,37 @@ class CallHooks(Protocol):
         ...
 
 
+class CallRunner(Generic[I, O]):
+    """What `DecodedCall.call` is: a function that runs the call.
+
+    The attribute was the call that was sent, until 0.1. Its members are still found here, with a
+    `DeprecationWarning`; the call that was sent is `DecodedCall.sent`.
+    """
+
+    __slots__ = ("_decoded",)
+
+    def __init__(self, decoded: DecodedCall[I, O]) -> None:
+        """Run `decoded`."""
+        self._decoded = decoded
+
+    async def __call__(self, context: ToolContext = LOCAL_CONTEXT) -> O:
+        """Run the tool's own handler with the input as it is now; what it raises propagates.
+
+        Raises:
+            StateError: the tool has no handler.
+        """
+        decoded = self._decoded
+        return await decoded.tool.answer(decoded.input, decoded.binding.supplying(context))
+
+    def __getattr__(self, name: str) -> Any:
+        """A member of the call that was sent; deprecated."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        told = f"`DecodedCall.call.{name}` is deprecated: the call that was sent is `DecodedCall.sent`"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        return getattr(self._decoded.sent, name)
+
+
 @dataclass(slots=True)
 class DecodedCall(Generic[I, O]):
     """A call of one `tool_input` tool, its input typed (L3, L9).
@@ -180,13 +212,10 @@ class DecodedCall(Generic[I, O]):
         unchanged = self.tool.reader(self.sent) == self.input
         return dict(self.sent.arguments) if unchanged else self.tool.reader.arguments_of(self.input)
 
-    async def call(self, context: ToolContext = LOCAL_CONTEXT) -> O:
-        """Run the tool's own handler with the input as it is now; what it raises propagates.
-
-        Raises:
-            StateError: the tool has no handler.
-        """
-        return await self.tool.answer(self.input, self.binding.supplying(context))
+    @property
+    def call(self) -> CallRunner[I, O]:
+        """Runs the tool's own handler: `await decoded.call()`; see `CallRunner`."""
+        return CallRunner(self)
 
     def complete(self, output: O) -> CompletedCall:
         """The call with its output as a result that a provider takes.
