@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from opentelemetry import trace
+from tests.bridge.spans import Spans
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.bridge.direct import DirectCalls
@@ -133,10 +133,12 @@ async def test_a_handler_sees_the_same_request_either_way(path: str, mode: str) 
 async def test_l20_whoever_collects_traces_sees_the_servers_own_spans(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = answering("text")
-    assert tool_handler(server, "tools/call") is not None
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
-    assert tool_handler(server, "tools/call") is None
+    spans = Spans(monkeypatch)
+    straight, through = answering("text"), answering("text")
+    through.middleware.append(passed_on)
+    assert tool_handler(straight, "tools/call") and not tool_handler(through, "tools/call")
+    assert await outcome(straight) == await outcome(through)
+    assert spans.begun == ["tools/call t"] * 2
 
 
 async def test_other_methods_and_servers_without_tools_go_the_ordinary_way() -> None:

@@ -64,7 +64,7 @@ async def connected(server: ModernOnly) -> AsyncGenerator[tuple[sdk.ClientSessio
             anyio.create_task_group() as group,
         ):
             await group.start(sdk.stream_dispatcher(*theirs).run, server.answer, _ignore)
-            dispatcher = sdk.ObservedDispatcher(sdk.stream_dispatcher(*ours), _ignore, _refuse, {})
+            dispatcher = sdk.ObservedDispatcher(sdk.stream_dispatcher(*ours), None, _ignore, _refuse, {})
             async with sdk.ClientSession(dispatcher=dispatcher) as session:
                 yield session, dispatcher
             group.cancel_scope.cancel()

@@ -13,6 +13,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from opentelemetry import trace
+from tests.bridge.spans import Spans
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.bridge.sdk import connection_of, lowlevel_of, routing_headers
@@ -60,22 +61,12 @@ def test_routing_headers_are_those_of_the_era() -> None:
 async def test_requests_are_traced_exactly_when_somebody_listens(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spans: list[str] = []
-
-    class Provider(trace.NoOpTracerProvider):
-        def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
-            return Tracer()
-
-    class Tracer(trace.NoOpTracer):
-        def start_span(self, name: str, *args: Any, **kwargs: Any) -> trace.Span:
-            spans.append(name)
-            return trace.INVALID_SPAN
-
-    if provider == "one":
-        monkeypatch.setattr(trace, "_TRACER_PROVIDER", Provider())
+    begun = Spans(monkeypatch).begun
+    if provider == "none":
+        monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
     async with ToolsetServer(Toolset(say)) as server, Client(server.lowlevel, cache=None) as client:
         await client.call_tool("say", {})
-    assert ("tools/call say" in spans) == (provider == "one")
+    assert ("tools/call say" in begun) == (provider == "one")
 
 
 def say() -> str:

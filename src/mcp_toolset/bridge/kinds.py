@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import mcp_types as types
 from pydantic import BaseModel
 
 from mcp_toolset.bridge.caching import CacheHint
 from mcp_toolset.tools.call import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.client_lists import ListNews
 
 Wire = Mapping[str, Any]
 Ending = Callable[[], Awaitable[None]]
@@ -80,6 +83,10 @@ class Offers(Protocol):
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
         """All entries that only some callers see."""
+        ...
+
+    def list_news(self) -> Sequence[ListNews]:
+        """The lists of single clients that have changed since this was asked last."""
         ...
 
 

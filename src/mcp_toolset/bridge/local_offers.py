@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_types import Completion, PromptReference, ResourceTemplateReference
 from pydantic import BaseModel, TypeAdapter
@@ -15,6 +15,9 @@ from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider, Reference
 from mcp_toolset.tools.resources import ResourceProvider, UpdatingResources
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.client_lists import ListNews
 
 MAX_COMPLETIONS: Final = 100
 """Values in one answer (server/utilities/completion)."""
@@ -121,6 +124,10 @@ class LocalOffers:
         return None
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """Every client sees the same."""
+        return ()
+
+    def list_news(self) -> Sequence[ListNews]:
         """Every client sees the same."""
         return ()
 

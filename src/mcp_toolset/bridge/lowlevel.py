@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import mcp_types as types
@@ -30,7 +30,6 @@ from mcp_toolset.bridge.answers import Encoded, with_tools
 from mcp_toolset.bridge.ask import RoundTrips
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import CLIENT_KEY, ServedClient, client_of
-from mcp_toolset.bridge.client_lists import ListNews
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.messages import json_of
@@ -58,6 +57,9 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.asking import InputRequired, joined
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.client_lists import ListNews
 
 Request = ServerRequestContext[Any, Any]
 

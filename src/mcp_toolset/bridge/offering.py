@@ -6,12 +6,10 @@ import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.bridge.addresses import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.bridge.caching import CacheHint, strictest
-from mcp_toolset.bridge.client_lists import ListNews
-from mcp_toolset.bridge.client_offers import ClientOffers
 from mcp_toolset.bridge.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
 from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.unlisted import UnlistedMounts
@@ -19,6 +17,9 @@ from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.bridge.client_lists import ListNews
 
 _PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
 _PAGES: Final = ("ui", *_PAGE_KEYS)
@@ -79,8 +80,7 @@ class Offering:
 
     def list_news(self) -> list[ListNews]:
         """The lists of single clients, tools included, that have changed since this was asked last."""
-        sources = self._mounted().values()
-        return [each for offers in sources if isinstance(offers, ClientOffers) for each in offers.list_news()]
+        return [each for offers in self._mounted().values() for each in offers.list_news()]
 
     async def settle(self) -> None:
         """Take the lists of all sources, and name what they hold."""
