@@ -180,7 +180,7 @@ async def test_u20_with_a_mount_a_rule_for_no_tool_is_a_warning_once(
 async def test_u20_with_a_mount_a_verb_for_no_tool_is_a_warning(verb: str, caplog: pytest.LogCaptureFixture):
     async with listed(("weather_now",), VERBS[verb]) as (server, _, _):
         (one,) = server.unbound()
-        assert one.name == "wether" and one.where in (verb, "filtered")
+        assert one.name == "wether" and one.where in (verb, "include", "exclude")
     assert [line.levelno for line in caplog.records if line.name == "mcp_toolset.names"] == [logging.WARNING]
 
 

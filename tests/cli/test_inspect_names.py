@@ -17,12 +17,16 @@ def test_u20_a_configuration_that_excludes_no_tool_is_shown(line: CommandLine):
     )
     missing = answer(line, "inspect", "mcp.json")["names"]
     assert [(one["where"], one["name"]) for one in missing] == [
-        ("filtered", "bom"),
-        ("filtered", "nothing_*"),
+        ("exclude", "bom"),
+        ("exclude", "nothing_*"),
     ]
     said = line.run("inspect", "mcp.json").stdout
-    assert "no such tool: filtered('bom'): there is no such tool of server 'kit'; did you mean boom?" in said
+    assert "no such tool: exclude('bom'): there is no such tool of server 'kit'; did you mean boom?" in said
     assert "no tool fits this pattern of server 'kit'" in said
+    assert (
+        "exclude('bom') has no effect: there is no such tool of server 'kit'"
+        in line.run("list", "mcp.json").stderr
+    )
 
 
 def test_u20_a_local_program_with_a_hook_for_no_tool_does_not_start(line: CommandLine):
@@ -41,3 +45,12 @@ def test_u20_a_local_program_with_a_hook_for_no_tool_does_not_start(line: Comman
     assert done.returncode == 1 and done.stdout == ""
     assert "hooks.execution('ad') has no effect: there is no such tool; did you mean add?" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_u14_unknown_keys_are_told_by_every_command(line: CommandLine):
+    kit = {"command": sys.executable, "args": ["-m", "mcp_toolset", "serve", "kit.py"], "zzz": 1}
+    line.write("mcp.json", json.dumps({"mcpServers": {"kit": kit}}))
+    for command in (["list"], ["inspect"], ["search"], ["call"]):
+        more = {"search": ["echo"], "call": ["kit_echo", "text=a"]}.get(command[0], [])
+        said = line.run(*command, "mcp.json", *more).stderr
+        assert said.count("mcp.json: mcpServers.kit: unknown keys are ignored: `zzz`") == 1, command

@@ -44,6 +44,7 @@ __all__ = [
     "reachable",
     "report_down",
     "require_something",
+    "warn_of_keys",
 ]
 
 LOCK_HERE: Final = "mcp-toolset.lock.json"
@@ -152,9 +153,17 @@ async def opened(
         with opening(server):
             await stack.enter_async_context(server)
             await server.settled()
+        warn_of_keys(server)
+        _complain_of(str(one) for one in server.unbound() if not one.waiting)
         if reasons or not reachable(server):
             require_something(server)
         yield server
+
+
+def warn_of_keys(server: ToolsetServer) -> None:
+    """Say on stderr which keys of the configuration are ignored."""
+    if server.configured is not None:
+        _complain_of(server.configured.config.warnings)
 
 
 def require_something(server: ToolsetServer) -> None:
@@ -163,8 +172,6 @@ def require_something(server: ToolsetServer) -> None:
     Raises:
         TargetError: All are, and there is no tool besides; the last one is in it.
     """
-    if server.configured is not None:
-        _complain_of(server.configured.config.warnings)
     lines = _down(server)
     if lines and not reachable(server):
         last = lines.pop()

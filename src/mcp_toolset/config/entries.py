@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, unknown_keys
+from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, synonym, unknown_keys
 from mcp_toolset.config.models import (
     ArgumentRule,
     Asked,
@@ -80,15 +80,18 @@ class ServerEntry(_Entry):
     headers: dict[str, str] = Field({}, description=_TABLE)
     disabled: bool = Field(False, description=_SWITCH)
     enabled: bool = Field(True, description=_SWITCH)
-    include_tools: _Texts = Field([], alias="includeTools", description=_TEXTS)
+    include_tools: _Texts | None = Field(None, alias="includeTools", description=_TEXTS)
     exclude_tools: _Texts = Field([], alias="excludeTools", description=_TEXTS)
     disabled_tools: _Texts = Field([], alias="disabledTools", description=_TEXTS)
+    codex_enabled: _Texts | None = Field(None, alias="enabled_tools", description=_TEXTS)
+    codex_disabled: _Texts = Field([], alias="disabled_tools", description=_TEXTS)
+    copilot_tools: _Texts | None = Field(None, alias="tools", description=_TEXTS + ' such as `["*"]`')
     deferred: bool | None = Field(None, description=_SWITCH)
     prefix: Annotated[str | None, BeforeValidator(_no_prefix)] = Field(
         None, description="a string, null for the default, or false for none"
     )
     names: dict[str, str] = Field({}, description=_TABLE)
-    include: _Texts = Field([], description="a list of patterns such as `read_*`")
+    include: _Texts | None = Field(None, description="a list of patterns such as `read_*`")
     exclude: _Texts = Field([], description="a list of patterns such as `delete_*`")
     timeout: _Seconds | None = Field(None, description=_SECONDS)
     start_timeout: _Seconds | None = Field(None, description=_SECONDS)
@@ -164,7 +167,7 @@ def server_keys(keys: Iterable[str], place: Place) -> list[str]:
     unknown = unknown_keys(keys, known)
     for key in unknown:
         # Ours come first: they are what protects.
-        meant = nearest(key, known_keys(ServerEntry)) or nearest(key, CLIENT_KEYS)
+        meant = synonym(key) or nearest(key, known_keys(ServerEntry)) or nearest(key, CLIENT_KEYS)
         if meant is not None:
             raise place.at(key).error("unknown key", f"did you mean `{meant}`?")
     return unknown

@@ -7,11 +7,11 @@ keep out. Any other unknown key is a warning. Keys that begin with `_`, `$`, `#`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["CLIENT_KEYS", "FILE_KEYS", "did_you_mean", "nearest", "unknown_keys"]
+__all__ = ["CLIENT_KEYS", "FILE_KEYS", "did_you_mean", "nearest", "synonym", "unknown_keys"]
 
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
@@ -21,27 +21,42 @@ CLIENT_KEYS: Final = frozenset(
     # Cursor: https://cursor.com/docs/context/mcp
     "auth serverUrl icon icons "
     # Cline, Roo Code, Kiro, Windsurf: https://docs.cline.bot/mcp, https://docs.roocode.com/features/mcp
-    "alwaysAllow autoApprove disabled disabledTools timeout watchPaths networkTimeout disabledResources "
-    "disabledPrompts remoteConfigured registryUrl "
+    "alwaysAllow autoApprove disabled disabledTools timeout watchPaths networkTimeout "
+    "remoteConfigured registryUrl "
     # Gemini CLI, Qwen Code: https://geminicli.com/docs/tools/mcp-server
     "httpUrl trust includeTools excludeTools description authProviderType targetAudience "
     "targetServiceAccount discoveryTimeout tcp extension "
     # GitHub Copilot CLI and coding agent, Zed, LM Studio, Goose, Continue, LibreChat, opencode, Codex
-    "tools source settings enabled name title id label displayName note notes comment comments "
+    "source settings enabled name title id label displayName note notes comment comments "
     "environment startup startupTimeout startup_timeout_sec tool_timeout_sec bearer_token_env_var "
-    "enabled_tools disabled_tools required available_tools env_keys envs bundled cmd uri "
+    "required env_keys envs bundled cmd uri "
     "initTimeout chatMenu serverInstructions requiresOAuth customUserVars iconPath "
     # registries and installers
     "package packages registry repository homepage author license metadata tags category "
     "runtimeHint transport runtime_hint installed".split()
 )
-"""What the clients' own documentation, and what writes their files, may have in a server's entry."""
+"""What the clients' own documentation, and what writes their files, may have in a server's entry.
+
+Keys that keep something from a model, and that nothing here obeys, are not among them: so they are told.
+"""
 
 FILE_KEYS: Final = frozenset(
     "mcpServers servers mcp inputs toolset globalShortcut preferences isUsingBuiltInNodeForMcp scale "
     "dxt coworkUserFilesPath sandbox name version description $schema".split()
 )
 """What stands beside the servers in the files of the clients."""
+
+_MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        "allow allowed allowedtools allowtools allowlist whitelist only onlytools".split(), "include"
+    ),
+    **dict.fromkeys(
+        "deny denied deniedtools denytools denylist block blocked blockedtools blocklist blacklist hide "
+        "hidden hiddentools ignore ignored ignoredtools ignoretools skip without".split(),
+        "exclude",
+    ),
+}
+"""Other words for `include` and `exclude`, in plain letters: ignored, they would protect nothing."""
 
 _COMMENT: Final = re.compile(r"_|\$|x-|//|#")
 _LEAST_LIKE: Final = 0.8
@@ -63,6 +78,11 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
     close = get_close_matches(wanted, plain, n=1, cutoff=_LEAST_LIKE)
     found = next(iter([*([wanted] if wanted in plain else []), *swapped, *close]), None)
     return None if found is None else plain[found]
+
+
+def synonym(key: str) -> str | None:
+    """The key of ours that another word stands for, such as `exclude` for `blockedTools`."""
+    return _MEANT.get(_plain(key))
 
 
 def did_you_mean(key: str, known: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal, TypedDict
 from urllib.parse import urlsplit
 
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
@@ -29,6 +29,7 @@ _TRANSPORTS: Mapping[str, Transport] = {
     "streamablehttp": "http",
     "sse": "sse",
 }
+EVERY_TOOL: Final = "*"
 _SSE_ADDRESS = re.compile(r"/sse/?(?:[?#]|$)")
 _FORBIDDEN = {"env": re.compile(r"\0"), "headers": re.compile(r"[\r\n\0]")}
 
@@ -86,8 +87,7 @@ def server_config(
         deferred=defaults.deferred if entry.deferred is None else entry.deferred,
         prefix=False if entry.prefix == "" else entry.prefix,
         names=MappingProxyType(entry.names),
-        include=(*entry.include, *map(glob.escape, entry.include_tools)),
-        exclude=(*entry.exclude, *map(glob.escape, [*entry.exclude_tools, *entry.disabled_tools])),
+        **_chosen(entry),
         timeout=entry.timeout or defaults.timeout,
         start_timeout=entry.start_timeout or defaults.start_timeout,
         pins=entry.pins or defaults.pins,
@@ -106,6 +106,24 @@ def server_config(
     else:
         read = _remote(common, entry, reader)
     return replace(read, secrets=tuple(dict.fromkeys(reader.secrets)))
+
+
+class _Chosen(TypedDict):
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+
+def _chosen(entry: ServerEntry) -> _Chosen:
+    """Which tools to take and to leave out, in the words of any client. An empty list takes none."""
+    names = [*(entry.include_tools or ()), *(entry.codex_enabled or ())]
+    names += [name for name in entry.copilot_tools or () if name != EVERY_TOOL]
+    include = (*(entry.include or ()), *map(glob.escape, names))
+    exclude = map(glob.escape, [*entry.exclude_tools, *entry.disabled_tools, *entry.codex_disabled])
+    lists = (entry.include, entry.include_tools, entry.codex_enabled, entry.copilot_tools)
+    takes_none = (
+        not include and EVERY_TOOL not in (entry.copilot_tools or ()) and lists != (None,) * len(lists)
+    )
+    return _Chosen(include=include, exclude=(*entry.exclude, *exclude, *([EVERY_TOOL] if takes_none else ())))
 
 
 def _local(common: ServerConfig, entry: ServerEntry, reader: _Reader, start_in: str | None) -> ServerConfig:

@@ -89,8 +89,8 @@ class ToolsetVerbs:
         self,
         predicate: Callable[[ToolBinding], bool] | None = None,
         *,
-        include: Iterable[ToolSelector] = (EVERY_TOOL,),
-        exclude: Iterable[ToolSelector] = (),
+        include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
+        exclude: ToolSelector | Iterable[ToolSelector] = (),
     ) -> Toolset:
         """Only some of the tools, by tools, name patterns (`get_*`) and a predicate.
 
@@ -99,13 +99,13 @@ class ToolsetVerbs:
         Raises:
             UnknownToolError: there is no such tool in a toolset of local tools.
         """
-        wanted = self._known("filtered", dict.fromkeys(include, True))
-        unwanted = self._known("filtered", dict.fromkeys(exclude, False))
+        wanted = self._known("include", dict.fromkeys(_several(include), True))
+        unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
         kept = cast("Toolset", self)
         if EVERY_TOOL not in wanted:
-            kept = kept.through(NamedStep("filtered", wanted, _kept))
+            kept = kept.through(NamedStep("include", wanted, _kept))
         if unwanted:
-            kept = kept.through(NamedStep("filtered", unwanted, partial(_kept, by_default=True)))
+            kept = kept.through(NamedStep("exclude", unwanted, partial(_kept, by_default=True)))
         return kept.through(lambda binding: binding if predicate is None or predicate(binding) else None)
 
     def described(self, descriptions: BySelector[str]) -> Toolset:
@@ -233,6 +233,12 @@ class ToolsetVerbs:
         if not known.sources:
             _require_bound(verb, table, bindings, known)
         return table
+
+
+def _several(chosen: ToolSelector | Iterable[ToolSelector]) -> Iterable[ToolSelector]:
+    """What was chosen; one selector may stand alone. A text would otherwise be taken letter by letter."""
+    is_one = isinstance(chosen, str | type) or not isinstance(chosen, Iterable)
+    return [cast("ToolSelector", chosen)] if is_one else cast("Iterable[ToolSelector]", chosen)
 
 
 def _kept(binding: ToolBinding, keep: bool | None, *, by_default: bool = False) -> ToolBinding | None:

@@ -65,7 +65,7 @@ def inspect_command(
     place = parse_target(target, command)
 
     from mcp_toolset.cli.clearing import clearing
-    from mcp_toolset.cli.mount import MountOptions, mount, name_down, reachable
+    from mcp_toolset.cli.mount import MountOptions, mount, name_down, reachable, warn_of_keys
     from mcp_toolset.cli.output import answering, log_to_stderr
     from mcp_toolset.cli.progress import opening
     from mcp_toolset.cli.running import run
@@ -84,6 +84,7 @@ def inspect_command(
             else:
                 _show(report, output)
             name_down(server)
+            warn_of_keys(server)
             return 0 if reachable(server) else 1
 
     with answering() as output:
