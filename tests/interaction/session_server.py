@@ -1,7 +1,8 @@
 """A server of revision 2025-11-25 that keeps all it has for each session: one process, so one session.
 
 `lent` is listed only to clients that can be asked. `grow` adds a tool and a resource and says so;
-`touch` says that a resource has changed, if the session has subscribed to it. Plain Python, no SDK.
+`touch` says that a resource has changed, if the session has subscribed to it. With the argument `quiet`
+it says nothing of lists that change. Plain Python, no SDK.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ ANYTHING = {"type": "object"}
 TOOLS = ["grow", "touch", "who"]
 RESOURCES = ["mem://first"]
 WATCHED: set[str] = set()
+QUIET = "quiet" in sys.argv
 FEATURES: dict[str, Any] = {
-    "tools": {"listChanged": True},
-    "resources": {"listChanged": True, "subscribe": True},
+    "tools": {"listChanged": not QUIET},
+    "resources": {"listChanged": not QUIET, "subscribe": True},
 }
 
 
@@ -30,8 +32,9 @@ def call(name: str, uri: str) -> str:
     if name == "grow":
         TOOLS.append("grown")
         RESOURCES.append("mem://grown")
-        send(method="notifications/tools/list_changed")
-        send(method="notifications/resources/list_changed")
+        if not QUIET:
+            send(method="notifications/tools/list_changed")
+            send(method="notifications/resources/list_changed")
     if name == "touch" and uri in WATCHED:
         send(method="notifications/resources/updated", params={"uri": uri})
     return str(os.getpid()) if name == "who" else f"{name} ran"

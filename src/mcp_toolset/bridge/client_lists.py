@@ -41,10 +41,10 @@ REFRESH_GAP: Final = 0.5
 TOOLS: Final = "tools/list"
 _KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
 _IDENTITIES: Final = {TOOLS: "name", **{kind.method: kind.identity for kind in KINDS}}
-_CAPABILITIES: Final = {TOOLS: "tools", **{kind.method: kind.capability for kind in KINDS}}
+CAPABILITIES: Final = {TOOLS: "tools", **{kind.method: kind.capability for kind in KINDS}}
 _CHANGES: Final = {
     f"notifications/{capability}/list_changed": tuple(
-        method for method, each in _CAPABILITIES.items() if each == capability
+        method for method, each in CAPABILITIES.items() if each == capability
     )
     for capability in ("tools", "resources", "prompts")
 }
@@ -90,7 +90,7 @@ class ListNews:
         route = client.routes.get(self.pool)
         if route is None:
             return False
-        return route[2] == self.key or (self.shared and _shelf_of(route[2]) == _shelf_of(self.key))
+        return route[2] == self.key or (self.shared and route[2].shelf == self.key.shelf)
 
 
 Lists = Mapping[str, TakenList]
@@ -106,7 +106,14 @@ class ClientLists:
     """
 
     def __init__(
-        self, name: str, pool: SessionPool, *, request: Request, common: Common, checked: Checked
+        self,
+        name: str,
+        pool: SessionPool,
+        *,
+        request: Request,
+        common: Common,
+        checked: Checked,
+        told_of: Callable[[str], bool],
     ) -> None:
         """Start with what everybody sees.
 
@@ -116,7 +123,9 @@ class ClientLists:
             request: Sends a request over the session that lists.
             common: What that session has listed by a method; `None` if it has not yet, or never does.
             checked: The entries of a list that can be used.
+            told_of: Whether the server says when what it lists by a method is another list.
         """
+        self._told_of = told_of
         self._pool = pool
         self._request = request
         self._common = common
@@ -127,6 +136,7 @@ class ClientLists:
         self._late: set[Shelf] = set()
         self._early: dict[str, WireContext] = {}
         self._stale: dict[int, set[str]] = {}
+        self._looked: dict[tuple[int, str], float] = {}
         self._news: list[ListNews] = []
         self._varies = False
         self.merge: Callable[[], Awaitable[None]] = _nothing
@@ -160,19 +170,23 @@ class ClientLists:
         declares = canonical(context.carried) if key is None else key.declares
         if declares == NOTHING_DECLARED or (key is None and not self._pool.is_modern):
             return None
-        return ("modern", declares, "") if key is None else _shelf_of(key)
+        return ("modern", declares, "") if key is None else key.shelf
 
     def unknown(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what the server lists to clients like this one."""
         if not isinstance(context, WireContext):
             return False
         if not self._pool.listens:
-            if not context.modern and context.carried:
+            if not context.modern:
                 self._early[context.client_key or ""] = context
             return False
         key = self._pool.key(context)
         shelf = self._shelf(key, context)
-        return shelf is not None and shelf not in self._shelves and not self._has_own(key)
+        if shelf is None:
+            # A legacy client is known to the pool for as long as it is connected; nothing tells this one.
+            self._pool.uses_listing |= context.modern
+            return False
+        return shelf not in self._shelves and not self._has_own(key)
 
     def _has_own(self, key: SessionKey | None) -> bool:
         return key is not None and key in self._own
@@ -246,7 +260,8 @@ class ClientLists:
             self._pool.give_back(pooled)
         if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
             return None
-        return lists
+        # What a call may have changed unannounced is looked at for each client; see `look`.
+        return {method: each for method, each in lists.items() if not pooled.called or self._told_of(method)}
 
     async def _differing(self, request: Request) -> dict[str, TakenList]:
         found: dict[str, TakenList] = {}
@@ -306,12 +321,35 @@ class ClientLists:
             self._own.setdefault(pooled.key, {}).update(lists)
         else:
             # Servers add tools after the handshake: what no call has caused is listed to all such clients.
-            shelf = _shelf_of(pooled.key)
+            shelf = pooled.key.shelf
             self._shelves[shelf] = {**self._shelves.get(shelf, _AS_ALL), **lists}
         await self._changed(pooled.key, stale, shared=not pooled.called)
 
+    async def look(self, context: ToolContext, method: str) -> None:
+        """List again on the session of a client, whose server tells of no change of this list."""
+        key = self._pool.key(context) if isinstance(context, WireContext) else None
+        pooled = None if key is None else self._pool.standing(key)
+        if pooled is None or not pooled.open.is_set():
+            return
+        looked = (pooled.serial, method)
+        if anyio.current_time() - self._looked.get(looked, float("-inf")) < REFRESH_GAP:
+            return
+        self._looked[looked] = anyio.current_time()
+        try:
+            taken = await self._taken(pooled.session.request, method)
+        except (UpstreamError, TimeoutError) as fault:
+            self._log.info("listing again for a client failed, the last list stays: %s", fault)
+            return
+        seen = self.seen_by(context).get(method)
+        entries = self._common(method) if seen is None else seen.entries
+        if taken is None or pooled.ended.is_set() or list(taken.entries) == list(entries or ()):
+            return
+        self._own.setdefault(pooled.key, {})[method] = taken
+        await self._changed()
+
     def ended(self, pooled: PooledSession) -> None:
         """Forget the lists of a session; its clients see again what is listed to all like them."""
+        self._looked = {place: at for place, at in self._looked.items() if place[0] != pooled.serial}
         own = self._own.pop(pooled.key, None)
         if own and self._pool.listens:
             self._pool.start(self._changed, pooled.key, own)
@@ -333,13 +371,9 @@ class ClientLists:
         self._varies = any(self._shelves.values()) or bool(self._own)
         await self.merge()
         if key is not None:
-            capabilities = sorted({_CAPABILITIES[method] for method in methods})
+            capabilities = sorted({CAPABILITIES[method] for method in methods})
             self._news += [ListNews(self._pool, key, capability, shared) for capability in capabilities]
         self.on_change()
-
-
-def _shelf_of(key: SessionKey) -> Shelf:
-    return (key.era, key.declares, key.credentials)
 
 
 async def _nothing() -> None:

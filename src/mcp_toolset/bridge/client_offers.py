@@ -44,6 +44,11 @@ class ClientOffers:
         """The entries of a kind that everybody sees."""
         return await self._common.listed(kind)
 
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """List again what a client sees, where its session tells of no change."""
+        if self._common.is_asked_for(kind):
+            await self._lists.look(context, kind.method)
+
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """The entries that a client sees in their place; `None` if it sees the same."""
         taken = self._lists.seen_by(context).get(kind.method)

@@ -20,7 +20,7 @@ import mcp_types as types
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
-from mcp_toolset.bridge.client_lists import TOOLS, ClientLists
+from mcp_toolset.bridge.client_lists import CAPABILITIES, TOOLS, ClientLists
 from mcp_toolset.bridge.client_offers import ClientOffers
 from mcp_toolset.bridge.client_watches import ClientWatches
 from mcp_toolset.bridge.deadline import WorkingTime
@@ -33,6 +33,7 @@ from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.pooled import PooledSession
+from mcp_toolset.bridge.resting import Rest
 from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.session_key import SessionOptions
@@ -100,6 +101,8 @@ class UpstreamConnection:
         self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
         self._forwards = forward_authorization
         self._exchange = Exchange(link, self.pool, timeout=timeout)
+        self._rest = Rest(self.pool, at_work=self._at_work)
+        self._asking = 0
         self._main = UpstreamSession(link, forwards_credentials=forward_authorization, shows=self._shows)
         self._introduced: types.Implementation | None = None
         self._instructions = self._about = ""
@@ -122,7 +125,12 @@ class UpstreamConnection:
             hidden_text=self.tools.pins.hidden_text,
         )
         self.lists = ClientLists(
-            link.name, self.pool, request=self._request, common=self._common, checked=self._usable
+            link.name,
+            self.pool,
+            request=self._request,
+            common=self._common,
+            checked=self._usable,
+            told_of=lambda method: self.offers.declares(CAPABILITIES[method], "listChanged"),
         )
         self.lists.merge = self._merge
         self.lists.on_change = self._changed
@@ -130,6 +138,8 @@ class UpstreamConnection:
         self.client_offers = ClientOffers(self.offers, self.lists, self._watches, self.pool)
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
+        self.pool.on_stir = self._rest.stir
+        self.offers.resting = lambda: self._rest.resting
         self._listeners: dict[object, Callable[[], None]] = {}
         self._stderr = StderrTail(link.name, link.scrubbed)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
@@ -262,12 +272,17 @@ class UpstreamConnection:
                 while True:
                     self._ready_at = float("inf")
                     reason = await self._live(settled)
+                    if self._rest.resting:
+                        await self._rest.until_needed()
+                        continue
                     wait = backoff.after(anyio.current_time() - self._ready_at)
                     self._log.info("offline: %s; next attempt in %.1f s", reason, wait)
                     self._set("offline", reason, wait)
+                    self._rest.over()
                     settled()
                     await anyio.sleep(wait)
         finally:
+            self._rest.over()
             self._set("closed", "")
 
     async def _live(self, settled: Callable[[], None]) -> str:
@@ -278,6 +293,7 @@ class UpstreamConnection:
                 async with self._fresh_session().connected(self._stderr, self._notification) as opened:
                     await self._start(*opened, WorkingTime(deadline))
                     deadline.deadline = float("inf")
+                    self._rest.over()
                     settled()
                     await self._hold(*opened)
             return self._explained(ENDED)
@@ -292,8 +308,10 @@ class UpstreamConnection:
 
     def _fresh_session(self) -> UpstreamSession:
         """The session that lists: it is for nobody in particular, and nobody is asked through it."""
+        if self._rest.is_awaited:
+            return self._main
         main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards, shows=self._shows)
-        main.on_lost, main.on_broken_off = self._lose, self._suspect
+        main.on_lost, main.on_broken_off, main.awake = self._lose, self._suspect, self._rest.awake
         return main
 
     async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher, time: WorkingTime) -> None:
@@ -333,15 +351,31 @@ class UpstreamConnection:
                     group.start_soon(self._listen, {**tools, **self.offers.listening})
                     group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
+                if self.link.transport == "stdio" and not self._main.modern:
+                    group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
         finally:
-            self._lose()
+            if not self._rest.resting:
+                self._lose()
+
+    async def _tire(self, holding: anyio.CancelScope) -> None:
+        """End this connection for a while, when sessions of clients take its place."""
+        await self._rest.until_due()
+        if not self._lost.is_set():
+            self._rest.begin()
+            self._main.dispatcher = None
+            holding.cancel()
+
+    def _at_work(self) -> bool:
+        """Whether the session that lists has anything under way, or tells somebody of a resource."""
+        return bool(self._main.calls or self._asking or self._refresh.is_set() or self.offers.watched)
 
     def _lose(self) -> None:
         """End this connection; closing may take its time, and nobody is to call into it meanwhile."""
         self._main.dispatcher = None
         self._lost.set()
+        self._rest.over()
         self.pool.retire()
         self._set("offline", ENDED)
 
@@ -421,6 +455,7 @@ class UpstreamConnection:
         self.timeout = self._exchange.timeout = timeout
         self.start_timeout = self.pool.start_timeout = start_timeout
         self.pins.settle(policy, lock)
+        self._rest.want()
         self.offers.settle(policy.hidden_text)
 
     def follow(self, before: UpstreamConnection) -> None:
@@ -487,7 +522,11 @@ class UpstreamConnection:
     async def _request(
         self, method: str, params: dict[str, Any], *, context: ToolContext | None = None
     ) -> dict[str, Any]:
-        return await self._main.request(method, params, context=context)
+        self._asking += 1
+        try:
+            return await self._main.request(method, params, context=context)
+        finally:
+            self._asking -= 1
 
     async def _arrived(self) -> None:
         """Wait for the first attempt to succeed or fail, at most as long as a call may take."""

@@ -142,6 +142,7 @@ class Exchange:
         params: dict[str, Any],
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
+        self._pool.uses_listing = True
         try:
             with session.calls.of(call):
                 return await self._worked(session, call, method, params, tool)

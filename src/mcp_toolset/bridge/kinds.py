@@ -77,6 +77,10 @@ class Offers(Protocol):
         """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
         ...
 
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """List again for a caller what nothing tells of a change of."""
+        ...
+
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """The entries that a caller sees in place of those of `listed`; `None` if it sees the same."""
         ...

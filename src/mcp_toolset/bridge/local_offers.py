@@ -119,6 +119,9 @@ class LocalOffers:
             )
         return {"completion": _wire(found)}
 
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """Nothing: providers are asked each time."""
+
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """Every client sees the same."""
         return None

@@ -110,6 +110,9 @@ class Offering:
             InvalidArgumentsError: the cursor is none of ours.
         """
         start = _start_of(cursor)
+        if not start:
+            for offers in self._mounted().values():
+                await offers.look(kind, context)
         await self.settle()
         entries = self._listed_to(kind, context)
         if start and start >= len(entries):

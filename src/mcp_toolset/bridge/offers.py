@@ -68,6 +68,7 @@ class UpstreamOffers:
 
     Attributes:
         known: Whether it is known what the server offers, from this run or the last.
+        resting: Whether the session that lists is closed for now, so that what it listed stays.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class UpstreamOffers:
         self._exchange = exchange
         self._changed = changed
         self.known = False
+        self.resting: Callable[[], bool] = lambda: False
         self._declared: Mapping[str, Any] = {}
         self._modern = False
         self._lists: dict[str, OfferList] = {}
@@ -250,9 +252,18 @@ class UpstreamOffers:
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind; asked for again only where nothing would tell of a change."""
-        if self.declares(kind.capability) and not self.declares(kind.capability, "listChanged"):
+        if not self.resting() and self.is_asked_for(kind):
             await self._relist(kind)
         return self._list(kind).sequence
+
+    def is_asked_for(self, kind: Kind) -> bool:
+        """Whether a list is asked for whenever it is looked at, as the server tells of no change."""
+        return self.declares(kind.capability) and not self.declares(kind.capability, "listChanged")
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody watches a resource here."""
+        return any(self._watchers.values())
 
     async def _relist(self, kind: Kind) -> None:
         async with self._listing:

@@ -63,6 +63,7 @@ class UpstreamSession:
         protocol_version: The revision that was settled.
         server: What the upstream says about itself.
         capabilities: What the upstream declares.
+        awake: Opens it again for a request, if it only rests.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class UpstreamSession:
         self.protocol_version: str | None = None
         self.server: types.Implementation | None = None
         self.capabilities: types.ServerCapabilities | None = None
+        self.awake: Callable[[], Awaitable[None]] | None = None
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
         self._forwards_credentials = forwards_credentials
@@ -144,6 +146,7 @@ class UpstreamSession:
         self.protocol_version = session.protocol_version
         self.server = session.server_info
         self.capabilities = session.server_capabilities
+        self._log_level = None
         self.dispatcher = dispatcher
         return era
 
@@ -283,6 +286,8 @@ class UpstreamSession:
             UpstreamProtocolError: the upstream answered with an error.
             TimeoutError: there was no answer within the time that `opts` gives.
         """
+        if self.dispatcher is None and self.awake is not None:
+            await self.awake()
         dispatcher, version = self.dispatcher, self.protocol_version
         if dispatcher is None or version is None:
             raise UpstreamUnavailableError(self.link.name, "the connection was lost")

@@ -104,6 +104,11 @@ class SessionKey:
     turns: bool = False
     single: bool = False
 
+    @property
+    def shelf(self) -> tuple[str, str, str]:
+        """What sessions have in common that are listed the same: era, capabilities, credentials."""
+        return (self.era, self.declares, self.credentials)
+
 
 def era_for(client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
     """The era in which a request is made: the client's own, unless the server does not speak it.

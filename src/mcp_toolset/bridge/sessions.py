@@ -35,6 +35,7 @@ from mcp_toolset.bridge.pooled import PooledSession
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession, digest_of
 from mcp_toolset.bridge.session_key import (
+    NOTHING_DECLARED,
     ClientFacts,
     SessionKey,
     SessionOptions,
@@ -89,6 +90,7 @@ class SessionPool:
 
     Attributes:
         facts: What is known of the server by now.
+        uses_listing: Whether anybody has used the session that lists since this was last set to `False`.
     """
 
     def __init__(
@@ -133,6 +135,9 @@ class SessionPool:
         self._context: Context = copy_context()
         self.on_broken_off: Callable[[], None] = lambda: None
         self.on_heard: Heard = _nobody
+        self.on_stir: Callable[[], None] = lambda: None
+        self.uses_listing = False
+        self._clients: dict[ServedClient, Callable[[], None]] = {}
         self.on_ended: Ended = lambda pooled: None
         self._same = frozenset[str]()
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
@@ -157,6 +162,9 @@ class SessionPool:
                 yield group
             finally:
                 self._group = None
+                clients, self._clients = self._clients, {}
+                for forget in clients.values():
+                    forget()
                 group.cancel_scope.cancel()
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -208,6 +216,7 @@ class SessionPool:
         known = client.routes.get(self)
         if known is None or known[0] is not facts or known[1] != caller.answers:
             known = client.routes[self] = (facts, caller.answers, self._key(caller))
+            self._attend(client)
         return self._other(known[2])
 
     def _other(self, key: SessionKey) -> SessionKey | None:
@@ -238,6 +247,34 @@ class SessionPool:
     def listens(self) -> bool:
         """Whether there has been a session that lists, and sessions can be opened."""
         return self._group is not None and self._settled
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether sessions of clients tell every client that has listed what the one that lists would tell.
+
+        What is listed to clients that can be asked nothing is told by the one that lists alone.
+        """
+        if self.options.shows:
+            return False
+        there = {
+            each.key.shelf
+            for each in self._sessions.values()
+            if each.open.is_set()
+            and not (each.retired or each.key.single)
+            and each.key.declares != NOTHING_DECLARED
+        }
+        return bool(there) and all(client.routes[self][2].shelf in there for client in self._clients)
+
+    def _attend(self, client: ServedClient) -> None:
+        """Count a client among those that see this server, for as long as it is connected."""
+
+        def left() -> None:
+            self._clients.pop(client, None)
+            self.on_stir()
+
+        if client not in self._clients:
+            self._clients[client] = client.when_gone(left)
+        self.on_stir()
 
     @property
     def bare(self) -> SessionKey | None:
@@ -382,6 +419,7 @@ class SessionPool:
                     if not pooled.key.single:
                         self._ready.setdefault(pooled.key, pooled)
                     pooled.open.set()
+                    self.on_stir()
                     await pooled.until_unused(dispatcher.closed)
         except TimeoutError:
             self._failed(pooled, f"no answer within {patience:g} s")
@@ -421,6 +459,7 @@ class SessionPool:
                     self._ready[pooled.key] = other
                     break
         self.on_ended(pooled)
+        self.on_stir()
         self._tell_waiting()
 
     def _roots_of(self, pooled: PooledSession) -> Callable[[], None]:
