@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.bridge.wire import round_trip
 from mcp_toolset.errors import CallError, RequestStateError
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 
@@ -162,7 +163,7 @@ class RoundTrips:
     def _verified(self, token: str, bound: str) -> dict[str, Any]:
         state, fault = self._read(token)
         if state is None or fault or state["bound"] != bound:
-            _log.warning("a request state is refused: %s", fault or "it belongs to another call")
+            _log.warning("a request state is refused: %s", in_log(fault or "it belongs to another call"))
             raise RequestStateError(_REFUSED)
         self._use(state["id"], state["issued"])
         return state

@@ -12,6 +12,10 @@ STABLE_AFTER: Final = 10.0
 """Seconds that something must have held before its loss starts the waits anew."""
 
 
+BRIEF: Final = 1.0
+"""Seconds that something must have held for a wait to be no longer than half of that time."""
+
+
 class Backoff:
     """The waits between attempts at one thing."""
 
@@ -22,5 +26,8 @@ class Backoff:
     def after(self, held: float) -> float:
         """The seconds to wait now that it was lost, after having held for `held` seconds."""
         wait = FIRST if held >= STABLE_AFTER else self._next
+        if held >= BRIEF:
+            # What lives for seconds is there for most of the time, however often it ends.
+            wait = min(wait, max(FIRST, held / 2))
         self._next = min(LAST, wait * 2)
         return wait

@@ -57,6 +57,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.result_shape import fault_of_result
 from mcp_toolset.tools.source import SourceState, SourceStatus
@@ -276,7 +277,7 @@ class UpstreamConnection:
                         await self._rest.until_needed()
                         continue
                     wait = backoff.after(anyio.current_time() - self._ready_at)
-                    self._log.info("offline: %s; next attempt in %.1f s", reason, wait)
+                    self._log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait)
                     self._set("offline", reason, wait)
                     self._rest.over()
                     settled()
@@ -355,6 +356,10 @@ class UpstreamConnection:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
+        except anyio.get_cancelled_exc_class():
+            # Closing: children that take their time take it together.
+            self.pool.end()
+            raise
         finally:
             if not self._rest.resting:
                 self._lose()
@@ -398,7 +403,7 @@ class UpstreamConnection:
                 return self._lose()
             except UpstreamError as fault:
                 said = f"listing again failed, the last list stays: {fault}"
-                self._log.warning(said)
+                self._log.warning("%s", in_log(said))
                 self._set("ready", said)
             await anyio.sleep(REFRESH_GAP)
 
@@ -412,7 +417,7 @@ class UpstreamConnection:
             try:
                 await self._request("subscriptions/listen", {"notifications": dict(wanted)})
             except UpstreamProtocolError as fault:
-                self._log.debug("no change notifications: %s", fault)
+                self._log.debug("no change notifications: %s", in_log(fault))
                 self._told_of_changes = False
                 return
             except UpstreamError:
@@ -445,7 +450,7 @@ class UpstreamConnection:
     async def _admit(self, listing: Listing) -> None:
         fault = await self.tools.admit(listing)
         if fault:
-            self._log.warning(fault)
+            self._log.warning("%s", in_log(fault))
         self._set("ready", fault)
 
     def settle(

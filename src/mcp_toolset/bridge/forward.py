@@ -34,6 +34,7 @@ from mcp_toolset.tools.asking import (
 )
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.capability import CAPABILITIES
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.validation import SchemaCheck
@@ -211,7 +212,7 @@ class WireContext(ToolContext):
         if found is not None:
             return found
         cause = {"id": self.replay.call_id, **cause}
-        _log.info("call %s asks the client for %s (%s)", cause["id"], method, key)
+        _log.info("call %s asks the client for %s (%s)", in_log(cause["id"]), in_log(method), in_log(key))
         if method == SAMPLING:
             params = {**params, "_meta": {CALL_META_KEY: cause, REPLAY_META_KEY: key}}
         if self.modern:

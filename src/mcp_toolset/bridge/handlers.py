@@ -17,6 +17,7 @@ from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, ValidationError
 
 from mcp_toolset.bridge.sdk import MCPError, Server, ServerRequestContext, in_server_span, only_traces
+from mcp_toolset.tools.hidden_text import in_log
 
 _METHOD: Final = "tools/call"
 _log = logging.getLogger("mcp_toolset.upstream")
@@ -71,5 +72,5 @@ def _other(result: object, version: str) -> dict[str, Any]:
     try:
         return serialize_server_result(_METHOD, version, wire)
     except ValidationError as fault:
-        _log.error("a tool handler returned an invalid result: %s", fault)
+        _log.error("a tool handler returned an invalid result: %s", in_log(fault))
         raise MCPError(types.INTERNAL_ERROR, "Handler returned an invalid result") from None

@@ -23,6 +23,7 @@ from mcp_toolset.bridge.faults import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.repair import RepairedEvents, readable
 from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.tools.hidden_text import in_log
 
 CONNECT_TIMEOUT: Final = 30.0
 """Seconds to connect to, and to write to, an HTTP upstream. Reading has no limit of its own: calls
@@ -64,7 +65,7 @@ class _Client(httpx2.AsyncClient):
                 if number is not None:
                     return await self.failed(request, number, _told(fault))
                 if last:
-                    _log.warning("a message to %s was lost: %s", request.url.host, _told(fault))
+                    _log.warning("a message to %s was lost: %s", request.url.host, in_log(_told(fault)))
         return httpx2.Response(202, request=request)
 
     async def posted(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:

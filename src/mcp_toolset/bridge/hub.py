@@ -21,7 +21,7 @@ from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.hidden_text import visible
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.names import (
     check_public_name,
     mounted_name,
@@ -254,7 +254,7 @@ class _Named(Transformed):
         """The bindings under their names."""
         found = dict(self._unused())
         for tool in sorted(found.keys() - self._told):
-            _log.warning("%s/%s: %s", self._names.server, visible(tool), found[tool])
+            _log.warning("%s/%s: %s", self._names.server, in_log(tool), in_log(found[tool]))
         self._told = frozenset(found)
         return super().compiled(turn)
 

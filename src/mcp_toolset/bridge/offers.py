@@ -21,7 +21,7 @@ from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.bridge.listing import Listing, NotAListError
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 
 LIST_DEADLINE: Final = 5.0
 """Seconds that one list may take beside the tools; a server that does not answer keeps its last one."""
@@ -186,7 +186,7 @@ class UpstreamOffers:
         try:
             await self._subscribe("resources/subscribe", uri)
         except UpstreamError as fault:
-            self._log.warning("%s is not watched any more: %s", visible(uri), fault)
+            self._log.warning("%s is not watched any more: %s", in_log(uri), in_log(fault))
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take in a notification; `False` if it is none of resources or prompts."""
@@ -325,7 +325,7 @@ class UpstreamOffers:
             if not quietly:
                 await self._subscribe("resources/unsubscribe", uri)
         except UpstreamError as fault:
-            self._log.debug("unsubscribing failed: %s", fault)
+            self._log.debug("unsubscribing failed: %s", in_log(fault))
 
     async def _subscribe(self, method: str, uri: str) -> None:
         if self._modern:

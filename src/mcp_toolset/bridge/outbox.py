@@ -22,6 +22,7 @@ from mcp_toolset.bridge.sdk import (
     tracing,
 )
 from mcp_toolset.bridge.underway import Waiting
+from mcp_toolset.tools.hidden_text import in_log
 
 FEW: Final = 1
 """Exchanges under way up to which each message is sent by itself, and not with others."""
@@ -153,4 +154,4 @@ class Outbox:
         try:
             self._pipes.write_line(json_of(message))
         except ValueError as fault:
-            _log.warning("%s was not sent, as no JSON can carry it: %s", method, fault)
+            _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))

@@ -25,6 +25,7 @@ from mcp_toolset.bridge.forward import ASK_DEADLINE, WireContext
 from mcp_toolset.bridge.reports import CallInFlight, CallsInFlight
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.tools.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.hidden_text import in_log
 
 MAX_ASKED: Final = 64
 """Requests that an upstream may put to the client in the course of one call."""
@@ -176,7 +177,7 @@ class Questions:
         raise self._refused(method, "no call is under way that it could belong to")
 
     def _refused(self, method: str, reason: str) -> MCPError:
-        _log.warning("%s asks for %s and is refused: %s", self._name, method, reason)
+        _log.warning("%s asks for %s and is refused: %s", self._name, in_log(method), in_log(reason))
         return MCPError(types.INVALID_REQUEST, f"{method} is refused: {reason}")
 
     def _marked(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.hidden_text import in_log
 
 RESOURCE_NOT_FOUND: Final = -32002
 """What the legacy era says of a resource that is not there (2025-11-25, server/resources); now -32602."""
@@ -193,7 +194,7 @@ class Reading:
                 try:
                     watched[uri] = await self._offering.watch(uri, partial(self._note, uri, None), context)
                 except (LookupError, UpstreamError) as fault:
-                    _log.debug("nothing tells of changes of %s: %s", uri, fault)
+                    _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
             yield
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(NOTIFY_DEADLINE):
@@ -261,5 +262,5 @@ async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenera
         raise MCPError(types.INTERNAL_ERROR, str(fault)) from None
     # A provider is the application's code and may raise anything; a client is told no more than that.
     except Exception:
-        _log.exception("%s failed", request.method)
+        _log.exception("%s failed", in_log(request.method))
         raise MCPError(types.INTERNAL_ERROR, "Internal server error") from None

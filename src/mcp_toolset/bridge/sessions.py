@@ -52,6 +52,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
     innermost,
 )
+from mcp_toolset.tools.hidden_text import in_log
 
 MAX_SESSIONS: Final = 32
 """Sessions with one upstream beside the one that lists; further callers wait for one to be free."""
@@ -166,6 +167,11 @@ class SessionPool:
                 for forget in clients.values():
                     forget()
                 group.cancel_scope.cancel()
+
+    def end(self) -> None:
+        """End every session now, calls and all; `running` waits for them."""
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Run something for as long as the pool runs, outside of the call that asks for it.
@@ -433,7 +439,7 @@ class SessionPool:
 
     def _failed(self, pooled: PooledSession, reason: str, fault: Exception | None = None) -> None:
         pooled.fault = reason
-        self._log.info("a session has ended: %s", reason)
+        self._log.info("a session has ended: %s", in_log(reason))
         if pooled.open.is_set() or self._main is None or self._main.era != "modern":
             return
         # The server works in the other era, so the call goes there.

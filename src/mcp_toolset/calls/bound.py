@@ -23,6 +23,7 @@ from mcp_toolset.calls.waiting import awaits
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.cancelling import CancelledError, from_outside
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.signature import resolved_hints
 
@@ -75,7 +76,7 @@ class BoundHook:
         except (Exception, SystemExit, CancelledError) as fault:
             if from_outside(fault):
                 raise
-            _log.exception("hook %s raised about %s", _shown(self.function), call.name)
+            _log.exception("hook %s raised about %s", _shown(self.function), in_log(call.name))
             decision = Reject(f"the check of {call.name} failed, so it was not run")
         effective = decision.input if isinstance(decision, RunNormally) else call.arguments
         reason = decision.reason if isinstance(decision, Reject) else ""
@@ -85,7 +86,7 @@ class BoundHook:
     async def _ask_in_time(self, call: ToolCall, context: ToolContext, deadline: float) -> Decision:
         with anyio.move_on_after(deadline):
             return await self._ask(call, context)
-        _log.error("hook %s gave no answer about %s in time", _shown(self.function), call.name)
+        _log.error("hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
         return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
 
     async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
@@ -146,9 +147,9 @@ class BoundResultHook:
         except (Exception, SystemExit, CancelledError) as fault:
             if from_outside(fault):
                 raise
-            _log.exception("result hook %s raised about %s", _shown(self.function), call.name)
+            _log.exception("result hook %s raised about %s", _shown(self.function), in_log(call.name))
             return "ResultWithheld", _withheld(call, "failed")
-        _log.error("result hook %s gave no answer about %s in time", _shown(self.function), call.name)
+        _log.error("result hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
         return "ResultWithheld", _withheld(call, f"gave no answer in {self.deadline:g} s")
 
     async def _ask(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:

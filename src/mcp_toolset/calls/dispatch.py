@@ -36,6 +36,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.cancelling import CancelledError, from_outside
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.result_shape import checked_result
@@ -147,7 +148,7 @@ class ToolDispatch:
         except (Exception, SystemExit, CancelledError) as fault:
             if from_outside(fault):
                 raise
-            _log.exception("a middleware of %s raised", call.name)
+            _log.exception("a middleware of %s raised", in_log(call.name))
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 
@@ -283,13 +284,13 @@ async def _execute(
     # A handler is the application's code and may raise anything, or try to exit, which would end
     # the server for everybody; its message is for the model, its traceback for the log.
     except (Exception, SystemExit) as fault:
-        _log.exception("tool %s raised", call.name)
+        _log.exception("tool %s raised", in_log(call.name))
         told = innermost(fault)
         return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
     except CancelledError as fault:
         if from_outside(fault):
             raise
-        _log.exception("tool %s raised", call.name)
+        _log.exception("tool %s raised", in_log(call.name))
         return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
     if binding.output is not None:
         check_output(binding, result)

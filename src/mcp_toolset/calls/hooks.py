@@ -29,6 +29,7 @@ from mcp_toolset.calls.policy import policy_hooks
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.identity import declared_tool
 from mcp_toolset.tools.names import check_prefix, public_name
 from mcp_toolset.tools.tool import Tool
@@ -279,7 +280,7 @@ class HookSet:
                 text = _text(await hook(binding.definition))
         # The application's code may raise anything; only this tool is to suffer (F41).
         except (Exception, SystemExit):
-            _log.exception("the description hook of %s failed; the tool is hidden", binding.name)
+            _log.exception("the description hook of %s failed; the tool is hidden", in_log(binding.name))
             return None
         if text is None:
             return binding

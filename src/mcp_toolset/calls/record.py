@@ -14,6 +14,7 @@ from typing import Any, Final
 from opentelemetry import trace
 
 from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.hidden_text import in_log
 
 EVENT: Final = "mcp_toolset.decision"
 """The name of the event on the current span."""
@@ -38,8 +39,10 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
             "effective_input": effective,
             "reason": reason,
         }
-        _log.info("%s (call %s): %s", call.name, call.id or "-", decision, extra=fields)
-        _log.debug("%s (call %s): effective input %r", call.name, call.id or "-", effective)
+        _log.info(
+            "%s (call %s): %s", in_log(call.name), in_log(call.id or "-"), in_log(decision), extra=fields
+        )
+        _log.debug("%s (call %s): effective input %r", in_log(call.name), in_log(call.id or "-"), effective)
     span = trace.get_current_span()
     if span.is_recording():
         span.add_event(EVENT, _attributes(call, decision, effective, reason))

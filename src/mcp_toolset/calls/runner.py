@@ -24,6 +24,7 @@ from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolErr
 from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.cancelling import CancelledError
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.outcome import AskUser
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding, ToolView
@@ -217,11 +218,11 @@ class CallRunner:
                 verdict = cast("object", await answer if inspect.isawaitable(answer) else answer)
         # The function is the application's code and may raise anything; its siblings are to finish.
         except (Exception, SystemExit):
-            _log.exception("on_tool_error failed about %s; the loop halts", failure.call.name)
+            _log.exception("on_tool_error failed about %s; the loop halts", in_log(failure.call.name))
             return "halt"
         if verdict in ("continue", "halt"):
             return verdict
-        _log.error("on_tool_error said %r about %s; the loop halts", verdict, failure.call.name)
+        _log.error("on_tool_error said %r about %s; the loop halts", verdict, in_log(failure.call.name))
         return "halt"
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.grants")
@@ -61,7 +62,7 @@ class AccessPolicy:
             return self._access(binding, context)
         # The policy is the application's code and may raise anything; the tool is nobody's then.
         except Exception:
-            _log.exception("the access policy raised about %s", binding.name)
+            _log.exception("the access policy raised about %s", in_log(binding.name))
             return Withheld(shown=False)
 
     def hides(self, binding: ToolBinding, context: ToolContext) -> bool:

@@ -30,7 +30,7 @@ from mcp_toolset.catalog.risky_text import text_gained
 from mcp_toolset.catalog.source import CatalogSnapshot, ListedTool
 from mcp_toolset.tools.change import ToolChange
 from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.hidden_text import HiddenTextPolicy, visible
+from mcp_toolset.tools.hidden_text import HiddenTextPolicy, in_log, visible
 
 __all__ = ["ChangePolicy", "PinPolicy", "Pins"]
 
@@ -233,13 +233,15 @@ class Pins:
         for change in changes:
             if told.get(change.name) != change.offered.digest:
                 fate = "held back" if change.held else "served"
-                self._log.warning("%s: %s is %s: %s", self._server, visible(change.name), fate, change.reason)
+                self._log.warning(
+                    "%s: %s is %s: %s", self._server, in_log(change.name), fate, in_log(change.reason)
+                )
 
     def _report_texts(self, fate: str, tools: Iterable[tuple[str, str]]) -> None:
         for name, note in tools:
             if self._noted.get(name) != note:
                 self._noted[name] = note
-                self._log.warning("%s: %s is %s: %s", self._server, visible(name), fate, note)
+                self._log.warning("%s: %s is %s: %s", self._server, in_log(name), fate, in_log(note))
 
 
 def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:

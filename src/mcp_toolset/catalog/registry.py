@@ -23,6 +23,7 @@ from mcp_toolset.catalog.membership import RegistryMembership
 from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.names import limit_beside
 from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
@@ -422,7 +423,9 @@ def _tell_altered(after: _Surface, before: _Surface) -> None:
     for key, binding in after.live.items():
         entry = after.entries[key]
         if entry.name != entry.asked and before.entries.get(key) != entry:
-            _log.warning("%s: %s is served as %s", binding.place or "a tool", entry.asked, entry.name)
+            _log.warning(
+                "%s: %s is served as %s", binding.place or "a tool", in_log(entry.asked), in_log(entry.name)
+            )
 
 
 def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:

@@ -131,6 +131,14 @@ def visible(text: str, spelled: Callable[[str], str] = _braced) -> str:
     return _SUSPECT.sub(lambda found: spelled(found[0]), text)
 
 
+def in_log(value: object) -> str:
+    r"""A text of somebody else's as it may stand in a line of a log: visible, with `\n` for a line break."""
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    return visible(text).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
+
+
 def plain_to_see(text: str) -> str:
     """JSON text that says the same, with an escape of its own for each character that may hide."""
     return visible(text, _in_json)

@@ -16,6 +16,7 @@ from typing import Any, Final, cast, get_origin
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.signature import resolved_hints
 from mcp_toolset.tools.turn import PER_CALL, Turns
 from mcp_toolset.tools.validation import checks_of
@@ -145,7 +146,7 @@ def _defined(define: TurnFunction, turn: object, binding: ToolBinding) -> ToolBi
         return None if definition is None else _redefined(binding, definition)
     # The application's code may raise anything; only this tool is to suffer (F41).
     except Exception:
-        _log.exception("%s failed about %s; the tool is hidden", define.shown, binding.name)
+        _log.exception("%s failed about %s; the tool is hidden", define.shown, in_log(binding.name))
         return None
 
 
@@ -177,7 +178,7 @@ def _adjusted(
         raise
     # The application's code may raise anything; the call must not run unprepared.
     except Exception:
-        _log.exception("%s failed about a call of %s", adjust.shown, call.name)
+        _log.exception("%s failed about a call of %s", adjust.shown, in_log(call.name))
         raise InvalidArgumentsError(
             f"the arguments of {call.name} could not be prepared, so it was not run"
         ) from None

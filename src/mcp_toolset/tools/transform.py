@@ -17,6 +17,7 @@ from typing import Any, Final
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.reshape import Schema, detached, examples_mapped, refuse_ties
 from mcp_toolset.tools.result import ToolResult
@@ -223,7 +224,7 @@ def _arranged(binding: ToolBinding, transforms: Transforms) -> Arrangement | str
     except DefinitionError as fault:
         if not binding.source:
             raise
-        _log.warning("%s; it is left out", fault)
+        _log.warning("%s; it is left out", in_log(fault))
         return str(fault)
 
 

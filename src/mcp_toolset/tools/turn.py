@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.schema import UNUSABLE
 from mcp_toolset.tools.view import Prepare, ToolBinding
 
@@ -91,7 +92,7 @@ class TurnStep:
             raise
         # The application's code may raise anything; the call must not run unprepared.
         except Exception:
-            _log.exception("with_turn() failed about a call of %s", call.name)
+            _log.exception("with_turn() failed about a call of %s", in_log(call.name))
             raise InvalidArgumentsError(
                 f"the arguments of {call.name} could not be prepared, so it was not run"
             ) from None

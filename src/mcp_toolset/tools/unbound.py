@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from mcp_toolset.errors import UnknownNameError
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.tool_names import EVERY_TOOL, NameUse, ToolNames
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class NameReport:
         settled = [one for one in self.found if not one.waiting]
         for one in settled:
             if (one.where, one.name) not in self._told:
-                _log.warning("%s", one)
+                _log.warning("%s", in_log(one))
         self._told = {(one.where, one.name) for one in settled}
 
     def _is_error(self, one: UnboundName, is_closed: bool) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.frozen import frozen
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.injected import with_injected
 from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.names import check_name, check_prefix, public_name
@@ -276,4 +277,4 @@ def _require_bound(
             raise UnknownToolError(missing.name, f" (in {verb}){near}")
         if missing.kind == "ambiguous":
             raise DefinitionError(str(missing))
-        _log.warning("%s", missing)
+        _log.warning("%s", in_log(missing))

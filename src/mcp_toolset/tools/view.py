@@ -15,6 +15,7 @@ from mcp_toolset.errors import InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.selector import ToolSelector, names_of, public_name_of
 from mcp_toolset.tools.source import Provenance
@@ -128,7 +129,7 @@ class ToolBinding:
             return str(fault)
         # A validator is the application's code and may raise anything; the model has to try again.
         except Exception:
-            _log.exception("the input of %s could not be read", call.name)
+            _log.exception("the input of %s could not be read", in_log(call.name))
             return f"Invalid arguments for {call.name}: they could not be read"
         return None
 

@@ -1,0 +1,88 @@
+"""Small faults: forged lines in logs, servers that live for seconds, children that take their time to end."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from tests.faults.harness import SOON, calls_of, mount, ready, specials, tool, until
+
+from mcp_toolset import Toolset, ToolsetServer
+from mcp_toolset.bridge import backoff as backoff_module
+from mcp_toolset.bridge import child as child_module
+from mcp_toolset.bridge.backoff import BRIEF, Backoff
+from mcp_toolset.tools.hidden_text import in_log
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_u48_a_remote_name_or_reason_cannot_forge_a_line_of_the_log(
+    log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="mcp_toolset")
+    forged = "a\nERROR: all is lost\r\x1b[2K"
+    async with ToolsetServer(Toolset(mount(log=str(log), tools=[tool(forged), tool("b")]))) as server:
+        await until(ready(server))
+        with anyio.fail_after(SOON):
+            for shown in server.tools():
+                await server.call_tool(shown["name"], {})
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("mcp_toolset")]
+    assert said and not [line for line in said if "\n" in line or "\r" in line or "\x1b" in line]
+
+
+def test_u48_a_text_in_a_log_is_one_visible_line() -> None:
+    assert in_log("a\nb\r\tc\x1bd\u202ee") == "a\\nb\\r\\tc\\u{1b}d\\u{202e}e"
+    assert in_log("plain, größer") == "plain, größer"
+
+
+def test_u48_a_server_that_lives_for_seconds_is_there_for_most_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backoff_module, "FIRST", 0.5)
+    monkeypatch.setattr(backoff_module, "LAST", 30.0)
+    backoff = Backoff()
+    # It lives five seconds each time.
+    waits = [backoff.after(5.0) for _ in range(20)]
+    assert max(waits) <= 2.5
+    # One that ends at once is left alone for longer and longer, and so is one that never came up.
+    for held in (BRIEF / 2, float("-inf")):
+        backoff = Backoff()
+        assert [backoff.after(held) for _ in range(8)][-1] == 30.0
+
+
+async def test_u48_the_children_of_a_mount_are_ended_at_the_same_time(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, both = 0, anyio.Event()
+    end_group = child_module._end_group
+
+    async def counted(group: int) -> None:
+        nonlocal ending
+        ending += 1
+        if ending == 2:
+            both.set()
+        with anyio.move_on_after(10):
+            await both.wait()
+        await end_group(group)
+
+    async def never(*_: Any) -> Any:
+        raise AssertionError("nothing is asked")
+
+    monkeypatch.setattr(child_module, "_end_group", counted)
+    async with anyio.create_task_group() as group:
+        async with ToolsetServer(Toolset(mount(log=str(log), tools=specials()))) as server:
+            await until(ready(server))
+
+            async def hang() -> None:
+                # It can be asked, so it has a session, and a process, of its own.
+                async with Client(server.lowlevel, mode="legacy", elicitation_callback=never) as client:
+                    await client.call_tool("hang", {})
+
+            group.start_soon(hang)
+            await until(lambda: calls_of(log, "hang"))
+        group.cancel_scope.cancel()
+    assert both.is_set()
