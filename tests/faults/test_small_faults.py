@@ -69,7 +69,7 @@ async def test_u48_the_children_of_a_mount_are_ended_at_the_same_time(
             await both.wait()
         await end_group(group)
 
-    async def never(*_: Any) -> Any:
+    async def never(context: Any, params: Any) -> Any:
         raise AssertionError("nothing is asked")
 
     monkeypatch.setattr(child_module, "_end_group", counted)
