@@ -23,9 +23,15 @@ class ClientOffers:
     """What all see, and beside it what the sessions of some clients list and tell."""
 
     def __init__(
-        self, common: UpstreamOffers, lists: ClientLists, watches: ClientWatches, pool: SessionPool
+        self,
+        common: UpstreamOffers,
+        lists: ClientLists,
+        watches: ClientWatches,
+        pool: SessionPool,
+        said: Callable[[], frozenset[str]],
     ) -> None:
-        """Join what there is of one server."""
+        """Join what there is of one server; `said` tells once which lists it has said to have changed."""
+        self._said = said
         self._common = common
         self._lists = lists
         self._watches = watches
@@ -62,6 +68,10 @@ class ClientOffers:
         """How long the list of all may be kept."""
         return self._common.hint(kind)
 
+    def meta(self, kind: Kind) -> Wire:
+        """What the list of all has in `_meta`."""
+        return self._common.meta(kind)
+
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource for a caller."""
         return await self._common.read(uri, context)
@@ -87,6 +97,10 @@ class ClientOffers:
             except OtherEraError:
                 pass
         return await self._common.watch(uri, updated)
+
+    def said(self) -> frozenset[str]:
+        """The lists that the server has said to have changed since this was asked last."""
+        return self._said()
 
     def list_news(self) -> list[ListNews]:
         """The lists of single clients that have changed since this was asked last."""

@@ -116,6 +116,8 @@ class UpstreamConnection:
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
         self._told_of_changes = False
+        self._tools_said = False
+        self._said: set[str] = set()
         self._ending = Ending()
         self._exchange.parked.on_freed = self._ending.freed
         self.offers = UpstreamOffers(
@@ -136,7 +138,7 @@ class UpstreamConnection:
         self.lists.merge = self._merge
         self.lists.on_change = self._changed
         self._watches = ClientWatches(link.name, self.pool)
-        self.client_offers = ClientOffers(self.offers, self.lists, self._watches, self.pool)
+        self.client_offers = ClientOffers(self.offers, self.lists, self._watches, self.pool, self.said)
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
         self.pool.on_stir = self._rest.stir
@@ -392,13 +394,19 @@ class UpstreamConnection:
         await dispatcher.closed.wait()
         self._lost.set()
 
+    def said(self) -> frozenset[str]:
+        """The lists that the server has said to have changed, once they are listed again; told once."""
+        said, self._said = frozenset(self._said | self.offers.said()), set()
+        return said
+
     async def _keep_fresh(self) -> None:
         """List again after changes; any number of them during one listing cause one more (F13)."""
         while True:
             await self._refresh.wait()
             self._refresh = anyio.Event()
+            said, self._tools_said = self._tools_said, False
             try:
-                await self._take_list_surely()
+                await self._take_list_surely(said=said)
             except UpstreamUnavailableError:
                 return self._lose()
             except UpstreamError as fault:
@@ -427,28 +435,24 @@ class UpstreamConnection:
             self._refresh.set()
             self.offers.outdated()
 
-    async def _take_list_surely(self) -> None:
+    async def _take_list_surely(self, *, said: bool) -> None:
         """List, a second time if the request was lost on an open connection: one request proves nothing."""
         try:
-            await self._take_list()
+            listing = await self._walked()
         except UpstreamUnavailableError:
             if self._main.dispatcher is None:
                 raise
-            await self._take_list()
-
-    async def _take_list(self) -> None:
-        """List, and take the list as the state of the server.
-
-        Raises:
-            UpstreamError: the server cannot be asked, refused, or listed nothing in time.
-        """
-        await self._admit(await self._walked())
+            listing = await self._walked()
+        await self._admit(listing, said=said)
 
     async def _walked(self) -> Listing:
         return await self.tools.walked(self.start_timeout, self.server_capabilities)
 
-    async def _admit(self, listing: Listing) -> None:
+    async def _admit(self, listing: Listing, *, said: bool = False) -> None:
+        """Take a list as the state of the server; `said` if the server has said that it is another one."""
         fault = await self.tools.admit(listing)
+        if said:
+            self._said.add("tools")
         if fault:
             self._log.warning("%s", in_log(fault))
         self._set("ready", fault)
@@ -584,6 +588,7 @@ class UpstreamConnection:
         if method.endswith("list_changed") and self.lists.has_shelves:
             self.pool.start(self.lists.outdated)
         if method == "notifications/tools/list_changed":
+            self._tools_said = True
             self._refresh.set()
             return True
         if self.offers.heard(method, params):

@@ -61,6 +61,10 @@ class Offers(Protocol):
         """How long that list may be kept."""
         ...
 
+    def meta(self, kind: Kind) -> Wire:
+        """What that list has in `_meta`."""
+        ...
+
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
         ...
@@ -89,6 +93,10 @@ class Offers(Protocol):
         """All entries that only some callers see."""
         ...
 
+    def said(self) -> frozenset[str]:
+        """Of `tools`, `resources`, `prompts`: the lists that it said to have changed; told once."""
+        ...
+
     def list_news(self) -> Sequence[ListNews]:
         """The lists of single clients that have changed since this was asked last."""
         ...
@@ -108,6 +116,15 @@ class VaryingSource(Protocol):
 
     async def known_to(self, context: ToolContext) -> None:
         """Wait, for a little while at most, until that is known."""
+        ...
+
+
+@runtime_checkable
+class RemarkedSource(Protocol):
+    """A mounted source whose list of tools says something about itself."""
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the list has in `_meta`."""
         ...
 
 

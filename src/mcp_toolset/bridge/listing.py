@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -10,6 +10,7 @@ import anyio
 
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint, strictest
 from mcp_toolset.bridge.sdk import header_fault
+from mcp_toolset.bridge.wire import own_meta
 from mcp_toolset.catalog.source import CatalogSnapshot
 
 MAX_PAGES: Final = 200
@@ -36,6 +37,7 @@ class Listing:
         complete: `False` when a cap on pages, tools or time ended the walk.
         hint: How long the whole may be kept: the strictest of its pages.
         began: The time of the event loop from which the hint counts.
+        meta: What its pages have in `_meta`, a key of an earlier one before that of a later.
     """
 
     method: str = "tools/list"
@@ -44,6 +46,7 @@ class Listing:
     complete: bool = False
     hint: CacheHint = STRICTEST
     began: float = float("-inf")
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     async def walk(self, request: Request, limit: float) -> None:
         """Ask for page after page.
@@ -78,6 +81,7 @@ class Listing:
             entries: Any = page.get(self.key)
             if not isinstance(entries, list):
                 raise NotAListError(f"its answer to {self.method} has no list of {self.key}")
+            self.meta = {**own_meta(page.get("_meta")), **self.meta}
             self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:

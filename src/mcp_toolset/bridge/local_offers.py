@@ -91,6 +91,10 @@ class LocalOffers:
         """What the application says of all its lists: a provider says nothing of it."""
         return self._hint
 
+    def meta(self, kind: Kind) -> Wire:
+        """Providers give entries, and nothing about their list."""
+        return {}
+
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource; raises `LookupError` where there is none such."""
         if self._resources is None:
@@ -129,6 +133,10 @@ class LocalOffers:
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
         """Every client sees the same."""
         return ()
+
+    def said(self) -> frozenset[str]:
+        """Nothing: a provider's change is seen in its lists."""
+        return frozenset()
 
     def list_news(self) -> Sequence[ListNews]:
         """Every client sees the same."""

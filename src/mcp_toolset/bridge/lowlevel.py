@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 Request = ServerRequestContext[Any, Any]
 
+_KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
+
 MAX_VARIANTS: Final = 16
 """Lists of tools that are kept in JSON, for clients that do not see the same."""
 
@@ -92,6 +94,10 @@ class Surface(Protocol):
 
     def list_hint(self) -> CacheHint:
         """How long a client may keep what `listed` gives."""
+        ...
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the servers' own lists of tools have in `_meta`."""
         ...
 
     def handshake_meta(self) -> dict[str, Any]:
@@ -136,7 +142,7 @@ class LowlevelServer(Server[Any]):
         self._offering = offering
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
-        self._lists: dict[tuple[bool, int], tuple[list[dict[str, Any]], CacheHint, Encoded]] = {}
+        self._lists: dict[tuple[bool, int], _KeptList] = {}
         self._sessions: dict[int, Connection] = {}
         self._over_http: dict[str, Connection] = {}
         self._trips = RoundTrips()
@@ -277,6 +283,9 @@ class LowlevelServer(Server[Any]):
                 self._remember(ctx)
             case "notifications/roots/list_changed":
                 client_of(ctx).roots_changed()
+            case method if self.reading.answers(method):
+                _require_session(ctx)
+                return await self.reading.answer(ctx, self._stamp)
             case _:
                 pass
         return await call_next(ctx)
@@ -311,13 +320,15 @@ class LowlevelServer(Server[Any]):
         """What clients of an era that see the same are told; brought into JSON once for as long as it is."""
         modern, tools = context.modern, self._surface.listed_to(context)
         hint = self._surface.list_hint() if modern else STRICTEST
+        meta = self._surface.list_meta()
         known = self._lists.get((modern, id(tools)))
-        if known is not None and known[0] is tools and known[1] == hint:
+        if known is not None and known[0] is tools and known[1] == (hint, meta):
             return known[2]
-        result = list_for(tools, modern=modern, stamp=self._stamp, hint=hint.to_wire())
+        stamp = {**meta, **self._stamp} if modern else meta
+        result = list_for(tools, modern=modern, stamp=stamp, hint=hint.to_wire())
         if len(self._lists) >= MAX_VARIANTS:
             self._lists.clear()
-        self._lists[modern, id(tools)] = (tools, hint, encoded := Encoded(result, json_of(result)))
+        self._lists[modern, id(tools)] = (tools, (hint, meta), encoded := Encoded(result, json_of(result)))
         return encoded
 
     async def _quick_list(self, request: Request) -> dict[str, Any]:

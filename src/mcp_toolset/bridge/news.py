@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -64,18 +64,23 @@ class News:
                 _log.warning("the tools stay as they were: %s", fault)
 
     async def _announce(self, told: list[dict[str, Any]]) -> None:
-        """Tell clients about a changed list, however many steps led to it, once (F13)."""
+        """Tell clients about a changed list, however many steps led to it, once (F13).
+
+        A server may say that a list has changed which is the same again by now: its clients are told.
+        """
         self._served.moved.attach()
         self._served.moved.clear()
         deferred = self._served.deferred_digests()
         while True:
             before, deferred = deferred, self._served.deferred_digests()
-            if self._served.wire != told:
+            said = self._offering.said()
+            capabilities = frozenset[str]().union(*said.values())
+            if self._served.wire != told or any(map(self._served.lists, _saying("tools", said))):
                 told = self._served.wire
                 await self._lowlevel.announce_tools()
             elif deferred != before:
                 await self._lowlevel.announce_grants()
-            await self._lowlevel.announce_offers(await self._offering.news())
+            await self._lowlevel.announce_offers(await self._offering.news() | capabilities)
             await self._lowlevel.announce_lists(self._offering.list_news())
             await self._served.moved.wait()
 
@@ -84,3 +89,7 @@ class News:
         while True:
             await self.revoked.wait()
             await self._lowlevel.announce_grants()
+
+
+def _saying(capability: str, said: Mapping[str, frozenset[str]]) -> list[str]:
+    return [name for name, each in said.items() if capability in each]

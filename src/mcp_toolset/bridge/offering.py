@@ -13,6 +13,7 @@ from mcp_toolset.bridge.caching import CacheHint, strictest
 from mcp_toolset.bridge.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
 from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.unlisted import UnlistedMounts
+from mcp_toolset.bridge.wire import joint_meta
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
@@ -82,6 +83,10 @@ class Offering:
         """The lists of single clients, tools included, that have changed since this was asked last."""
         return [each for offers in self._mounted().values() for each in offers.list_news()]
 
+    def said(self) -> dict[str, frozenset[str]]:
+        """By mount, the lists that its server has said to have changed since this was asked last."""
+        return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
+
     async def settle(self) -> None:
         """Take the lists of all sources, and name what they hold."""
         sources = self._sources()
@@ -118,6 +123,8 @@ class Offering:
         if start and start >= len(entries):
             raise InvalidArgumentsError("Unknown cursor: the list has ended, or has changed; list again")
         page: dict[str, Any] = {kind.key: entries[start : start + PAGE], **self._hint(kind).to_wire()}
+        if meta := joint_meta(offers.meta(kind) for offers in self._sources().values()):
+            page["_meta"] = meta
         if start + PAGE < len(entries):
             page["nextCursor"] = _cursor_at(start + PAGE)
         return page

@@ -50,12 +50,14 @@ class OfferList:
         entries: The usable entries by their names, in the server's order.
         set_aside: `(name, reason)` of those that are not usable (F17).
         hint: How long it may be kept, counted from `taken`, a time of the event loop.
+        meta: What the list itself has in `_meta`.
     """
 
     entries: Mapping[str, Wire] = field(default_factory=dict[str, Wire])
     set_aside: tuple[tuple[str, str], ...] = ()
     hint: CacheHint = STRICTEST
     taken: float = float("-inf")
+    meta: Wire = field(default_factory=dict[str, Any])
 
     @cached_property
     def sequence(self) -> Sequence[Wire]:
@@ -100,6 +102,8 @@ class UpstreamOffers:
         self._modern = False
         self._lists: dict[str, OfferList] = {}
         self._stale: set[str] = set()
+        self._telling: set[str] = set()
+        self._said: set[str] = set()
         self._news = anyio.Event()
         self._listing = anyio.Lock()
         self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
@@ -196,8 +200,14 @@ class UpstreamOffers:
             return True
         if method not in _CHANGED:
             return False
+        self._telling.add(_CHANGED[method])
         self.outdated(_CHANGED[method])
         return True
+
+    def said(self) -> set[str]:
+        """Of `resources` and `prompts`: what the server has said to have changed, once listed again."""
+        said, self._said = self._said, set()
+        return said
 
     def outdated(self, *capabilities: str) -> None:
         """List again what belongs to these capabilities; all of it if none is named."""
@@ -219,9 +229,13 @@ class UpstreamOffers:
             await self._news.wait()
             self._news = anyio.Event()
             stale, self._stale = self._stale, set()
+            telling, self._telling = self._telling, set()
             for kind in KINDS:
                 if kind.capability in stale:
                     await self._take_list(kind)
+            if telling:
+                self._said |= telling
+                self._changed()
             await anyio.sleep(REFRESH_GAP)
 
     async def keep_watching(self) -> None:
@@ -277,6 +291,10 @@ class UpstreamOffers:
         if self.declares(kind.capability, "listChanged"):
             return held.hint
         return held.hint.aged(anyio.current_time() - held.taken)
+
+    def meta(self, kind: Kind) -> Wire:
+        """What the list has in `_meta`."""
+        return self._list(kind).meta
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource for a caller; see `exchange` for what it raises."""
@@ -406,7 +424,7 @@ def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferLis
             set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found} (F23)"))
             continue
         entries[name] = tidy
-    return OfferList(entries, tuple(set_aside), listing.hint, listing.began)
+    return OfferList(entries, tuple(set_aside), listing.hint, listing.began, listing.meta)
 
 
 def _shown(kind: Kind, entry: Any) -> str:

@@ -33,6 +33,8 @@ from mcp_toolset.bridge.sdk import (
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""
 
+_LAST_EVENT: Final = b"last-event-id"
+
 
 class QuickAnswers:
     """The endpoint of streamable HTTP."""
@@ -52,12 +54,17 @@ class QuickAnswers:
         self._server = server
         self._sessions = sessions
         self._streams = streams
+        self._resumes = sessions.resumes
         self._callers = Callers()
         self._annotated: dict[str, tuple[object, bool]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
         headers = scope["headers"]
+        if scope["method"] == "GET" and not self._resumes:
+            # No events are kept, so a client that wants those after the last one gets a new stream.
+            headers = [(name, value) for name, value in headers if name != _LAST_EVENT]
+            scope = {**scope, "headers": headers}
         head = usual_head(headers) if scope["method"] == "POST" else None
         version = head.get(VERSION) if head is not None else header(headers, VERSION)
         if version in LEGACY:

@@ -53,7 +53,11 @@ _OK: Final[Mapping[int, int]] = {}
 
 
 class LegacySessions:
-    """The sessions of one endpoint in which calls are answered here."""
+    """The sessions of one endpoint in which calls are answered here.
+
+    Attributes:
+        resumes: Whether events are kept, so that a client can have those it has missed.
+    """
 
     def __init__(self, sdk: ASGIApp, server: LowlevelServer, manager: SessionManager) -> None:
         """Stand before `sdk`, whose sessions `manager` keeps."""
@@ -61,7 +65,8 @@ class LegacySessions:
         self._server = server
         self._manager = manager
         # What can be resumed is kept by the SDK, and without sessions there is nothing to be found.
-        self._off = manager.stateless or manager.event_store is not None
+        self.resumes = manager.event_store is not None
+        self._off = manager.stateless or self.resumes
         self._known: dict[bytes, _Session] = {}
 
     def find(self, name: bytes) -> _Session | None:

@@ -22,6 +22,7 @@ from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.resumable import resumable
 from mcp_toolset.bridge.sdk import MCPError, connection_of
+from mcp_toolset.bridge.whole import whole_answer
 from mcp_toolset.bridge.wire import is_modern, relayed, round_trip
 from mcp_toolset.errors import (
     CallError,
@@ -62,21 +63,39 @@ class Reading:
         self._listening = listening
         self._updated: dict[tuple[str, int], Connection | None] = {}
         self._news = anyio.Event()
+        self._whole = {method: (model, handler) for method, model, handler in self._relaying()}
 
     def handlers(self) -> list[tuple[str, type[types.RequestParams], Handler]]:
         """What is to be registered: the method, the model of its parameters, the handler."""
         return [
-            ("resources/list", types.PaginatedRequestParams, partial(self._list, RESOURCES)),
-            ("resources/templates/list", types.PaginatedRequestParams, partial(self._list, TEMPLATES)),
-            ("resources/read", types.ReadResourceRequestParams, self._read),
+            *self._relaying(),
             ("resources/subscribe", types.SubscribeRequestParams, self._subscribe),
             ("resources/unsubscribe", types.UnsubscribeRequestParams, self._unsubscribe),
-            ("prompts/list", types.PaginatedRequestParams, partial(self._list, PROMPTS)),
-            ("prompts/get", types.GetPromptRequestParams, self._prompt),
-            ("completion/complete", types.CompleteRequestParams, self._complete),
             ("logging/setLevel", types.SetLevelRequestParams, self._set_level),
             ("subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen),
         ]
+
+    def _relaying(self) -> list[tuple[str, type[types.RequestParams], Handler]]:
+        """Of these, what answers with things of mounted servers."""
+        return [
+            ("resources/list", types.PaginatedRequestParams, partial(self._list, RESOURCES)),
+            ("resources/templates/list", types.PaginatedRequestParams, partial(self._list, TEMPLATES)),
+            ("resources/read", types.ReadResourceRequestParams, self._read),
+            ("prompts/list", types.PaginatedRequestParams, partial(self._list, PROMPTS)),
+            ("prompts/get", types.GetPromptRequestParams, self._prompt),
+            ("completion/complete", types.CompleteRequestParams, self._complete),
+        ]
+
+    def answers(self, method: str) -> bool:
+        """Whether what a method answers may hold fields that the SDK does not know."""
+        return method in self._whole
+
+    async def answer(self, request: Request, stamp: Wire) -> dict[str, Any]:
+        """The answer to such a request, with all that a server has put into it; see `whole_answer`."""
+        model, handler = self._whole[request.method]
+        params = model.model_validate(request.params or {}, by_name=False)
+        answer = await handler(request, params)
+        return whole_answer(request.method, request.protocol_version, answer, stamp)
 
     async def announce_updates(self) -> None:
         """Tell clients of changed resources; changes of one that come together are told once (F13)."""
@@ -237,6 +256,18 @@ def _resumed(request: Request) -> bool:
     return bool(round_trip(request.params or {}))
 
 
+def _code_for(request: Request, fault: UpstreamProtocolError, uri: str | None) -> int:
+    """The code of an upstream's error in the client's era: a missing resource has another one in each.
+
+    A server of 2026-07-28 names the resource that it has not found in `data.uri`.
+    """
+    if is_modern(request.protocol_version):
+        return types.INVALID_PARAMS if fault.code == RESOURCE_NOT_FOUND else fault.code
+    data: Any = fault.data
+    named = uri is not None and isinstance(data, dict) and "uri" in data
+    return RESOURCE_NOT_FOUND if named and fault.code == types.INVALID_PARAMS else fault.code
+
+
 @asynccontextmanager
 async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenerator[None]:
     """Turn what went wrong into the protocol's errors; nothing else may leave a handler (gotcha 7)."""
@@ -250,8 +281,7 @@ async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenera
         code = RESOURCE_NOT_FOUND if missing else types.INVALID_PARAMS
         raise MCPError(code, message, None if uri is None else {"uri": uri}) from None
     except UpstreamProtocolError as fault:
-        renumbered = fault.code == RESOURCE_NOT_FOUND and is_modern(request.protocol_version)
-        raise MCPError(types.INVALID_PARAMS if renumbered else fault.code, str(fault), fault.data) from None
+        raise MCPError(_code_for(request, fault, uri), str(fault), fault.data) from None
     except ClientCapabilityError as fault:
         raise missing_capability(fault) from None
     except InvalidOutputError as fault:

@@ -208,6 +208,10 @@ class RemoteToolset(Toolset):
         """How long its list of tools may be kept; see `HintedSource`."""
         return self.connection.list_hint()
 
+    def list_meta(self) -> Mapping[str, Any]:
+        """What its list of tools has in `_meta`; see `RemarkedSource`."""
+        return self.connection.tools.meta
+
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` when the tools, what is offered beside them, or the status have changed."""
         return self.connection.on_change(callback)

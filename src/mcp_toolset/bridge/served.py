@@ -13,8 +13,9 @@ import anyio.lowlevel
 from mcp_toolset.bridge.beside import beside
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.bridge.flag import Flag
-from mcp_toolset.bridge.kinds import VaryingSource
+from mcp_toolset.bridge.kinds import RemarkedSource, VaryingSource
 from mcp_toolset.bridge.overrides import OverrideReport
+from mcp_toolset.bridge.wire import joint_meta
 from mcp_toolset.calls.dispatch import ToolDispatch
 from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.held import held_tools
@@ -54,6 +55,7 @@ class ServedTools:
         table: Everything that can be called, by public name.
         wire: What a client without grants is shown, in wire form; replaced, never changed.
         moved: Set whenever it was compiled anew.
+        list_meta: What the mounted servers' lists of tools have in `_meta`.
         report: The names, in rules and in verbs, that stand for no tool.
     """
 
@@ -87,6 +89,7 @@ class ServedTools:
         self._rules = rules
         self._named = ToolNames(())
         self.report = NameReport(rules.strict)
+        self.list_meta: Mapping[str, Any] = {}
         self._own_hint = own_hint
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
@@ -122,7 +125,11 @@ class ServedTools:
             bound = await self._beside(partial(self._bind, described))
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
-            self._hints = [_hint_of(source) for source in self.registry.sources().values()]
+            sources = self.registry.sources().values()
+            self._hints = [_hint_of(source) for source in sources]
+            self.list_meta = joint_meta(
+                source.list_meta() for source in sources if isinstance(source, RemarkedSource)
+            )
             self.has_own = any(not binding.source for binding in bound)
             self.table, self._dispatch, self._shown = compiled
             self._varying = {
@@ -204,6 +211,11 @@ class ServedTools:
                 if each.binding.definition.name not in aside.get(each.binding.source, _NONE)
             ]
         return known
+
+    def lists(self, source: str) -> bool:
+        """Whether a mount's tools are listed, and not all behind search; one without tools is."""
+        own = [binding for binding in self.table.values() if binding.source == source]
+        return not own or any(not binding.deferred for binding in own)
 
     def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
         """The sources of which it has still to be found out what they list to a caller."""

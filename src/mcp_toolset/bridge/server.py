@@ -548,6 +548,10 @@ class ToolsetServer:
         """How long a client may keep what is listed; see `ServedTools.list_hint`."""
         return self._served.list_hint()
 
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the mounted servers' lists of tools have in `_meta`."""
+        return self._served.list_meta
+
     def handshake_meta(self) -> dict[str, Any]:
         """What the answer to a handshake has in `_meta`: the servers behind this one."""
         return servers_meta(self.registry.sources(), self._withheld())

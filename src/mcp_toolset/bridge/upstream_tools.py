@@ -143,6 +143,11 @@ class UpstreamTools:
             self._log.warning("%d tools are not what they were in the last run: %s", len(changed), names)
 
     @property
+    def meta(self) -> Mapping[str, Any]:
+        """What the list has in `_meta`."""
+        return self._listing.meta
+
+    @property
     def entries(self) -> list[Any]:
         """The list as it was taken last, in wire form."""
         return self._listing.tools

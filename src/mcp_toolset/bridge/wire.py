@@ -95,7 +95,7 @@ def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, A
     Legacy clients fail a call whose structured content is not an object, so it is left out for them;
     its text stays.
     """
-    meta = _own_meta(result.get("_meta"))
+    meta = own_meta(result.get("_meta"))
     if is_modern(version):
         return carried(result, {"resultType": "complete", **result, "_meta": {**meta, **stamp}})
     lowered = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
@@ -118,7 +118,7 @@ def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:
     elif version < _ALL_CONTENT and isinstance(messages := kept.get("messages"), list):
         said = cast("list[Mapping[str, Any]]", messages)
         kept["messages"] = [{**one, "content": lowered_block(one.get("content"), version)} for one in said]
-    meta = _own_meta(kept.pop("_meta", None))
+    meta = own_meta(kept.pop("_meta", None))
     return {**kept, "_meta": meta} if meta else kept
 
 
@@ -138,11 +138,20 @@ def lowered_block(block: Any, version: str) -> Any:
     return {"type": "text", "text": told}
 
 
-def _own_meta(meta: object) -> dict[str, Any]:
+def own_meta(meta: object) -> dict[str, Any]:
     """The `_meta` of a result without the upstream's stamp: the caller talks to this server."""
     if not isinstance(meta, dict):
         return {}
     return {key: value for key, value in cast("dict[str, Any]", meta).items() if key != SERVER_INFO_META_KEY}
+
+
+def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The `_meta` of a list of several servers: where two have one key, the first one's is kept."""
+    joint: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            joint.setdefault(key, value)
+    return joint
 
 
 def list_for(
@@ -156,7 +165,8 @@ def list_for(
             **hint,
             "_meta": dict(stamp),
         }
-    return {"tools": [lowered_tool(tool) for tool in tools]}
+    listed = {"tools": [lowered_tool(tool) for tool in tools]}
+    return {**listed, "_meta": dict(stamp)} if stamp else listed
 
 
 def lowered_tool(tool: dict[str, Any]) -> dict[str, Any]:

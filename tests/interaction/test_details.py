@@ -1,0 +1,94 @@
+"""What a server puts into lists, contents, errors and updates reaches the client, whatever knows of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interaction import details_server
+from tests.interaction.raw_client import RawClient, raw_client
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+
+pytestmark = pytest.mark.anyio
+ERAS = ("legacy", "modern")
+
+
+@pytest.fixture(params=ERAS)
+def client_era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=ERAS)
+def server_era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@asynccontextmanager
+async def bridged(client_era: str, server_era: str, log: Path | None = None) -> AsyncGenerator[RawClient]:
+    command = [sys.executable, details_server.__file__, server_era, str(log or "")]
+    mounted = Toolset(RemoteToolset(command, name="up"), name="hub")
+    async with ToolsetServer(mounted, keep=False) as server:
+        await server.settled()
+        async with raw_client(server, client_era) as client:
+            yield client
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "resources/list": {},
+    "resources/templates/list": {},
+    "prompts/list": {},
+    "resources/read": {"uri": "made:up"},
+    "prompts/get": {"name": "greet"},
+    "completion/complete": {
+        "ref": {"type": "ref/prompt", "name": "greet"},
+        "argument": {"name": "who", "value": ""},
+    },
+}
+
+
+async def test_u39_fields_that_no_revision_knows_cross_in_lists_contents_and_prompts(
+    client_era: str, server_era: str
+) -> None:
+    async with bridged(client_era, server_era) as client:
+        assert (await client.ask("tools/list"))["_meta"].items() >= details_server.OWN.items()
+        for method, params in ASKED.items():
+            said = await client.ask(method, **params)
+            for key, value in details_server.RESULTS[method].items():
+                if key == "_meta":
+                    assert said[key].items() >= value.items(), method
+                else:
+                    assert said[key] == value, method
+            if client_era == "legacy":
+                assert not said.keys() & {"resultType", "ttlMs", "cacheScope"}
+            else:
+                assert said["resultType"] == "complete"
+
+
+async def test_u39_a_resource_that_is_not_there_is_told_in_the_era_of_the_client(
+    client_era: str, server_era: str
+) -> None:
+    async with bridged(client_era, server_era) as client:
+        fault = (await client.ask("resources/read", uri="made:missing"))["error"]
+    assert fault["code"] == (-32002 if client_era == "legacy" else -32602)
+    assert fault["message"] == "up: no such thing"
+    assert fault["data"] == {"uri": "made:missing", "x-near": ["made:up"]}
+
+
+async def test_u39_news_of_a_list_that_stays_the_same_reaches_the_client(
+    client_era: str, server_era: str
+) -> None:
+    kinds = ("tools", "resources", "prompts")
+    async with bridged(client_era, server_era) as client:
+        if client_era == "modern":
+            wanted = {f"{kind}ListChanged": True for kind in kinds}
+            await client.begin("subscriptions/listen", notifications=wanted)
+            await client.told("notifications/subscriptions/acknowledged")
+        client.heard.clear()
+        await client.ask("tools/call", name="same", arguments={})
+        for kind in kinds:
+            await client.told(f"notifications/{kind}/list_changed")
