@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
-from tests.faults.harness import SOON, calls_of, mount, ready, specials, tool, until
+from tests.faults.harness import SOON, mount, ready, tool, until
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.bridge import backoff as backoff_module
-from mcp_toolset.bridge import child as child_module
 from mcp_toolset.bridge.backoff import BRIEF, Backoff
 from mcp_toolset.tools.hidden_text import in_log
 
@@ -52,37 +49,3 @@ def test_u48_a_server_that_lives_for_seconds_is_there_for_most_of_the_time(
     for held in (BRIEF / 2, float("-inf")):
         backoff = Backoff()
         assert [backoff.after(held) for _ in range(8)][-1] == 30.0
-
-
-async def test_u48_the_children_of_a_mount_are_ended_at_the_same_time(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ending, both = 0, anyio.Event()
-    end_group = child_module._end_group
-
-    async def counted(group: int) -> None:
-        nonlocal ending
-        ending += 1
-        if ending == 2:
-            both.set()
-        with anyio.move_on_after(10):
-            await both.wait()
-        await end_group(group)
-
-    async def never(context: Any, params: Any) -> Any:
-        raise AssertionError("nothing is asked")
-
-    monkeypatch.setattr(child_module, "_end_group", counted)
-    async with anyio.create_task_group() as group:
-        async with ToolsetServer(Toolset(mount(log=str(log), tools=specials()))) as server:
-            await until(ready(server))
-
-            async def hang() -> None:
-                # It can be asked, so it has a session, and a process, of its own.
-                async with Client(server.lowlevel, mode="legacy", elicitation_callback=never) as client:
-                    await client.call_tool("hang", {})
-
-            group.start_soon(hang)
-            await until(lambda: calls_of(log, "hang"))
-        group.cancel_scope.cancel()
-    assert both.is_set()
