@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,12 @@ ROOT = Path(__file__).parents[2]
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-@pytest.fixture(params=TRANSPORTS)
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=TRANSPORTS, scope="module")
 def transport(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -37,20 +42,36 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(scope="module")
+async def shared(transport: str) -> AsyncIterator[Callable[[], Any]]:
+    """One bridge for all tests of a module over one transport; over stdio each client starts its own."""
+    async with _served(transport) as target:
+        yield target
+
+
 @pytest.fixture
-async def connect(transport: str, era: str) -> AsyncIterator[Connect]:
-    """Connects clients to one bridge that lives as long as the test."""
+def connect(shared: Callable[[], Any], era: str) -> Connect:
+    """Connects clients to a bridge that other tests have used and will use."""
+    return _connecting(shared, era)
+
+
+@pytest.fixture
+async def connect_alone(transport: str, era: str) -> AsyncIterator[Connect]:
+    """Connects clients to a bridge that lives as long as the test, which may change it."""
+    async with _served(transport) as target:
+        yield _connecting(target, era)
+
+
+def _connecting(target: Callable[[], Any], era: str) -> Connect:
     mode = "legacy" if era == "legacy" else "auto"
-    async with AsyncExitStack() as stack:
-        target = await stack.enter_async_context(_served(transport))
 
-        @asynccontextmanager
-        async def client(**options: Any) -> AsyncGenerator[Client]:
-            with anyio.fail_after(90):
-                async with Client(target(), mode=mode, cache=None, **options) as connected:
-                    yield connected
+    @asynccontextmanager
+    async def client(**options: Any) -> AsyncGenerator[Client]:
+        with anyio.fail_after(90):
+            async with Client(target(), mode=mode, cache=None, **options) as connected:
+                yield connected
 
-        yield client
+    return client
 
 
 @asynccontextmanager
