@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -136,13 +136,21 @@ class _Child:
             await self._pipes.flushed()
         self._pipes.close_writer()
         self._stdin.close_writer()
-        with anyio.move_on_after(patience(GRACE, _HURRIED)):
+        with anyio.move_on_after(0 if self._stopped else patience(GRACE, _HURRIED)):
             await self._process.wait()
         await _end_group(self._process.pid)
         with anyio.move_on_after(patience(GRACE, _HURRIED)):
             await self._process.wait()
         self._pipes.stop()
         self._tell_oddities()
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether it is stopped (SIGSTOP), so that it sees nothing of the end of its input."""
+        with suppress(AttributeError, ChildProcessError):
+            asked = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, asked) is not None
+        return False
 
     def _tell_oddities(self) -> None:
         if self._dispatcher.skipped:
@@ -158,6 +166,8 @@ async def _end_group(group: int) -> None:
     for number, seconds in ((signal.SIGTERM, patience(GRACE, _HURRIED)), (signal.SIGKILL, _AFTER_KILL)):
         if not _signalled(group, number):
             return
+        # A process that is stopped (SIGSTOP) takes no other signal until it goes on.
+        _signalled(group, signal.SIGCONT)
         with anyio.move_on_after(seconds):
             # Nobody is told when a group of processes is empty.
             while _signalled(group, 0):  # noqa: ASYNC110

@@ -53,6 +53,7 @@ from mcp_toolset.errors import (
     StateError,
     UpstreamError,
     UpstreamProtocolError,
+    UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
 from mcp_toolset.tools.call import ToolCall, ToolContext
@@ -115,6 +116,7 @@ class UpstreamConnection:
         self._ready_at = float("inf")
         self._refresh = anyio.Event()
         self._lost = anyio.Event()
+        self._lost_by = ENDED
         self._told_of_changes = False
         self._tools_said = False
         self._said: set[str] = set()
@@ -147,6 +149,7 @@ class UpstreamConnection:
         self._stderr = StderrTail(link.name, link.scrubbed)
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self.pool.on_broken_off = self._suspect
+        self.pool.on_silence = self._session_fell_silent
 
     @property
     def server_info(self) -> types.Implementation | None:
@@ -179,7 +182,7 @@ class UpstreamConnection:
         snapshot = self.snapshot
         return SourceStatus(
             state=self._state,
-            reason=self._reason,
+            reason=self._reason or (self.pool.silence if self._state == "ready" else ""),
             retry_in=self._retry_in,
             tools=len(snapshot.tools),
             set_aside=(*snapshot.set_aside, *self.offers.set_aside),
@@ -299,7 +302,7 @@ class UpstreamConnection:
                     self._rest.over()
                     settled()
                     await self._hold(*opened)
-            return self._explained(ENDED)
+            return self._explained(self._lost_by)
         except TimeoutError:
             return self._explained(f"no answer within {self.start_timeout:g} s")
         # A transport may fail in as many ways as there are transports and servers; here every one of
@@ -315,10 +318,12 @@ class UpstreamConnection:
             return self._main
         main = self._main = UpstreamSession(self.link, forwards_credentials=self._forwards, shows=self._shows)
         main.on_lost, main.on_broken_off, main.awake = self._lose, self._suspect, self._rest.awake
+        main.health.on_change = self._health_changed
         return main
 
     async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher, time: WorkingTime) -> None:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
+        self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era, self._protocol)
@@ -354,6 +359,7 @@ class UpstreamConnection:
                     group.start_soon(self._listen, {**tools, **self.offers.listening})
                     group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
+                group.start_soon(self._watch_health)
                 if self.link.transport == "stdio" and not self._main.modern:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
@@ -384,7 +390,7 @@ class UpstreamConnection:
         self._lost.set()
         self._rest.over()
         self.pool.retire()
-        self._set("offline", ENDED)
+        self._set("offline", self._lost_by)
 
     def _suspect(self) -> None:
         """Find out whether the server is still there, by listing again."""
@@ -399,6 +405,25 @@ class UpstreamConnection:
         said, self._said = frozenset(self._said | self.offers.said()), set()
         return said
 
+    async def _watch_health(self) -> None:
+        """Give up a server that answers nothing any more."""
+        self._main.health.heard()
+        self._lost_by = await self._main.health.lost()
+        self._log.warning("%s; the connection is ended and made anew", in_log(self._lost_by))
+        self._lose()
+
+    def _health_changed(self) -> None:
+        """Say that calls are refused while a health check is not answered, or go through again."""
+        fault = self._main.health.fault
+        if self._state == ("ready" if fault else "offline") and not self._lost.is_set():
+            self._set("offline" if fault else "ready", fault)
+
+    def _session_fell_silent(self, waited: float) -> None:
+        """Check the session that lists as well, as it may lead to the same process; tell the status."""
+        if waited and self._state == "ready" and self._main.dispatcher is not None:
+            self._main.health.missed(waited)
+        self._changed()
+
     async def _keep_fresh(self) -> None:
         """List again after changes; any number of them during one listing cause one more (F13)."""
         while True:
@@ -412,7 +437,10 @@ class UpstreamConnection:
             except UpstreamError as fault:
                 said = f"listing again failed, the last list stays: {fault}"
                 self._log.warning("%s", in_log(said))
-                self._set("ready", said)
+                if isinstance(fault, UpstreamTimeoutError):
+                    self._main.health.missed(self.start_timeout)
+                if not self._main.health.fault:
+                    self._set("ready", said)
             await anyio.sleep(REFRESH_GAP)
 
     async def _listen(self, wanted: Mapping[str, bool]) -> None:

@@ -295,11 +295,11 @@ class LineDispatcher(Outbox):
         """Take no more answers until the client of this one has room for them."""
 
         async def ready() -> None:
-            self._paced = True
+            self.paced = True
             try:
                 await caller.ready()
             finally:
-                self._paced = False
+                self.paced = False
 
         self._hold(ready)
 

@@ -38,6 +38,7 @@ class Outbox:
 
     Attributes:
         keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
+        paced: Nothing is read, because a client has no room for an answer.
     """
 
     keeps_time: Final = True
@@ -48,7 +49,7 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._waiting: dict[types.RequestId, Waiting] = {}
-        self._opened = self._closed = self._paced = False
+        self._opened = self._closed = self.paced = False
 
     def _close(self) -> None:
         """Send nothing more; nobody will be answered."""
@@ -113,7 +114,7 @@ class Outbox:
 
     def _expire(self, waiting: Waiting) -> None:
         """Say that the time for an answer is over, unless answers are not read for a client's sake."""
-        if self._paced:
+        if self.paced:
             self._loop.call_later(_LATER, self._expire, waiting)
         else:
             waiting.expire()

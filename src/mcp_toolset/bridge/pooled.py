@@ -93,7 +93,13 @@ class PooledSession:
                 await closed.wait()
                 group.cancel_scope.cancel()
 
+            async def watch_health() -> None:
+                self.fault = await self.session.health.lost()
+                self.retire()
+                group.cancel_scope.cancel()
+
             group.start_soon(watch)
+            group.start_soon(watch_health)
             while not (self.retired and not self.users):
                 self.wake = anyio.Event()
                 with anyio.move_on_after(self._rest()):

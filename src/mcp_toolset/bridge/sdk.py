@@ -169,6 +169,11 @@ class ObservedDispatcher:
         self.keeps_time: bool = getattr(inner, "keeps_time", False)
         self.closed = anyio.Event()
 
+    @property
+    def reads(self) -> bool:
+        """Whether messages are read at the moment; not while a client has no room for an answer."""
+        return not getattr(self._inner, "paced", False)
+
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:

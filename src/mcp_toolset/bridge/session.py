@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.faults import LOST, lost_by, says_broke_off, says_ended, told_briefly
 from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.handling import Handling
+from mcp_toolset.bridge.health import Health
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.negotiation import negotiate
 from mcp_toolset.bridge.questions import Questions
@@ -64,6 +66,7 @@ class UpstreamSession:
         server: What the upstream says about itself.
         capabilities: What the upstream declares.
         awake: Opens it again for a request, if it only rests.
+        health: Whether the upstream still answers in it.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class UpstreamSession:
         self.awake: Callable[[], Awaitable[None]] | None = None
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
+        self.health = Health(self._check, self._reads)
         self._forwards_credentials = forwards_credentials
         self._log_level: str | None = None
 
@@ -152,9 +156,11 @@ class UpstreamSession:
 
     def _of_a_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Have a notification of a call sent on to its client; `False` if it is none."""
+        self.health.heard()
         return self.calls.take(method, self.link.cleaned(params))
 
     async def _notified(self, notified: Notified, method: str, params: Mapping[str, Any] | None) -> bool:
+        self.health.heard()
         if method == "notifications/elicitation/complete":
             await self.questions.page_done(params)
         elif not await notified(method, params):
@@ -188,8 +194,11 @@ class UpstreamSession:
             UpstreamTimeoutError: no answer within the deadline; it was told to cancel (F4).
             UpstreamProtocolError: it answered with a protocol error.
         """
+        if self.health.fault:
+            raise UpstreamUnavailableError(self.link.name, f"{self.health.fault}; the call did not run")
         opts: CallOptions = {}
         token = None
+        began = time.monotonic()
         if call.context.wants_progress:
             if self.link.transport == "in-process":
                 opts["on_progress"] = call.context.progress
@@ -200,9 +209,13 @@ class UpstreamSession:
         try:
             return await self._in_time(call, method, params, opts, token, seconds, slots, tool)
         except TimeoutError:
+            self.health.missed(seconds)
             raise UpstreamTimeoutError(
                 self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
             ) from None
+        except anyio.get_cancelled_exc_class():
+            self.health.given_up(time.monotonic() - began)
+            raise
         except UpstreamProtocolError as fault:
             self._note_pages(fault, call)
             raise
@@ -294,11 +307,27 @@ class UpstreamSession:
         opts = opts or {}
         self._stamp(version, method, params, context, opts, tool, token)
         try:
-            return await dispatcher.send_raw_request(method, params, opts)
+            answer = await dispatcher.send_raw_request(method, params, opts)
         except RequestTimedOut:
             raise TimeoutError from None
         except MCPError as fault:
             raise self._translated(fault, dispatcher) from None
+        self.health.heard()
+        return answer
+
+    async def _check(self) -> None:
+        """Ask for something that every server answers at once.
+
+        Raises:
+            UpstreamUnavailableError: the session was lost.
+            UpstreamProtocolError: the upstream answered with an error, which is an answer.
+        """
+        await self.request(
+            "server/discover" if self.modern else "ping", {}, opts={"cancel_on_abandon": False}
+        )
+
+    def _reads(self) -> bool:
+        return self.dispatcher is None or self.dispatcher.reads
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification, if it is open."""
@@ -341,17 +370,23 @@ class UpstreamSession:
             headers["authorization"] = context.authorization
         return headers
 
+    def _lost(self) -> str:
+        """What becomes of a call when the session ends."""
+        silent = self.health.fault
+        return f"{silent}; the call may have run and was not repeated" if silent else LOST
+
     def _translated(self, fault: MCPError, dispatcher: ObservedDispatcher) -> UpstreamError:
         """The SDK's error as ours; what the transport made up is not passed on as the upstream's."""
         if says_ended(fault) or dispatcher.closed.is_set():
             if dispatcher is self.dispatcher:
                 self.on_lost()
-            return UpstreamUnavailableError(self.link.name, LOST)
+            return UpstreamUnavailableError(self.link.name, self._lost())
         if self.link.transport in ("http", "sse") and says_broke_off(fault):
             self.on_broken_off()
             return UpstreamUnavailableError(
                 self.link.name, f"{lost_by(fault)} ({self.link.scrubbed(fault.message)})"
             )
+        self.health.heard()
         message = self.link.scrubbed(told_briefly(fault.message))
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which this bridge does not carry"

@@ -135,6 +135,7 @@ class SessionPool:
         self._group: anyio.abc.TaskGroup | None = None
         self._context: Context = copy_context()
         self.on_broken_off: Callable[[], None] = lambda: None
+        self.on_silence: Callable[[float], None] = lambda waited: None
         self.on_heard: Heard = _nobody
         self.on_stir: Callable[[], None] = lambda: None
         self.uses_listing = False
@@ -313,6 +314,12 @@ class SessionPool:
                 f"{' or '.join(missing)}; nothing was sent"
             )
 
+    @property
+    def silence(self) -> str:
+        """Why the calls of some clients fail at once; empty while all sessions answer."""
+        faults = (each.session.health.fault for each in self._sessions.values() if not each.retired)
+        return next((f"a session of some clients fails: {fault}" for fault in faults if fault), "")
+
     def retire(self) -> None:
         """Begin anew, because the upstream has: no call is cut off, and none is added to an old session."""
         for pooled in self._sessions.values():
@@ -398,6 +405,7 @@ class SessionPool:
         pooled = PooledSession(key, next(self._serials), session, anyio.current_time())
         session.on_lost = pooled.retire
         session.on_broken_off = self.on_broken_off
+        session.health.on_change = lambda: self.on_silence(session.health.waited)
         self.start(self._own, pooled, client)
         self._sessions[pooled.serial] = pooled
         return pooled
