@@ -22,8 +22,8 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import UpstreamError
 
 HERE = Path(__file__).parent
-TIMEOUT = 1.0
-START = 2.0
+TIMEOUT = 1.5
+START = 8.0
 GRACE = 20.0
 """Seconds beyond a deadline that a busy machine may take."""
 
