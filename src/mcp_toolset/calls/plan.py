@@ -23,12 +23,11 @@ from mcp_toolset.calls.call_result import (
     result_of,
 )
 from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.output_budget import within_budget
 from mcp_toolset.calls.providers.turn import AssistantCall
 from mcp_toolset.calls.round_commit import RoundCommit
 from mcp_toolset.calls.round_hooks import Answer, ask_hooks
-from mcp_toolset.calls.rules import Rules
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.calls.runner import (
     RUN_CONCURRENCY,
     RUN_DEADLINE,
@@ -51,7 +50,7 @@ class ToolRoundPlan(RoundStanding):
         """The plan that may go on: this one, or the one that has replaced it."""
         return cast("ToolRoundPlan", self.progress.holder)
 
-    async def apply_hooks(self, hooks: HookSet, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+    async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
         """Ask more hooks, about the pending calls without a result; the new plan takes this one's place.
 
         Raises:
@@ -60,10 +59,11 @@ class ToolRoundPlan(RoundStanding):
         """
         return await self.apply(hooks, context=context)
 
-    async def apply(
-        self, *rules: Rules | HookSet | ToolMiddleware, context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolRoundPlan:
+    async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
         """Put the calls under rules: hooks, middleware or both; the new plan takes this one's place (X8).
+
+        A rule is `Rules`, a `HookSet`, a middleware, a policy object, one hook for every call
+        (`async def hook(call[, input])`), or a list of such.
 
         Hooks are asked now, about the pending calls without a result. Middleware runs around the call
         in `run_pending`, and the hooks of a call that has middleware are asked inside of it, as in a
@@ -75,9 +75,10 @@ class ToolRoundPlan(RoundStanding):
             UnknownNameError: a rule is for a tool that does not exist.
             DefinitionError: a rule cannot be one; nothing has changed.
         """
-        for one in rules:
-            (one if isinstance(one, Rules | HookSet) else Rules.of(one)).check(self.view)
-        added = Rules().merged(*rules)
+        made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
+        for one in made:
+            one.check(self.view)
+        added = Rules().merged(*made)
         around, merged = self.around.with_middleware(added), self.hooks.merged(added.hooks)
         answers: list[Answer] = []
         with self.progress.doing(self, "asking hooks"):
@@ -213,7 +214,8 @@ class ToolRoundPlan(RoundStanding):
 
         What hooks have answered or refused is added here, and a standard rejection for every issue
         that has no result of its own (L22). A question without an answer is committed as such, and
-        stays readable in the commit's `questions` (A14).
+        stays readable in the commit's `questions` (A14). A call that middleware has not let through takes
+        an error as its result, and no other.
 
         Args:
             results: One for each pending call, in any order; what was submitted or answered need not

@@ -88,6 +88,7 @@ class Ledger:
         manual: Those of them that wait for the application.
         issues: The ids of the calls that may have a result.
         given: Results that the application has given already, by id.
+        guarded: The ids of the calls that middleware has still to let through.
     """
 
     calls: Mapping[str, AssistantCall]
@@ -95,6 +96,7 @@ class Ledger:
     manual: frozenset[str]
     issues: frozenset[str]
     given: Mapping[str, ToolResult]
+    guarded: frozenset[str] = frozenset()
 
     def accepted(self, results: Iterable[GivenResult]) -> dict[str, ToolResult]:
         """The results by id, with what was given before, which need not be repeated.
@@ -134,6 +136,8 @@ class Ledger:
             return "has two results; give one"
         if done.name != call.name:
             return f"is a call of {call.name}; the result is of another tool"
+        if done.id in self.guarded and not done.result.is_error and not is_placeholder(done):
+            return "has middleware that has not let it through; have run_pending run it, not call.call()"
         if done.arguments != call.arguments:
             return "has a result for other arguments; give those of the assistant's turn"
         return None

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_toolset.calls.call_result import CallResult, original_of
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.issue import NOTHING_OFFERED, IssueReason, RoundIssue, examined
-from mcp_toolset.calls.middleware import ToolMiddleware
 from mcp_toolset.calls.plan import ToolRoundPlan
 from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
 from mcp_toolset.calls.providers.openai import turn_from_openai
@@ -30,7 +29,7 @@ from mcp_toolset.calls.providers.responses import turn_from_responses
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
 from mcp_toolset.calls.round_commit import RoundCommit
 from mcp_toolset.calls.round_progress import RoundProgress, RoundState
-from mcp_toolset.calls.rules import Rules
+from mcp_toolset.calls.rules import AnyRule, Rules
 from mcp_toolset.calls.standing import RoundStatus
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -227,7 +226,7 @@ class ToolRound:
             return call
         raise RoundError("expected one call, found none; require one with tool_choice")
 
-    async def apply_hooks(self, hooks: HookSet, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+    async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
         """Ask the execution hooks about every call that can run; the plan takes the round's place (L21).
 
         Raises:
@@ -235,9 +234,7 @@ class ToolRound:
         """
         return await self._plan.apply_hooks(hooks, context=context)
 
-    async def apply(
-        self, *rules: Rules | HookSet | ToolMiddleware, context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolRoundPlan:
+    async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
         """Put the calls under rules: hooks, middleware or both; see `ToolRoundPlan.apply` (X8).
 
         Raises:

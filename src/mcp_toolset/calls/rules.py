@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, cast
 
+from mcp_toolset.calls.bound import ExecutionHook
 from mcp_toolset.calls.hooks import HookSet
 from mcp_toolset.calls.middleware import NamesTools, ToolMiddleware, check_middleware
 from mcp_toolset.errors import DefinitionError
@@ -23,7 +25,7 @@ from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.descriptions import Descriptions
 from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.tool_names import NameUse, ToolNames, use_of
+from mcp_toolset.tools.tool_names import EVERY_TOOL, NameUse, ToolNames, use_of
 from mcp_toolset.tools.unbound import NameReport
 from mcp_toolset.tools.view import ToolBinding, ToolView
 
@@ -67,13 +69,21 @@ class Rules:
         put(self, "report", NameReport(self.strict))
 
     @staticmethod
-    def of(rules: Rules | HookSet | ToolMiddleware) -> Rules:
-        """Rules of any kind of rule: a set of hooks, or a middleware."""
+    def of(rules: AnyRule) -> Rules:
+        """Rules of any kind of rule: hooks, middleware, a policy object, one hook for every call, or a list.
+
+        Raises:
+            DefinitionError: it can be none of these.
+        """
         if isinstance(rules, Rules):
             return rules
-        return Rules(hooks=rules) if isinstance(rules, HookSet) else Rules(middleware=[rules])
+        if isinstance(rules, HookSet):
+            return Rules(hooks=rules)
+        if isinstance(rules, list | tuple):
+            return Rules().merged(*cast("Iterable[AnyRule]", rules))
+        return _rules_of_one(rules)
 
-    def merged(self, *others: Rules | HookSet | ToolMiddleware) -> Rules:
+    def merged(self, *others: AnyRule) -> Rules:
         """These rules, then those of `others`: their middleware goes inside, their hooks are asked after."""
         every = [self, *map(Rules.of, others)]
         told = [one.strict for one in every if one.strict is not None]
@@ -141,6 +151,32 @@ class Rules:
         call = ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
         dispatch = ToolDispatch([view[call.name]], rules=self, names=view.names)
         return await dispatch.call(call, context, raising=True)
+
+
+AnyRule = Rules | HookSet | ToolMiddleware | ExecutionHook | Sequence[Any] | object
+"""What a round and a single call can be put under: rules, hooks, middleware, a policy object, a hook."""
+
+
+def _rules_of_one(rule: Any) -> Rules:
+    if not callable(rule) and any(name.endswith("_hook") for name in dir(rule)):
+        hooks = HookSet()
+        hooks.register(rule)
+        return Rules(hooks=hooks)
+    try:
+        return Rules(middleware=[cast("Any", rule)])
+    except DefinitionError as fault:
+        return Rules(hooks=_hook_for_all(rule, fault))
+
+
+def _hook_for_all(rule: Any, no_middleware: DefinitionError) -> HookSet:
+    if not callable(rule) or isinstance(rule, type) or "next" in signature(rule).parameters:
+        raise no_middleware
+    hooks = HookSet()
+    try:
+        hooks.execution(EVERY_TOOL)(rule)
+    except DefinitionError as no_hook:
+        raise DefinitionError(f"{rule!r} is no rule: {no_middleware}; {no_hook}") from None
+    return hooks
 
 
 def rules_from(

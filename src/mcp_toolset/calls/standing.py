@@ -164,6 +164,7 @@ class RoundStanding:
             manual=frozenset(call.id for call in self.pending if self.is_manual(call)),
             issues=frozenset(issue.call.id for issue in self.issues),
             given=given,
+            guarded=frozenset(call.id for call in self.unfinished() if self.is_guarded(call)),
         )
 
     def own_results(self) -> dict[str, ToolResult]:

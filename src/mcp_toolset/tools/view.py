@@ -9,9 +9,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
-from mcp_toolset.errors import InvalidArgumentsError, NameConflictError
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.availability import ToolAvailability
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
@@ -146,6 +146,7 @@ class Describes(Protocol):
         ...
 
 
+@runtime_checkable
 class RunsCalls(Protocol):
     """What a call can be run under: `Rules`."""
 
@@ -265,6 +266,9 @@ class ToolView(Mapping[str, ToolBinding]):
         """
         binding = self[selector]
         if rules is not None:
+            if not isinstance(rules, RunsCalls):  # pyright: ignore[reportUnnecessaryIsInstance]
+                mend = "make them with Rules(hooks=…, middleware=[…])"
+                raise DefinitionError(f"execute(rules=…) takes Rules, not {rules!r}; {mend}")
             return await rules.run(self, ToolCall(binding.name, arguments or {}), context)
         return await execute(binding, arguments or {}, context)
 
