@@ -173,7 +173,7 @@ def _hook_for_all(rule: Any, no_middleware: DefinitionError) -> HookSet:
         raise no_middleware
     hooks = HookSet()
     try:
-        hooks.execution(EVERY_TOOL)(rule)
+        hooks.execution(EVERY_TOOL)(cast("ExecutionHook", rule))
     except DefinitionError as no_hook:
         raise DefinitionError(f"{rule!r} is no rule: {no_middleware}; {no_hook}") from None
     return hooks
