@@ -35,7 +35,7 @@ OFFERS = {
     "prompts": {"listChanged": True},
     "completions": {},
 }
-TOOLS = ("quiet.note", "same", "update", "hang", "ask", "custom")
+TOOLS = ("quiet.note", "same", "update", "hang", "ask", "custom", "release")
 
 
 class Server:
@@ -45,7 +45,7 @@ class Server:
         self.modern = era == "modern"
         self.log = Path(log) if log else None
         self.streams: dict[Any, dict[str, Any]] = {}
-        self.asking: Any = None
+        self.held: list[Any] = []
 
     def send(self, **message: Any) -> None:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
@@ -73,9 +73,11 @@ class Server:
         if number is None or not method:
             return
         if method == "subscriptions/listen":
-            wanted = self.streams[number] = params["notifications"]
-            meta = {"io.modelcontextprotocol/subscriptionId": number}
-            return self.note("subscriptions/acknowledged", notifications=wanted, _meta=meta)
+            wanted = params["notifications"]
+            if "resourceSubscriptions" in wanted:
+                # It takes its time: until the tool `release` is called.
+                return self.held.append((number, wanted))
+            return self.listen(number, wanted)
         answer = self.answer(method, params, number)
         if answer is not None:
             self.send(id=number, **answer)
@@ -84,6 +86,11 @@ class Server:
         if self.modern:
             result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
         return {"result": result}
+
+    def listen(self, number: Any, wanted: dict[str, Any]) -> None:
+        self.streams[number] = wanted
+        meta = {"io.modelcontextprotocol/subscriptionId": number}
+        self.note("subscriptions/acknowledged", notifications=wanted, _meta=meta)
 
     def answer(self, method: str, params: dict[str, Any], number: Any) -> dict[str, Any] | None:
         match method:
@@ -119,6 +126,9 @@ class Server:
                 return None
             case "hang":
                 return None
+            case "release":
+                while self.held:
+                    self.listen(*self.held.pop())
             case "custom":
                 self.note("example/spoken", what="anything")
             case _:

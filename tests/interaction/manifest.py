@@ -53,12 +53,26 @@ class Feature:
 
 
 @dataclass(frozen=True)
+class Detail:
+    """A detail, how far it crosses, and the test that shows it, if it can be shown."""
+
+    name: str
+    state: str
+    test: str = ""
+
+    def line(self) -> str:
+        shown = f"[{self.name}](../{self.test.partition('::')[0]})" if self.test else self.name
+        return f"| {shown} | {self.state} |"
+
+
+@dataclass(frozen=True)
 class Crossings:
     """The whole table."""
 
     clients: tuple[str, ...]
     upstreams: tuple[str, ...]
     features: tuple[Feature, ...]
+    details: tuple[Detail, ...]
 
     def pairs(self, client_era: str, upstream_era: str) -> Iterator[tuple[str, str]]:
         for client in self.clients:
@@ -73,7 +87,10 @@ def crossings() -> Crossings:
         Feature(row["name"], row["test"], tuple(Exception_(**each) for each in row.get("except", ())))
         for row in read["feature"]
     ]
-    return Crossings(tuple(read["clients"]["names"]), tuple(read["upstreams"]["names"]), tuple(features))
+    details = tuple(Detail(**row) for row in read["detail"])
+    return Crossings(
+        tuple(read["clients"]["names"]), tuple(read["upstreams"]["names"]), tuple(features), details
+    )
 
 
 def page(table: Crossings) -> str:
@@ -86,7 +103,8 @@ def page(table: Crossings) -> str:
         file = feature.test.partition("::")[0]
         lines.append(f"| [{feature.name}](../{file}) | " + " | ".join(cells) + " |")
     reasons = [f"{number}. {reason}" for reason, number in notes.items()]
-    return "\n".join([HEAD, *lines, "", *reasons, ""])
+    details = ["", "## Details", "", "| | |", "|---|---|", *(each.line() for each in table.details)]
+    return "\n".join([HEAD, *lines, "", *reasons, *details, ""])
 
 
 def _cell(

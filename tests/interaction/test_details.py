@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -92,3 +93,48 @@ async def test_u39_news_of_a_list_that_stays_the_same_reaches_the_client(
         await client.ask("tools/call", name="same", arguments={})
         for kind in kinds:
             await client.told(f"notifications/{kind}/list_changed")
+
+
+async def test_u39_a_stream_of_updates_is_acknowledged_once_the_servers_own_one_holds(
+    server_era: str,
+) -> None:
+    async with bridged("modern", server_era) as client:
+        for _ in range(3):
+            wanted = {"resourceSubscriptions": ["made:up"]}
+            number = await client.begin("subscriptions/listen", notifications=wanted)
+            if server_era == "modern":
+                await client.ask("tools/call", name="custom", arguments={})
+                assert not [each for each in client.heard if each["method"].endswith("acknowledged")]
+                await client.ask("tools/call", name="release", arguments={})
+            await client.told("notifications/subscriptions/acknowledged")
+            await client.ask("tools/call", name="update", arguments={})
+            assert (await client.told("notifications/resources/updated"))["uri"] == "made:up"
+            await client.send(method="notifications/cancelled", params={"requestId": number})
+
+
+async def test_u39_a_dotted_name_stays_readable(client_era: str) -> None:
+    async with bridged(client_era, "legacy") as client:
+        names = [tool["name"] for tool in (await client.ask("tools/list"))["tools"]]
+        assert names[0] == "quiet_note"
+        said = await client.ask("tools/call", name="quiet_note", arguments={})
+    assert said["content"] == [{"type": "text", "text": "quiet.note"}]
+
+
+async def test_u39_the_reason_of_a_cancellation_reaches_the_server(
+    client_era: str, server_era: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def taken(method: str) -> list[dict[str, Any]]:
+        messages = [json.loads(line) for line in log.read_text().splitlines()]
+        return [each["params"] for each in messages if each.get("method") == method]
+
+    async with bridged(client_era, server_era, log) as client:
+        number = await client.begin("tools/call", name="hang", arguments={})
+        while not taken("tools/call"):
+            await client.ask("tools/call", name="custom", arguments={})
+        reason = {"requestId": number, "reason": "the user has changed the plan"}
+        await client.send(method="notifications/cancelled", params=reason)
+        while not (cancelled := taken("notifications/cancelled")):
+            await client.ask("tools/call", name="custom", arguments={})
+    assert cancelled[-1]["reason"] == "the user has changed the plan"

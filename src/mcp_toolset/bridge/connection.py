@@ -34,7 +34,7 @@ from mcp_toolset.bridge.listing import Listing
 from mcp_toolset.bridge.offers import UpstreamOffers
 from mcp_toolset.bridge.pooled import PooledSession
 from mcp_toolset.bridge.resting import Rest
-from mcp_toolset.bridge.sdk import ClientSession, ObservedDispatcher
+from mcp_toolset.bridge.sdk import CallOptions, ClientSession, ObservedDispatcher
 from mcp_toolset.bridge.session import UpstreamSession
 from mcp_toolset.bridge.session_key import SessionOptions
 from mcp_toolset.bridge.sessions import SessionPool
@@ -557,11 +557,16 @@ class UpstreamConnection:
         return ToolResult(self.link.cleaned(wire) if wire.get("isError") else wire)
 
     async def _request(
-        self, method: str, params: dict[str, Any], *, context: ToolContext | None = None
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        context: ToolContext | None = None,
+        opts: CallOptions | None = None,
     ) -> dict[str, Any]:
         self._asking += 1
         try:
-            return await self._main.request(method, params, context=context)
+            return await self._main.request(method, params, context=context, opts=opts)
         finally:
             self._asking -= 1
 

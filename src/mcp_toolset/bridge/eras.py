@@ -287,6 +287,11 @@ class _NoRequests:
     def cancel_requested(self) -> Any:
         return self._inner.cancel_requested
 
+    @property
+    def reason(self) -> str | None:
+        """Why the client has cancelled the request, if it has said so."""
+        return getattr(self._inner, "reason", None)
+
     async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
         raise NoBackChannelError(method)
 

@@ -237,6 +237,11 @@ class WireContext(ToolContext):
         return "its connection carries no requests of this server"
 
     @property
+    def cancelled_because(self) -> str | None:
+        """Why the client has cancelled this request, if it has, and has said so."""
+        return getattr(request_outbound(self._request.session), "reason", None)
+
+    @property
     def wants_progress(self) -> bool:
         """Whether the client sent a progress token (in process, modern, it needs none)."""
         return self._wants_progress

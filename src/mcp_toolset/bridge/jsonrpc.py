@@ -32,6 +32,7 @@ from mcp_toolset.bridge.messages import (
 )
 from mcp_toolset.bridge.outbox import FEW, Outbox
 from mcp_toolset.bridge.pipes import PipePair
+from mcp_toolset.bridge.reasons import reason_in
 from mcp_toolset.bridge.repair import repaired
 from mcp_toolset.bridge.sdk import (
     OnNotify,
@@ -335,7 +336,7 @@ class LineDispatcher(Outbox):
         if type(number) is int or type(number) is str:
             incoming = self._requests.get(coerce_request_id(number))
             if incoming is not None:
-                incoming.cancel()
+                incoming.cancel(reason_in(params))
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
         """Hand progress to the request that it is of; `False` if no such request wants it."""

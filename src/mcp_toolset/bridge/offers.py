@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any, Final, cast
 
 import anyio
@@ -19,6 +20,8 @@ from pydantic import ValidationError
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.bridge.listing import Listing, NotAListError
+from mcp_toolset.bridge.sdk import CallOptions
+from mcp_toolset.bridge.wire import meta_of
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
@@ -32,13 +35,15 @@ LEAST_AGE: Final = 1.0
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced (F13)."""
 
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 UPDATED: Final = "notifications/resources/updated"
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _CHANGED: Final = {
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
 
-Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+Request = Callable[..., Awaitable[dict[str, Any]]]
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
@@ -63,6 +68,19 @@ class OfferList:
     def sequence(self) -> Sequence[Wire]:
         """The entries, one object for as long as they stay."""
         return tuple(self.entries.values())
+
+
+@dataclass(eq=False)
+class _Stream:
+    """A stream on which a modern server tells of changed resources.
+
+    Attributes:
+        holds: Set when the server has acknowledged it, or it has ended.
+    """
+
+    uris: list[str]
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    holds: anyio.Event = field(default_factory=anyio.Event)
 
 
 class UpstreamOffers:
@@ -108,6 +126,10 @@ class UpstreamOffers:
         self._listing = anyio.Lock()
         self._watchers: dict[str, dict[object, Callable[[], None]]] = {}
         self._rewatch = anyio.Event()
+        self._streams: dict[str, _Stream] = {}
+        self._numbers = count(1)
+        self._told_of: frozenset[str] | None = None
+        self._retold = anyio.Event()
         self._followed_by: UpstreamOffers | None = None
         self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
 
@@ -194,6 +216,11 @@ class UpstreamOffers:
 
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take in a notification; `False` if it is none of resources or prompts."""
+        if method == ACKNOWLEDGED:
+            stream = self._streams.get(str(meta_of(params or {}).get(_SUBSCRIPTION)))
+            if stream is not None:
+                stream.holds.set()
+            return stream is not None
         if method == UPDATED:
             for updated in list(self._watchers.get(str((params or {}).get("uri")), {}).values()):
                 updated()
@@ -239,26 +266,58 @@ class UpstreamOffers:
             await anyio.sleep(REFRESH_GAP)
 
     async def keep_watching(self) -> None:
-        """Hold a stream for the watched resources of a modern server, another one whenever they change."""
-        while True:
-            self._rewatch = anyio.Event()
-            async with anyio.create_task_group() as group:
-                if self._watchers and self.declares("resources", "subscribe"):
-                    group.start_soon(self._listen, list(self._watchers))
-                await self._rewatch.wait()
-                group.cancel_scope.cancel()
+        """Hold a stream for the watched resources of a modern server, another one whenever they change.
 
-    async def _listen(self, uris: list[str]) -> None:
-        while True:
-            if not await self._tried(
-                "subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}
-            ):
-                return
-            await anyio.sleep(REFRESH_GAP)
-
-    async def _tried(self, method: str, params: dict[str, Any]) -> bool:
+        The one before ends when the server has acknowledged the next one, so that no update is lost.
+        """
+        before: _Stream | None = None
         try:
-            await self._request(method, params)
+            async with anyio.create_task_group() as group:
+                while True:
+                    self._rewatch = anyio.Event()
+                    stream = _Stream(list(self._watchers))
+                    if stream.uris and self.declares("resources", "subscribe"):
+                        group.start_soon(self._listen, stream)
+                        with anyio.move_on_after(LIST_DEADLINE):
+                            await stream.holds.wait()
+                    if before is not None:
+                        before.scope.cancel()
+                    before = stream
+                    self._tell_watched(frozenset(stream.uris))
+                    await self._rewatch.wait()
+        finally:
+            self._tell_watched(None)
+
+    def _tell_watched(self, uris: frozenset[str] | None) -> None:
+        """Note what the server tells the changes of; `None` while it is not asked to."""
+        self._told_of = uris
+        self._retold.set()
+        self._retold = anyio.Event()
+
+    async def _until_told(self, uri: str) -> None:
+        """Wait, for a little while at most, until a modern server tells the changes of a resource."""
+        with anyio.move_on_after(LIST_DEADLINE):
+            while self._told_of is not None and uri not in self._told_of:
+                await self._retold.wait()
+
+    async def _listen(self, stream: _Stream) -> None:
+        wanted = {"notifications": {"resourceSubscriptions": stream.uris}}
+        with stream.scope:
+            while True:
+                number = f"watch-{next(self._numbers)}"
+                self._streams[number] = stream
+                try:
+                    if not await self._tried("subscriptions/listen", wanted, {"request_id": number}):
+                        return
+                finally:
+                    del self._streams[number]
+                    stream.holds.set()
+                await anyio.sleep(REFRESH_GAP)
+
+    async def _tried(self, method: str, params: dict[str, Any], opts: CallOptions | None = None) -> bool:
+        try:
+            # Each time another one: what is sent is stamped.
+            await self._request(method, dict(params), opts=opts)
         except UpstreamError as fault:
             self._log.log(_level_of(fault), "%s failed: %s", method, fault)
             return False
@@ -320,12 +379,14 @@ class UpstreamOffers:
         key = object()
         watchers = self._watchers.setdefault(uri, {})
         watchers[key] = updated
-        if len(watchers) == 1:
-            try:
+        try:
+            if len(watchers) == 1:
                 await self._subscribe("resources/subscribe", uri)
-            except UpstreamError:
-                await self._unwatch(uri, key, quietly=True)
-                raise
+            if self._modern:
+                await self._until_told(uri)
+        except (UpstreamError, anyio.get_cancelled_exc_class()):
+            await self._unwatch(uri, key, quietly=True)
+            raise
 
         async def end() -> None:
             await self._unwatch(uri, key)

@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp_toolset.bridge.backpressure import calling
 from mcp_toolset.bridge.messages import CLOSED, json_of, request_line, result_of
 from mcp_toolset.bridge.pipes import PipePair
+from mcp_toolset.bridge.reasons import reason_or
 from mcp_toolset.bridge.sdk import (
     CallOptions,
     MCPError,
@@ -105,7 +106,7 @@ class Outbox:
         except anyio.get_cancelled_exc_class():
             # One that was answered has nothing left to cancel.
             if waiting.answer.cancelled():
-                self._abandon(number, "caller cancelled", opts)
+                self._abandon(number, reason_or("caller cancelled"), opts)
             raise
         finally:
             del self._waiting[key]

@@ -24,6 +24,7 @@ from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.messages import CLOSED, json_of, request_line, result_of, strict_object
 from mcp_toolset.bridge.posted import Outcome, PostedRequest
 from mcp_toolset.bridge.posts import SESSION, Body
+from mcp_toolset.bridge.reasons import reason_in, reason_or
 from mcp_toolset.bridge.sdk import (
     REQUEST_CANCELLED,
     CallOptions,
@@ -187,15 +188,16 @@ class _Session:
             return send if waiting is None else _when(send, 202, lambda: waiting.settle(message))
         params: object = message.get("params")
         if method == "notifications/cancelled" and isinstance(params, dict):
-            number = cast("dict[str, Any]", params).get("requestId")
+            said = cast("dict[str, Any]", params)
+            number, reason = said.get("requestId"), reason_in(said)
             if type(number) in (int, str):
-                return _when(send, 202, lambda: self._cancel(cast("types.RequestId", number)))
+                return _when(send, 202, lambda: self._cancel(cast("types.RequestId", number), reason))
         return send
 
-    def _cancel(self, number: types.RequestId) -> None:
+    def _cancel(self, number: types.RequestId, reason: str | None) -> None:
         call = self._calls.get(coerce_request_id(number))
         if call is not None:
-            call.cancel()
+            call.cancel(reason)
 
     def expect(self) -> tuple[int, Waiting]:
         """The id of the next request to the client, and its answer to come."""
@@ -227,6 +229,7 @@ class _Call(PostedRequest):
         super().__init__(message, http, send, streams=streams, asks=streams, headers=session.headers)
         self._session = session
         self._cancelled = self._left = False
+        self.reason: str | None = None
 
     async def run(self, quick: Quick) -> None:
         """Call, and answer, whatever happens."""
@@ -245,9 +248,9 @@ class _Call(PostedRequest):
         del outcome
         await self.answer(*answer)
 
-    def cancel(self) -> None:
-        """Cancel the handler, because the client has said so."""
-        self._cancelled = True
+    def cancel(self, reason: str | None) -> None:
+        """Cancel the handler, because the client has said so, and perhaps why."""
+        self._cancelled, self.reason = True, reason
         self.cancel_requested.set()
         self.scope.cancel()
 
@@ -285,7 +288,7 @@ class _Call(PostedRequest):
             raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
-                await self._abandon(number, "caller cancelled")
+                await self._abandon(number, reason_or("caller cancelled"))
             raise
         finally:
             self._session.forget(number)

@@ -208,12 +208,17 @@ class Reading:
     @asynccontextmanager
     async def _watching(self, uris: Sequence[str], context: WireContext) -> AsyncGenerator[None]:
         watched: dict[str, Ending] = {}
+
+        async def watch(uri: str) -> None:
+            try:
+                watched[uri] = await self._offering.watch(uri, partial(self._note, uri, None), context)
+            except (LookupError, UpstreamError) as fault:
+                _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
+
         try:
-            for uri in uris:
-                try:
-                    watched[uri] = await self._offering.watch(uri, partial(self._note, uri, None), context)
-                except (LookupError, UpstreamError) as fault:
-                    _log.debug("nothing tells of changes of %s: %s", in_log(uri), in_log(fault))
+            async with anyio.create_task_group() as group:
+                for uri in uris:
+                    group.start_soon(watch, uri)
             yield
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(NOTIFY_DEADLINE):

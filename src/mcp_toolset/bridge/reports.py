@@ -143,6 +143,10 @@ class CallInFlight:
             if self.time is not None:
                 self.time.resume()
 
+    def reason(self) -> str | None:
+        """Why its client has cancelled it, if it has, and has said so."""
+        return self.context.cancelled_because if isinstance(self.context, WireContext) else None
+
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Put a request of the upstream to the client of this call.
 

@@ -71,6 +71,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Scope
 
+from mcp_toolset.bridge.reasons import given_up, reason_or
 from mcp_toolset.tools.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
@@ -208,6 +209,7 @@ class ObservedDispatcher:
             context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
         ) -> dict[str, Any]:
             if method in _ANSWERED_HERE:
+                given_up.set(lambda: getattr(context, "reason", None))
                 return await self._on_request(method, params)
             return await on_request(context, method, params)
 
@@ -234,11 +236,19 @@ def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozens
 
 
 class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
-    """Shows notifications, in the order in which they come, in the context of their sender."""
+    """Shows notifications, in the order in which they come, in the context of their sender.
+
+    A request that is given up is cancelled for the reason that its own client has given.
+    """
 
     def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
         super().__init__(read, write, inline_methods=inline_methods)
         self._read = read
+
+    async def _cancel_outbound(
+        self, request_id: types.RequestId, reason: str, related_request_id: types.RequestId | None
+    ) -> None:
+        await super()._cancel_outbound(request_id, reason_or(reason), related_request_id)
 
     async def run(
         self,

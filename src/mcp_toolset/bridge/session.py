@@ -22,6 +22,7 @@ from mcp_toolset.bridge.health import Health
 from mcp_toolset.bridge.link import Link
 from mcp_toolset.bridge.negotiation import negotiate
 from mcp_toolset.bridge.questions import Questions
+from mcp_toolset.bridge.reasons import given_up
 from mcp_toolset.bridge.reports import CallInFlight, CallsInFlight
 from mcp_toolset.bridge.sdk import (
     CallOptions,
@@ -206,6 +207,7 @@ class UpstreamSession:
                 # As in most clients the id of a request with progress is its token: some servers take one
                 # for the other.
                 token = opts["request_id"] = self.calls.token(call)
+        why = given_up.set(call.reason)
         try:
             return await self._in_time(call, method, params, opts, token, seconds, slots, tool)
         except TimeoutError:
@@ -220,6 +222,7 @@ class UpstreamSession:
             self._note_pages(fault, call)
             raise
         finally:
+            given_up.reset(why)
             if token is not None:
                 self.calls.give_back(token)
             await call.told()

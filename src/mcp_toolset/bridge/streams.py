@@ -20,6 +20,7 @@ from mcp.shared.message import SessionMessage
 
 from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.messages import CLOSED, progress_token
+from mcp_toolset.bridge.reasons import reason_in
 from mcp_toolset.bridge.sdk import (
     CallOptions,
     OnNotify,
@@ -146,7 +147,7 @@ class _Calls:
         if isinstance(number, int | str):
             incoming = self._under_way.get(coerce_request_id(number))
             if incoming is not None:
-                incoming.cancel()
+                incoming.cancel(reason_in(params))
 
     async def _handle(self, incoming: Incoming, key: types.RequestId, request: types.JSONRPCRequest) -> None:
         assert self.on_request is not None

@@ -89,7 +89,16 @@ class Unasked:
 class Incoming:
     """A message of the peer, as its handler sees it (the SDK's `DispatchContext`)."""
 
-    __slots__ = ("_cancel_requested", "_dispatcher", "_token", "cancelled", "closed", "request_id", "scope")
+    __slots__ = (
+        "_cancel_requested",
+        "_dispatcher",
+        "_token",
+        "cancelled",
+        "closed",
+        "reason",
+        "request_id",
+        "scope",
+    )
 
     transport = _TRANSPORT
     message_metadata = None
@@ -107,6 +116,7 @@ class Incoming:
         self.request_id = request_id
         self.scope = TaskScope()
         self.cancelled = self.closed = False
+        self.reason: str | None = None
 
     @property
     def can_send_request(self) -> bool:
@@ -122,9 +132,9 @@ class Incoming:
                 self._cancel_requested.set()
         return self._cancel_requested
 
-    def cancel(self) -> None:
-        """Cancel the handler, because the peer has said so."""
-        self.cancelled = True
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel the handler, because the peer has said so, and perhaps why."""
+        self.cancelled, self.reason = True, reason
         if self._cancel_requested is not None:
             self._cancel_requested.set()
         self.scope.cancel()

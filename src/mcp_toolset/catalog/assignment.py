@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from mcp_toolset.catalog.state import ToolEntry, ToolKey
 from mcp_toolset.errors import NameConflictError
-from mcp_toolset.tools.names import MAX_NAME_LENGTH, public_name, qualified
+from mcp_toolset.tools.names import MAX_NAME_LENGTH, public_name, qualified, readable_name
 from mcp_toolset.tools.result import encodable
 from mcp_toolset.tools.stable_id import check_id
 from mcp_toolset.tools.view import ToolBinding, conflict_message
@@ -60,8 +60,9 @@ def assigned(
     names = {key_of(binding): name for name, binding in holders.items()}
     taken = {*holders, *rules.reserved}
     mounted = [binding for binding in known if binding.source]
+    wanted = {binding.name for binding in known}
     for binding in sorted(mounted, key=_Turn(mounted, remembered, live)):
-        name = _name_for(binding, remembered.get(key_of(binding)), taken, rules)
+        name = _name_for(binding, remembered.get(key_of(binding)), taken, rules, wanted)
         names[key_of(binding)] = name
         taken.add(name)
     return [_named(binding, names[key_of(binding)]) for binding in known]
@@ -92,10 +93,19 @@ class _Turn:
         return rank, self._places[binding.source], own != binding.name, key.id
 
 
-def _name_for(binding: ToolBinding, entry: ToolEntry | None, taken: Collection[str], rules: NameRules) -> str:
+def _name_for(
+    binding: ToolBinding,
+    entry: ToolEntry | None,
+    taken: Collection[str],
+    rules: NameRules,
+    wanted: Collection[str],
+) -> str:
     if entry is not None and _keeps(entry, binding) and len(entry.name) <= rules.limit:
         if entry.name not in taken:
             return entry.name
+    plain = readable_name(binding.name, binding.definition.name)
+    if plain is not None and len(plain) <= rules.limit and plain not in taken and plain not in wanted:
+        return plain
     name = public_name(binding.name, limit=rules.limit)
     return name if name not in taken else _told_apart(binding, taken, rules.limit)
 

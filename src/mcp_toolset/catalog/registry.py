@@ -24,7 +24,7 @@ from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
-from mcp_toolset.tools.names import limit_beside
+from mcp_toolset.tools.names import limit_beside, readable_name
 from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset
@@ -422,7 +422,9 @@ def _tell_altered(after: _Surface, before: _Surface) -> None:
     """Log each name that is not as the host would have it, when it is given."""
     for key, binding in after.live.items():
         entry = after.entries[key]
-        if entry.name != entry.asked and before.entries.get(key) != entry:
+        if entry.name in (entry.asked, readable_name(entry.asked, binding.definition.name)):
+            continue
+        if before.entries.get(key) != entry:
             _log.warning(
                 "%s: %s is served as %s", binding.place or "a tool", in_log(entry.asked), in_log(entry.name)
             )

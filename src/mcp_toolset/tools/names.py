@@ -23,6 +23,7 @@ _ALLOWED: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PUBLIC: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DIGESTED: Final = re.compile(r"_[0-9a-f]{7}$")
+_SEPARATED: Final = re.compile(r"[./:]")
 _SEPARATORS: Final = "_-./:"
 _SHORTEST: Final = 24
 
@@ -72,6 +73,23 @@ def qualified(name: str, identity: str, limit: int = MAX_NAME_LENGTH) -> str:
     """`name`, cut as needed, with a digest of `identity` that tells it from others of that name."""
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
     return f"{name[: limit - _DIGEST_LENGTH - 1]}_{digest}"
+
+
+def readable_name(name: str, own: str) -> str | None:
+    """A name without its digest, where it has one because of the separators in a tool's own name alone.
+
+    `quiet.note` is made `quiet_note_0a1b2c3`, so that it never meets `quiet_note`. Where there is none such,
+    `quiet_note` will do: see `catalog.assignment`.
+
+    Args:
+        name: From `public_name` or `mounted_name`.
+        own: What the tool's server calls it.
+    """
+    if not _DIGESTED.search(name):
+        return None
+    plain, stem = _SEPARATED.sub("_", own), name[: -_DIGEST_LENGTH - 1]
+    altered = plain != own and not _OUTSIDE.search(plain) and "__" not in plain
+    return stem if altered and stem.endswith(plain) and not _DIGESTED.search(stem) else None
 
 
 def limit_beside(client_prefix: str) -> int:
