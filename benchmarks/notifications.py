@@ -15,13 +15,14 @@ import multiprocessing
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import httpx2
 from chatty import SAID, hub
 from mcp.shared.memory import create_client_server_memory_streams
@@ -39,7 +40,7 @@ META = "io.modelcontextprotocol"
 MODERN = "2026-07-28"
 
 Message = dict[str, Any]
-Post = Callable[[Message], Awaitable[None]]
+Post = Callable[[Message], Coroutine[Any, Any, None]]
 
 
 class Client:
@@ -51,6 +52,7 @@ class Client:
         self.said: dict[int, int] = {}
         self.results: dict[int, anyio.Event] = {}
         self.answer: Message = {}
+        self.group: anyio.abc.TaskGroup | None = None
         self.found: Counter[str] = Counter()
 
     def request(self, number: int, method: str, params: Message) -> Message:
@@ -71,6 +73,9 @@ class Client:
                 self._note(params["data"])
             case "notifications/progress":
                 self._note(int(params.get("progress", -1)))
+            case "ping":
+                assert self.post is not None and self.group is not None
+                self.group.start_soon(self.post, {"jsonrpc": "2.0", "id": message["id"], "result": {}})
             case None if message.get("id") in self.results:
                 if "result" not in message:
                     raise RuntimeError(f"a call failed: {message}")
@@ -110,9 +115,9 @@ class Client:
                 params = {"name": "say", "arguments": {"first": first}, "_meta": {"progressToken": first}}
                 await self.ask(first, "tools/call", params)
 
-        async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as self.group:
             for _ in range(at_once):
-                group.start_soon(work)
+                self.group.start_soon(work)
         # What is late comes now, if it comes.
         await self.ask(-3, "tools/list", {})
         self.found["calls"] += calls
@@ -222,7 +227,7 @@ async def over_http(client: Client, target: str, era: str) -> AsyncGenerator[Non
                         client.heard(json.loads(data))
 
             async def post(message: Message) -> None:
-                if "id" in message:
+                if "method" in message and "id" in message:
                     group.start_soon(exchange, message)
                 else:
                     await exchange(message)

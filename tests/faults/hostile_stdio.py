@@ -41,6 +41,7 @@ class Specials:
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
+        self.met: list[Any] = []
 
     def garbage(self, number: Any, lines: int) -> None:
         write(b"\n".join(GARBAGE[line % len(GARBAGE)] for line in range(lines)) + b"\n")
@@ -89,6 +90,13 @@ class Specials:
     def answer_held(self, number: Any, id: Any) -> None:
         send(id=id, **DONE)
         send(id=number, **DONE)
+
+    def meet(self, number: Any, parties: int) -> None:
+        self.met.append(number)
+        if len(self.met) == parties:
+            note("message", level="info", data="said")
+            for met in self.met:
+                send(id=met, **DONE)
 
     def stderr(self, number: Any, bytes: int) -> None:
         line = b"e" * 99 + b"\n"

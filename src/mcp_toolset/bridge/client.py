@@ -62,9 +62,20 @@ class ServedClient:
         carried: All its capabilities that mounted servers are told of.
         routes: The sessions that its requests take, as each upstream has found out.
         log_level: The least severe log message that it wants; `None` while it has not said.
+        answers_pings: Whether it is worth a ping.
     """
 
-    __slots__ = ("_connection", "_gone", "_roots", "carried", "declares", "key", "log_level", "routes")
+    __slots__ = (
+        "_connection",
+        "_gone",
+        "_roots",
+        "answers_pings",
+        "carried",
+        "declares",
+        "key",
+        "log_level",
+        "routes",
+    )
 
     def __init__(
         self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
@@ -75,6 +86,7 @@ class ServedClient:
         self.declares = declared_by(carried)
         self.routes: dict[object, Any] = {}
         self.log_level: str | None = None
+        self.answers_pings = True
         self._connection = connection
         self._gone: dict[object, Callable[[], None]] = {}
         self._roots: dict[object, Callable[[], None]] = {}

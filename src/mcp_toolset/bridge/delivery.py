@@ -1,9 +1,10 @@
 """`Delivery`: the notifications of one call on their way to its client, in order and before its result.
 
 An upstream's connection hands them over in the moment in which they are read, and they are sent on one
-after another. The call does not end before all have been sent that were read before its result. A client
-that takes none for `PATIENCE` seconds gets no more of them: its call is not held up for longer, and nothing
-comes after a result.
+after another. The call does not end before all have been sent that were read before its result. Where a
+result takes another stream than a notification that comes before it, the client is asked first whether it has
+read that one. A client that takes none for `PATIENCE` seconds gets no more of them: its call is not held up
+for longer, and nothing comes after a result.
 """
 
 from __future__ import annotations
@@ -41,18 +42,37 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 class Delivery:
-    """What one call's upstream has said, until its client has it."""
+    """What one call's upstream has said, until its client has it.
 
-    __slots__ = ("_added", "_bytes", "_left", "_moved", "_scope", "_stopped", "_waiting", "running")
+    Attributes:
+        confirm: Returns when the client has read what has left so far; `None` where nobody needs to know.
+        running: Whether a task sends.
+    """
+
+    __slots__ = (
+        "_added",
+        "_asked",
+        "_bytes",
+        "_left",
+        "_moved",
+        "_read",
+        "_scope",
+        "_stopped",
+        "_waiting",
+        "confirm",
+        "running",
+    )
 
     def __init__(self) -> None:
         """Start without anything to send."""
         self._waiting: deque[tuple[Send, Any, int]] = deque()
         self._bytes = 0
-        self._added = self._left = 0
+        self._added = self._left = self._read = 0
+        self._asked: anyio.Event | None = None
         self._moved: anyio.Event | None = None
         self._scope = TaskScope()
         self._stopped = False
+        self.confirm: Callable[[], Awaitable[None]] | None = None
         self.running = False
 
     def add(self, send: Send, message: Any) -> int:
@@ -102,6 +122,22 @@ class Delivery:
                 await self._moved.wait()
             if patience.cancelled_caught:
                 self.stop()
+
+    async def read(self, count: int) -> None:
+        """Wait until the client has read so many, where the results that come after take other streams."""
+        await self.left(count)
+        while self.confirm is not None and self._read < count and not self._stopped:
+            if self._asked is not None:
+                await self._asked.wait()
+                continue
+            asked, left = anyio.Event(), self._left
+            self._asked = asked
+            try:
+                await self.confirm()
+                self._read = left
+            finally:
+                self._asked = None
+                asked.set()
 
     async def all_left(self) -> None:
         """Wait until everything that was added up to now has left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import anyio
@@ -16,6 +17,8 @@ from pydantic_core import to_json
 
 from mcp_toolset.bridge.ask import Replay, RoundTrips
 from mcp_toolset.bridge.client import ServedClient, carried_by, client_of, declared_by, stream_of
+from mcp_toolset.bridge.delivery import PATIENCE
+from mcp_toolset.bridge.posts import SESSION
 from mcp_toolset.bridge.sdk import MCPError, request_outbound, token_principal
 from mcp_toolset.bridge.wire import LOG_LEVELS, forwarded_meta, is_modern, meta_of
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
@@ -130,6 +133,12 @@ class WireContext(ToolContext):
     def answers(self) -> bool:
         """Whether requests reach this client in the course of this call, as it is legacy."""
         return not self.modern and self._request.session.can_send_request
+
+    @property
+    def has_own_stream(self) -> bool:
+        """Whether what is said in this call and in others of its client comes on streams of their own."""
+        headers: Any = getattr(self._request.request, "headers", None)
+        return headers is not None and self.answers and SESSION.decode() in headers
 
     @property
     def log_level(self) -> str | None:
@@ -289,6 +298,14 @@ class WireContext(ToolContext):
             raise CannotAskError(f"the client cannot be asked for {method}: {fault.message}") from None
         except ValidationError:
             raise CallError(f"the client's answer to {method} is none that the protocol knows") from None
+
+    async def confirm(self) -> None:
+        """Wait for the answer to a ping: what was sent before it in this request has been read by then."""
+        if not self.client.answers_pings:
+            return
+        with anyio.move_on_after(PATIENCE) as patience, suppress(MCPError):
+            await self._sent("ping", None)
+        self.client.answers_pings = not patience.cancelled_caught
 
     async def relay(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Put a mounted server's request to this client, and bring back what it says (legacy).

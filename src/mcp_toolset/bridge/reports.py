@@ -2,8 +2,8 @@
 
 Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
-told only while all calls in flight are of one client, and it goes before the results of all of them. A
-message for nobody is dropped.
+told only while all calls in flight are of one client, and it goes before the results of all of them, on the
+stream of the newest. A message for nobody is dropped.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class CallInFlight:
         client: What tells its client from all others; `None` if nothing does.
         time: The time that it may take; it does not run while the client is asked.
         asked: How many requests the upstream has put to the client in this call.
+        answered: Whether the upstream has answered the request at hand, so that it says nothing more in it.
         ended: Whether the upstream has answered it, or nobody waits for it any more.
         home: Where it is counted as under way.
         outer: The call within which it was made, where a server of this process is mounted.
@@ -70,6 +71,7 @@ class CallInFlight:
         "_asking",
         "_before",
         "_delivery",
+        "answered",
         "around",
         "asked",
         "client",
@@ -86,6 +88,7 @@ class CallInFlight:
         self.client = client
         self.time: WorkingTime | None = None
         self.asked = 0
+        self.answered = False
         self.ended = False
         self.home: CallsInFlight | None = None
         self.outer: CallInFlight | None = None
@@ -107,13 +110,18 @@ class CallInFlight:
             self._before = {}
         self._before[delivery] = number
 
+    @property
+    def has_notifications(self) -> bool:
+        """Whether there is anything that comes before the result."""
+        return self._delivery is not None or self._before is not None
+
     async def told(self) -> None:
         """Wait until the client has what was said before this moment, if it takes it at all."""
         if self._delivery is not None:
             await self._delivery.all_left()
         if self._before is not None:
             for delivery, number in list(self._before.items()):
-                await delivery.left(number)
+                await delivery.read(number)
 
     def tell_nothing(self) -> None:
         """Drop what is on its way: its connection has ended."""
@@ -191,6 +199,7 @@ class _UnderWay:
         self._calls = calls
         self._call = call
         call.home, call.outer = home, _calling.get()
+        call.ended = False
 
     def __enter__(self) -> None:
         self._calls[id(self._call)] = self._call
@@ -260,14 +269,11 @@ class CallsInFlight:
 
     def sole(self) -> CallInFlight | None:
         """The newest call, if all in flight are of one client; nobody when that cannot be told."""
-        calls = [call for call in self._calls.values() if not call.ended]
-        if not calls:
-            return None
-        newest = calls[-1]
-        if len(calls) == 1:
-            return newest
-        alike = newest.client is not None and all(call.client == newest.client for call in calls)
-        return newest if alike else None
+        return _newest(self._open())
+
+    def _open(self) -> list[CallInFlight]:
+        """The calls that the upstream has not answered yet."""
+        return [call for call in self._calls.values() if not (call.ended or call.answered)]
 
     def take(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take a notification in the moment in which it is read; `False` if it is of no call's business."""
@@ -276,13 +282,23 @@ class CallsInFlight:
         if method in _OF_NO_CALL:
             return False
         current = self.current()
-        owner = current or self.sole()
-        if owner is not None and not owner.ended:
-            number = self._send(owner, partial(self._notify, owner, method), params)
-            if current is None:
-                for call in self._calls.values():
-                    call.comes_after(owner.delivery, number)
+        if current is None:
+            self._take_of_any(method, params)
+        elif not current.ended:
+            self._send(current, partial(self._notify, current, method), params)
         return True
+
+    def _take_of_any(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Take what may be of any call under way: it comes before the results of all."""
+        calls = self._open()
+        owner = _newest(calls)
+        if owner is None:
+            return
+        if len(calls) > 1 and isinstance(owner.context, WireContext) and owner.context.has_own_stream:
+            owner.delivery.confirm = owner.context.confirm
+        number = self._send(owner, partial(self._notify, owner, method), params)
+        for call in calls:
+            call.comes_after(owner.delivery, number)
 
     def _take_progress(self, params: Mapping[str, Any]) -> bool:
         token = params.get("progressToken")
@@ -322,3 +338,13 @@ class CallsInFlight:
         owner = self.current() or self.sole()
         if owner is not None and method not in _OF_NO_CALL:
             await self._notify(owner, method, params)
+
+
+def _newest(calls: list[CallInFlight]) -> CallInFlight | None:
+    if not calls:
+        return None
+    newest = calls[-1]
+    if len(calls) == 1:
+        return newest
+    alike = newest.client is not None and all(call.client == newest.client for call in calls)
+    return newest if alike else None

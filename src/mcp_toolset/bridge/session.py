@@ -200,6 +200,7 @@ class UpstreamSession:
         opts: CallOptions = {}
         token = None
         began = time.monotonic()
+        call.answered = False
         if call.context.wants_progress:
             if self.link.transport == "in-process":
                 opts["on_progress"] = call.context.progress
@@ -225,7 +226,9 @@ class UpstreamSession:
             given_up.reset(why)
             if token is not None:
                 self.calls.give_back(token)
-            await call.told()
+            call.answered = True
+            if call.has_notifications:
+                await call.told()
 
     async def _in_time(
         self,
