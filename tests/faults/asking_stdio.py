@@ -12,10 +12,23 @@ from typing import Any
 
 MODERN = "2026-07-28"
 ERA = sys.argv[1]
-TOOLS = ("echo", "ask", "stray", "after", "thousand", "endless", "odd", "undeclared", "refusals")
+TOOLS = (
+    "echo",
+    "ask",
+    "stray",
+    "after",
+    "thousand",
+    "endless",
+    "odd",
+    "undeclared",
+    "refusals",
+    "tell",
+    "prod",
+)
 FORM = {"type": "object", "properties": {"word": {"type": "string"}}}
 REFUSED: list[str] = []
 ANSWERS: dict[str, Any] = {}
+TOKENS: list[Any] = []
 
 
 def send(**members: Any) -> None:
@@ -93,6 +106,25 @@ def run_echo(id: Any, params: dict[str, Any]) -> None:
 def run_ask(id: Any, params: dict[str, Any]) -> None:
     send(id=f"ask-{id}", **question("A word?"))
     send(id=id, result=text(answer_of(f"ask-{id}").get("result")))
+
+
+def progress(step: int) -> None:
+    send(method="notifications/progress", params={"progressToken": TOKENS[0], "progress": step})
+
+
+def run_tell(id: Any, params: dict[str, Any]) -> None:
+    TOKENS.append(params["_meta"]["progressToken"])
+    progress(1)
+    send(id="q", **question("Go on?"))
+    answer_of("q")
+    progress(3)
+    send(id=id, result=text("told"))
+
+
+def run_prod(id: Any, params: dict[str, Any]) -> None:
+    """Have `tell` say something while its question is open."""
+    progress(2)
+    send(id=id, result=text("prodded"))
 
 
 def run_stray(id: Any, params: dict[str, Any]) -> None:

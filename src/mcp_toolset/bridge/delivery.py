@@ -46,6 +46,7 @@ class Delivery:
 
     Attributes:
         confirm: Returns when the client has read what has left so far; `None` where nobody needs to know.
+        held: Whether nothing is sent for now, as no request of the client waits for the call.
         running: Whether a task sends.
     """
 
@@ -60,6 +61,7 @@ class Delivery:
         "_stopped",
         "_waiting",
         "confirm",
+        "held",
         "running",
     )
 
@@ -73,6 +75,7 @@ class Delivery:
         self._scope = TaskScope()
         self._stopped = False
         self.confirm: Callable[[], Awaitable[None]] | None = None
+        self.held = False
         self.running = False
 
     def add(self, send: Send, message: Any) -> int:
@@ -96,10 +99,11 @@ class Delivery:
         """Send what waits, until nothing does."""
         try:
             with self._scope.begun():
-                while self._waiting:
+                while self._waiting and not self.held:
                     await self._send_next()
         finally:
             self.running = False
+            self._tell()
 
     async def _send_next(self) -> None:
         send, message = self._next()
@@ -115,7 +119,16 @@ class Delivery:
 
     async def left(self, count: int) -> None:
         """Wait until so many have left."""
-        while self._left < count and not self._stopped:
+        await self._until(lambda: self._left >= count)
+
+    async def hold(self) -> None:
+        """Have what was added up to now sent, and keep what comes from now on."""
+        await self.all_left()
+        self.held = True
+        await self._until(lambda: not self.running)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        while not (self._stopped or reached()):
             if self._moved is None:
                 self._moved = anyio.Event()
             with anyio.move_on_after(PATIENCE) as patience:

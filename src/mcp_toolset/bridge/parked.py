@@ -122,20 +122,39 @@ class ParkedCall(CallInFlight):
         if self._legs > MAX_LEGS:
             self._scope.cancel()
             raise CallError(f"the call was repeated {MAX_LEGS} times and still asks; it was ended")
-        self._take(caller.replay.answers)
         try:
+            await self._catch_up()
+            self._take(caller.replay.answers)
             while not (self.done and not self._questions):
                 if self._unanswered():
                     await anyio.sleep(GATHERING)
+                    if self._unanswered():
+                        await self.delivery.hold()
                     if unanswered := self._unanswered():
                         raise InputRequired(unanswered)
+                    await self._catch_up()
                     continue
                 await self._changed.wait()
+            await super().told()
         except anyio.get_cancelled_exc_class():
             self._scope.cancel()
             raise
         self.collected.set()
         return self._outcome()
+
+    async def told(self) -> None:
+        """Wait for nothing: the client is told by its requests, and before the last of them is answered."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its client has the result."""
+        return self.collected.is_set()
+
+    async def _catch_up(self) -> None:
+        """Tell the client what was said since its last request."""
+        if self.home is not None and self.delivery.held:
+            self.home.go_on(self)
+            await self.delivery.all_left()
 
     def keep(self) -> None:
         """Be held until the client comes back, among the calls that it began with."""

@@ -115,6 +115,11 @@ class CallInFlight:
         """Whether there is anything that comes before the result."""
         return self._delivery is not None or self._before is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its client has the result by now, or does not wait for it any more."""
+        return self.ended
+
     async def told(self) -> None:
         """Wait until the client has what was said before this moment, if it takes it at all."""
         if self._delivery is not None:
@@ -309,19 +314,29 @@ class CallsInFlight:
         return True
 
     def _send(self, call: CallInFlight, send: Callable[[Any], Awaitable[None]], params: object) -> int:
-        delivery = call.delivery
-        number = delivery.add(send, params)
-        if not delivery.running and self._start is not None and call.around is not None:
-            delivery.running = True
-            call.around.run(self._start, delivery.run)
+        number = call.delivery.add(send, params)
+        self._have_sent(call)
         return number
 
+    def _have_sent(self, call: CallInFlight) -> None:
+        delivery, idle = call.delivery, not (call.delivery.running or call.delivery.held)
+        if idle and self._start is not None and call.around is not None:
+            delivery.running = True
+            call.around.run(self._start, delivery.run)
+
+    def go_on(self, call: CallInFlight) -> None:
+        """Have sent what was kept while no request of the client waited for the call."""
+        call.delivery.held = False
+        if self._start is None:
+            call.tell_nothing()
+        self._have_sent(call)
+
     async def _notify(self, call: CallInFlight, method: str, params: Mapping[str, Any] | None) -> None:
-        if not call.ended:
+        if not call.is_over:
             await call.context.notify(method, params)
 
     async def _report(self, call: CallInFlight, params: Mapping[str, Any]) -> None:
-        if call.ended:
+        if call.is_over:
             return
         if isinstance(call.context, WireContext):
             return await call.context.pass_progress(params)
