@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
 
+from mcp_toolset import ToolsetServer
 from mcp_toolset.bridge.http import bound_socket, run_app
 from mcp_toolset.bridge.pipes import PIPES
 
@@ -27,73 +29,70 @@ ROOT = Path(__file__).parents[2]
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(params=TRANSPORTS, scope="module")
+@pytest.fixture(scope="module", params=TRANSPORTS)
 def transport(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=ERAS)
+@pytest.fixture(scope="module", params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture(scope="module")
-async def shared(transport: str) -> AsyncIterator[Callable[[], Any]]:
-    """One bridge for all tests of a module over one transport; over stdio each client starts its own."""
-    async with _served(transport) as target:
-        yield target
+def anyio_backend() -> str:
+    return "asyncio"
 
 
-@pytest.fixture
-def connect(shared: Callable[[], Any], era: str) -> Connect:
-    """Connects clients to a bridge that other tests have used and will use."""
-    return _connecting(shared, era)
+@dataclass(frozen=True)
+class Served:
+    """A bridge of this process, with what clients connect to."""
+
+    server: ToolsetServer
+    url: str
+
+    def target(self, transport: str) -> Any:
+        match transport:
+            case "memory":
+                return self.server.lowlevel
+            case "sse":
+                return sse_client(f"{self.url}/sse")
+            case _:
+                return f"{self.url}/mcp"
 
 
-@pytest.fixture
-async def connect_alone(transport: str, era: str) -> AsyncIterator[Connect]:
-    """Connects clients to a bridge that lives as long as the test, which may change it."""
-    async with _served(transport) as target:
-        yield _connecting(target, era)
+@pytest.fixture(scope="module")
+async def served(anyio_backend: str) -> AsyncGenerator[Served]:
+    """One bridge for all clients of a module, but those on stdio."""
+    server = make()
+    async with server:
+        with bound_socket("127.0.0.1", 0) as listening:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run_app, server.http_app(), listening)
+                yield Served(server, f"http://127.0.0.1:{listening.getsockname()[1]}")
+                group.cancel_scope.cancel()
 
 
-def _connecting(target: Callable[[], Any], era: str) -> Connect:
-    mode = "legacy" if era == "legacy" else "auto"
+@pytest.fixture(scope="module")
+def connect(transport: str, era: str, served: Served) -> Connect:
+    """Connects clients to a bridge: to one that is shared or, over stdio, to one of their own."""
 
     @asynccontextmanager
-    async def client(**options: Any) -> AsyncGenerator[Client]:
-        with anyio.fail_after(90):
-            async with Client(target(), mode=mode, cache=None, **options) as connected:
+    async def client(*, within: float = 90, **options: Any) -> AsyncGenerator[Client]:
+        target = _on_stdio(transport) if transport.startswith("stdio") else served.target(transport)
+        with anyio.fail_after(within):
+            async with Client(
+                target, mode="legacy" if era == "legacy" else "auto", cache=None, **options
+            ) as connected:
                 yield connected
 
     return client
 
 
-@asynccontextmanager
-async def _served(transport: str) -> AsyncGenerator[Callable[[], Any]]:
-    if transport.startswith("stdio"):
-        pipes = {PIPES: "sdk"} if transport == "stdio-sdk" else {}
-        parameters = StdioServerParameters(
-            command=sys.executable,
-            args=[str(BRIDGE)],
-            env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off", **pipes},
-        )
-        yield lambda: parameters
-        return
-    server = make()
-    async with server:
-        if transport == "memory":
-            yield lambda: server.lowlevel
-            return
-        with bound_socket("127.0.0.1", 0) as listening:
-            port = listening.getsockname()[1]
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                url = f"http://127.0.0.1:{port}"
-                yield lambda: sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
-                group.cancel_scope.cancel()
+def _on_stdio(way: str) -> StdioServerParameters:
+    pipes = {PIPES: "sdk"} if way == "stdio-sdk" else {}
+    return StdioServerParameters(
+        command=sys.executable,
+        args=[str(BRIDGE)],
+        env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off", **pipes},
+    )

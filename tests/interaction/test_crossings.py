@@ -73,7 +73,8 @@ async def _every(ask: Any, key: str) -> AsyncGenerator[Any]:
             return
 
 
-Visiting = Callable[..., AbstractAsyncContextManager[list[Visitor]]]
+Visiting = list[Visitor]
+Logged = tuple[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -109,38 +110,68 @@ async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerato
         yield server
 
 
-@pytest.fixture
-def visiting(
-    request: pytest.FixtureRequest, transport: str, era: str, targets: dict[str, Any], tmp_path: Path
-) -> Visiting:
-    """Connects clients of one era over one transport to a hub of all upstreams."""
-    mode: Any = "legacy" if era == "legacy" else "auto"
-    script = str(HERE / "asking_hub.py")
+@pytest.fixture(scope="module")
+def target(request: pytest.FixtureRequest, transport: str) -> Callable[[], Any]:
+    """What clients connect to: one hub for the module, or over stdio one for each of them."""
     match transport:
         case "memory":
             here = request.getfixturevalue("hub_here").lowlevel
+            return lambda: here
         case "stdio":
-            environment = {**ENVIRONMENT, "MCP_TOOLSET_CACHE": str(tmp_path)}
-            arguments = command(script, json.dumps(targets), "stdio", "library")[1:]
-            here = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+            here = request.getfixturevalue("hub_on_stdio")
+            return lambda: here
         case _:
             here = request.getfixturevalue("hub_url")
+            return lambda: sse_client(f"{here}/sse") if transport == "sse" else f"{here}/mcp"
 
-    @asynccontextmanager
-    async def visitors(**options: Any) -> AsyncGenerator[list[Visitor]]:
-        heard: list[str] = []
 
-        async def hear(message: Any) -> None:
-            heard.append(str(getattr(message, "method", "")))
+@pytest.fixture(scope="module")
+async def hub_on_stdio(
+    anyio_backend: str, targets: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> StdioServerParameters:
+    """A hub that has run once: one that nobody has started yet knows of its upstreams from its last run."""
+    environment = {**ENVIRONMENT, "MCP_TOOLSET_CACHE": str(tmp_path_factory.mktemp("kept"))}
+    arguments = command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio", "library")[1:]
+    hub = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    with anyio.fail_after(60):
+        async with Client(hub, mode="legacy", cache=None) as client:
+            await _joined(client)
+    return hub
 
-        address = {"sse": lambda: sse_client(f"{here}/sse"), "http": lambda: f"{here}/mcp"}
-        target = address[transport]() if transport in address else here
+
+@pytest.fixture(scope="module")
+async def column(
+    anyio_backend: str, target: Callable[[], Any], era: str
+) -> AsyncGenerator[tuple[list[Visitor], list[Logged]]]:
+    """A client of one era over one transport, which all tests of that pair share, and what was logged to it."""
+    mode: Any = "legacy" if era == "legacy" else "auto"
+    heard: list[str] = []
+    logged: list[Logged] = []
+
+    async def hear(message: Any) -> None:
+        heard.append(str(getattr(message, "method", "")))
+
+    async def log(params: types.LoggingMessageNotificationParams) -> None:
+        logged.append((params.level, params.data))
+
+    async with Client(
+        target(), mode=mode, cache=None, message_handler=hear, logging_callback=log
+    ) as client:
         with anyio.fail_after(60):
-            async with Client(target, mode=mode, cache=None, message_handler=hear, **options) as client:
-                await _joined(client)
-                yield [Visitor(client, upstream, heard) for upstream in UPSTREAMS]
+            await _joined(client)
+        yield [Visitor(client, upstream, heard) for upstream in UPSTREAMS], logged
 
-    return visitors
+
+@pytest.fixture
+async def visiting(column: tuple[list[Visitor], list[Logged]]) -> AsyncGenerator[list[Visitor]]:
+    """One client, seen from each upstream of the hub that it is connected to."""
+    with anyio.fail_after(60):
+        yield column[0]
+
+
+@pytest.fixture
+def logged(column: tuple[list[Visitor], list[Logged]]) -> list[Logged]:
+    return column[1]
 
 
 async def _joined(client: Client) -> None:
@@ -162,10 +193,9 @@ def about(visitor: Visitor) -> Generator[None]:
 
 
 async def test_x4_p4_what_a_server_lists_and_what_is_read_of_it_crosses(visiting: Visiting) -> None:
-    async with visiting() as visitors:
-        for visitor in visitors:
-            with about(visitor):
-                await reads(visitor)
+    for visitor in visiting:
+        with about(visitor):
+            await reads(visitor)
 
 
 async def reads(visitor: Visitor) -> None:
@@ -216,29 +246,23 @@ async def reads(visitor: Visitor) -> None:
     assert proposed.completion.values == ["lib://shelf/{number}:number:1"]
 
 
-async def test_u11_what_a_server_says_about_itself_crosses(visiting: Visiting, transport: str) -> None:
-    if transport == "stdio":
-        # A hub that nobody has started yet knows of its upstreams from its last run.
-        async with visiting():
-            pass
-    async with visiting() as visitors:
-        answer = visitors[0].client.session.discover_result or visitors[0].client.session.initialize_result
-        assert answer is not None and answer.meta is not None and answer.instructions is not None
-        servers = {one["name"]: one["serverInfo"] for one in answer.meta["mcp-toolset/servers"]}
-        for visitor in visitors:
-            with about(visitor):
-                said = servers[visitor.upstream]
-                assert (said["title"], said["websiteUrl"]) == ("The library", "https://library.example")
-                assert said["icons"][0]["src"] == library.ICON.src
-                framed = f'<server name="{visitor.upstream}">\nRead quietly.\n</server>'
-                assert framed in answer.instructions
+async def test_u11_what_a_server_says_about_itself_crosses(visiting: Visiting) -> None:
+    answer = visiting[0].client.session.discover_result or visiting[0].client.session.initialize_result
+    assert answer is not None and answer.meta is not None and answer.instructions is not None
+    servers = {one["name"]: one["serverInfo"] for one in answer.meta["mcp-toolset/servers"]}
+    for visitor in visiting:
+        with about(visitor):
+            said = servers[visitor.upstream]
+            assert (said["title"], said["websiteUrl"]) == ("The library", "https://library.example")
+            assert said["icons"][0]["src"] == library.ICON.src
+            framed = f'<server name="{visitor.upstream}">\nRead quietly.\n</server>'
+            assert framed in answer.instructions
 
 
 async def test_x4_p4_what_tools_say_and_return_crosses(visiting: Visiting, era: str) -> None:
-    async with visiting() as visitors:
-        for visitor in visitors:
-            with about(visitor):
-                await calls(visitor, era)
+    for visitor in visiting:
+        with about(visitor):
+            await calls(visitor, era)
 
 
 async def calls(visitor: Visitor, era: str) -> None:
@@ -274,10 +298,9 @@ async def calls(visitor: Visitor, era: str) -> None:
 
 
 async def test_x4_p6_changes_reach_the_client(visiting: Visiting, era: str) -> None:
-    async with visiting() as visitors:
-        for visitor in visitors:
-            with about(visitor):
-                await changes(visitor, era)
+    for visitor in visiting:
+        with about(visitor):
+            await changes(visitor, era)
 
 
 async def changes(visitor: Visitor, era: str) -> None:
@@ -345,11 +368,10 @@ async def test_x4_p5_reports_of_a_call_reach_it_and_cancelling_it_reaches_the_se
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         logged.append((params.level, params.data))
 
-    async with visiting(logging_callback=log) as visitors:
-        for visitor in visitors:
-            with about(visitor):
-                await reports(visitor, era, logged)
-                await cancels(visitor, era)
+    for visitor in visiting:
+        with about(visitor):
+            await reports(visitor, era, logged)
+            await cancels(visitor, era)
 
 
 async def reports(visitor: Visitor, era: str, logged: list[tuple[str, Any]]) -> None:

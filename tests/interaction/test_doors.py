@@ -16,6 +16,7 @@ import httpx2
 import pytest
 from httpx2 import EventSource
 from mcp import MCPError
+from mcp_types import INVALID_PARAMS
 from tests.bridge.asking import text_of
 from tests.faults.harness import until
 from tests.interaction.doors import COLUMNS, HERE, WEB, Column, Visit, web_server
@@ -98,8 +99,9 @@ def test_u1_a_call_has_its_result(visit: Visit) -> None:
 def test_u1_what_goes_wrong_in_a_tool_is_a_result_and_an_unknown_tool_an_error(visit: Visit) -> None:
     failed = visit.call("explode")
     assert failed.is_error and text_of(failed) == "explode failed: the fuse was lit"
-    with pytest.raises(MCPError, match="Unknown tool: nothing"):
+    with pytest.raises(MCPError, match="Unknown tool: nothing") as unknown:
         visit.call("nothing")
+    assert unknown.value.code == INVALID_PARAMS
 
 
 def test_u66_a_tool_that_is_cancelled_from_within_is_an_error_result(visit: Visit) -> None:

@@ -98,10 +98,11 @@ class Upstream:
         return text(json.dumps(dict(ctx.meta or {}), default=str))
 
     async def run_grow(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
-        self.tools["grown"] = types.Tool(name="grown", description="New.", input_schema=ANYTHING)
+        name = f"grown{len(self.tools)}"
+        self.tools[name] = types.Tool(name=name, description="New.", input_schema=ANYTHING)
         await ctx.session.send_tool_list_changed()
         await self.bus.publish(ToolsListChanged())
-        return text("grown")
+        return text(name)
 
     async def run_seen(self, ctx: Any, arguments: dict[str, Any]) -> types.CallToolResult:
         return text(json.dumps(self.seen))
