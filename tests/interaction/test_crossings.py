@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
@@ -107,6 +106,7 @@ def anyio_backend() -> str:
 async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerator[ToolsetServer]:
     """One hub of all upstreams in this process."""
     async with hub(targets, library.make) as server:
+        await server.settled()
         yield server
 
 
@@ -143,7 +143,7 @@ async def hub_on_stdio(
 async def column(
     anyio_backend: str, target: Callable[[], Any], era: str
 ) -> AsyncGenerator[tuple[list[Visitor], list[Logged]]]:
-    """A client of one era over one transport, which all tests of that pair share, and what was logged to it."""
+    """A client of one era over one transport, which all tests share, and what was logged to it."""
     mode: Any = "legacy" if era == "legacy" else "auto"
     heard: list[str] = []
     logged: list[Logged] = []
@@ -154,9 +154,7 @@ async def column(
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         logged.append((params.level, params.data))
 
-    async with Client(
-        target(), mode=mode, cache=None, message_handler=hear, logging_callback=log
-    ) as client:
+    async with Client(target(), mode=mode, cache=None, message_handler=hear, logging_callback=log) as client:
         with anyio.fail_after(60):
             await _joined(client)
         yield [Visitor(client, upstream, heard) for upstream in UPSTREAMS], logged
@@ -361,13 +359,8 @@ async def _told(visitor: Visitor, era: str, uri: str) -> AsyncGenerator[Callable
 
 
 async def test_x4_p5_reports_of_a_call_reach_it_and_cancelling_it_reaches_the_server(
-    visiting: Visiting, era: str
+    visiting: Visiting, era: str, logged: list[Logged]
 ) -> None:
-    logged: list[tuple[str, Any]] = []
-
-    async def log(params: types.LoggingMessageNotificationParams) -> None:
-        logged.append((params.level, params.data))
-
     for visitor in visiting:
         with about(visitor):
             await reports(visitor, era, logged)
