@@ -78,3 +78,26 @@ class Desk:
         if isinstance(message, types.ElicitCompleteNotification):
             self.done.append(message.params.elicitation_id)
             self.finished.set()
+
+
+class Reception(Desk):
+    """The callbacks of a client that several tests share: the desk that is open answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = Desk()
+
+    async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
+        return await self.desk.elicit(context, params)
+
+    async def sample(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
+        return await self.desk.sample(context, params)
+
+    async def list_roots(self, context: Any) -> types.ListRootsResult:
+        return await self.desk.list_roots(context)
+
+    async def log(self, params: types.LoggingMessageNotificationParams) -> None:
+        await self.desk.log(params)
+
+    async def hear(self, message: Any) -> None:
+        await self.desk.hear(message)

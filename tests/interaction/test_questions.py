@@ -22,7 +22,7 @@ from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.bridge.asking import text_of
 from tests.interaction.asking_hub import hub
-from tests.interaction.desk import Desk
+from tests.interaction.desk import Desk, Reception
 
 from mcp_toolset import ToolsetServer
 
@@ -104,30 +104,58 @@ async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerato
         yield server
 
 
-@pytest.fixture
-def opened(request: pytest.FixtureRequest, transport: str, era: str, targets: dict[str, Any]) -> Opened:
-    """Connects clients of one era over one transport to a hub of all upstreams."""
-    mode = "legacy" if era == "legacy" else "auto"
+@pytest.fixture(scope="module")
+def target(request: pytest.FixtureRequest, transport: str, targets: dict[str, Any]) -> Callable[[], Any]:
+    """What clients connect to: one hub for the module, or over stdio one for each of them."""
     match transport:
         case "memory":
             here = request.getfixturevalue("hub_here").lowlevel
+            return lambda: here
         case "stdio":
             arguments = command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio")[1:]
-            here = StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
+            return lambda: StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
         case _:
             here = request.getfixturevalue("hub_url")
+            return lambda: sse_client(f"{here}/sse") if transport == "sse" else f"{here}/mcp"
+
+
+@pytest.fixture(scope="module")
+async def reception(
+    anyio_backend: str, target: Callable[[], Any], era: str
+) -> AsyncGenerator[tuple[Client, Reception]]:
+    """A client of one era over one transport that most tests of that pair share."""
+    made = Reception()
+    wanted: dict[str, Any] = {"log_level": "warning"} if era == "modern" else {}
+    async with Client(target(), mode=_mode(era), cache=None, **made.options, **wanted) as client:
+        with anyio.fail_after(60):
+            await listed(client)
+        yield client, made
+
+
+@pytest.fixture
+def opened(reception: tuple[Client, Reception], target: Callable[[], Any], era: str) -> Opened:
+    """Has a client of one era over one transport: with a desk the shared one, unless it is to be alone."""
 
     @asynccontextmanager
-    async def client(desk: Desk | None = None, **options: Any) -> AsyncGenerator[Client]:
-        address = {"sse": lambda: sse_client(f"{here}/sse"), "http": lambda: f"{here}/mcp"}
-        target = address[transport]() if transport in address else here
-        options = {**(desk.options if desk else {}), **options}
+    async def client(
+        desk: Desk | None = None, *, alone: bool = False, **options: Any
+    ) -> AsyncGenerator[Client]:
+        shared, made = reception
         with anyio.fail_after(60):
-            async with Client(target, mode=mode, cache=None, **options) as connected:
+            if desk is not None and not alone:
+                made.desk = desk
+                yield shared
+                return
+            options = {**(desk.options if desk else {}), **options}
+            async with Client(target(), mode=_mode(era), cache=None, **options) as connected:
                 await listed(connected)
                 yield connected
 
     return client
+
+
+def _mode(era: str) -> Any:
+    return "legacy" if era == "legacy" else "auto"
 
 
 async def listed(client: Client) -> None:
@@ -212,7 +240,7 @@ async def test_p5_what_a_prompt_or_a_resource_asks_is_answered_by_the_client_tha
     assert sorted(desk.forms) == sorted([*UPSTREAMS, *["ask://word"] * len(UPSTREAMS)])
 
 
-@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_a_prompt_that_asks_a_client_that_cannot_be_asked_is_refused(
     opened: Opened, era: str
 ) -> None:
@@ -275,8 +303,8 @@ async def waits(desk: Desk, client: Client, upstream: str, tag: str) -> None:
     assert answers == ["in"]
 
 
-@pytest.mark.parametrize("transport", TWO)
-@pytest.mark.parametrize("era", ["modern"])
+@pytest.mark.parametrize("transport", TWO, scope="module")
+@pytest.mark.parametrize("era", ["modern"], scope="module")
 async def test_p5_a_call_is_not_repeated_for_a_user_who_does_not_open_its_page(opened: Opened) -> None:
     desk = Desk()
     desk.closes = True
@@ -287,7 +315,7 @@ async def test_p5_a_call_is_not_repeated_for_a_user_who_does_not_open_its_page(o
     assert len(desk.pages) == len(LEGACY)
 
 
-@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_a_client_that_opens_no_pages_is_told_why_its_call_cannot_be_made(opened: Opened) -> None:
     async with opened() as client:
         for upstream in LEGACY:
@@ -295,14 +323,14 @@ async def test_p5_a_client_that_opens_no_pages_is_told_why_its_call_cannot_be_ma
             assert result.is_error and "has not declared elicitation.url" in text_of(result)
 
 
-@pytest.mark.parametrize("transport", SEVERAL)
+@pytest.mark.parametrize("transport", SEVERAL, scope="module")
 async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_made_it(
     opened: Opened,
 ) -> None:
     answers: dict[tuple[str, str], str] = {}
     async with AsyncExitStack() as stack:
         desks = [Desk(name) for name in ("ada", "bob", "cyd", "dee")]
-        clients = [(desk, await stack.enter_async_context(opened(desk))) for desk in desks]
+        clients = [(desk, await stack.enter_async_context(opened(desk, alone=True))) for desk in desks]
 
         async def ask(upstream: str, desk: Desk, client: Client, tag: str) -> None:
             answers[upstream, f"{desk.name}:{tag}"] = await called(client, upstream, "ask", tag)
@@ -320,7 +348,7 @@ async def test_p5_sixteen_calls_of_four_clients_and_each_asks_the_client_that_ma
         assert sorted(desk.forms) == sorted(f"{upstream} {n}" for upstream in UPSTREAMS for n in range(4))
 
 
-@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_an_upstream_is_told_what_the_caller_can_do_and_nothing_more(
     opened: Opened, transport: str, era: str
 ) -> None:
@@ -347,7 +375,7 @@ async def test_p5_an_upstream_is_told_what_the_caller_can_do_and_nothing_more(
         await each(all_of_it)
 
 
-@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened) -> None:
     async with opened() as client:
 
@@ -363,7 +391,7 @@ async def test_p5_nobody_is_asked_for_what_it_did_not_declare(opened: Opened) ->
         await each(refused)
 
 
-@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstream(
     opened: Opened, transport: str, era: str
 ) -> None:
@@ -392,7 +420,7 @@ async def test_f26_cancelling_a_call_takes_its_question_back_and_ends_it_upstrea
         await each(waiting, [name for name in UPSTREAMS if not name.startswith("stdio_legacy")])
 
 
-@pytest.mark.parametrize("era", ["legacy"])
+@pytest.mark.parametrize("era", ["legacy"], scope="module")
 async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(opened: Opened) -> None:
     """Over 2026-07-28 nothing is left to take back: what is asked there ends the request."""
     desk = Desk()
@@ -409,7 +437,7 @@ async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(open
     assert desk.withdrawn == 5
 
 
-@pytest.mark.parametrize("transport", TWO)
+@pytest.mark.parametrize("transport", TWO, scope="module")
 async def test_p5_an_upstream_that_takes_its_question_back_is_obeyed(opened: Opened, era: str) -> None:
     desk = Desk()
     desk.hesitates = True
@@ -432,7 +460,7 @@ async def test_p5_an_upstream_that_takes_its_question_back_is_obeyed(opened: Ope
 
 async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened: Opened, era: str) -> None:
     desk = Desk()
-    async with opened(desk, **({"log_level": "warning"} if era == "modern" else {})) as client:
+    async with opened(desk) as client:
         if era == "legacy":
             with pytest.warns(MCPDeprecationWarning):
                 await client.set_logging_level("warning")
@@ -449,13 +477,13 @@ async def test_p5_log_messages_arrive_at_the_level_that_the_client_wants(opened:
     assert sorted(desk.logs) == sorted(("warning", f"{upstream} warning") for upstream in UPSTREAMS)
 
 
-@pytest.mark.parametrize("transport", TWO)
-@pytest.mark.parametrize("era", ["legacy"])
+@pytest.mark.parametrize("transport", TWO, scope="module")
+@pytest.mark.parametrize("era", ["legacy"], scope="module")
 async def test_p5_a_client_that_moves_its_roots_tells_the_upstreams_that_saw_them(
     opened: Opened,
 ) -> None:
     desk = Desk()
-    async with opened(desk) as client:
+    async with opened(desk, alone=True) as client:
         assert await called(client, "http_legacy", "roots") == "file:///ada"
         before = json.loads(await called(client, "http_legacy", "seen")).get("roots changed", 0)
         desk.roots = ["file:///elsewhere"]
