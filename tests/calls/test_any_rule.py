@@ -100,3 +100,12 @@ async def test_u28_what_is_no_rule_is_refused_where_it_is_given(rule: Any) -> No
     with pytest.raises(DefinitionError):
         await TOOLS.execute("files_delete", {"path": "a"}, rules=rule)
     assert not RUNS
+
+
+@pytest.mark.anyio
+async def test_u69_middleware_and_hooks_run_around_a_tool_without_a_server() -> None:
+    RUNS.clear()
+    rules = Rules(middleware=[PermissionChecker(lambda call: "allow")], hooks=one_hook())
+    assert (await TOOLS.execute("files_delete", {"path": "a"}, rules=rules)).text == "Rejected: no"
+    assert (await TOOLS.execute("files_delete", {"path": "a"}, rules=Rules())).text == "deleted a"
+    assert RUNS == ["a"]
