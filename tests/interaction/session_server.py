@@ -2,7 +2,8 @@
 
 `lent` is listed only to clients that can be asked. `grow` adds a tool and a resource and says so;
 `touch` says that a resource has changed, if the session has subscribed to it. With the argument `quiet`
-it says nothing of lists that change. Plain Python, no SDK.
+it says nothing of lists that change; with `restless` it has `stir`, which says so and changes none.
+Plain Python, no SDK.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from typing import Any
 
 ANYTHING = {"type": "object"}
-TOOLS = ["grow", "touch", "who"]
+TOOLS = ["grow", "touch", "who", *(["stir"] if "restless" in sys.argv else [])]
 RESOURCES = ["mem://first"]
 WATCHED: set[str] = set()
 QUIET = "quiet" in sys.argv
@@ -35,6 +36,9 @@ def call(name: str, uri: str) -> str:
         if not QUIET:
             send(method="notifications/tools/list_changed")
             send(method="notifications/resources/list_changed")
+    if name == "stir":
+        for what in ("tools", "resources"):
+            send(method=f"notifications/{what}/list_changed")
     if name == "touch" and uri in WATCHED:
         send(method="notifications/resources/updated", params={"uri": uri})
     return str(os.getpid()) if name == "who" else f"{name} ran"

@@ -155,6 +155,15 @@ async def test_u36_updates_go_to_the_client_whose_session_has_subscribed() -> No
         assert told.methods == []
 
 
+@pytest.mark.parametrize("capable", [True, False])
+async def test_u36_a_change_that_a_server_tells_of_is_told_though_the_list_is_the_same(capable: bool) -> None:
+    async with served("restless") as server, client_of(server, capable=capable) as (client, told):
+        await tools(client)
+        await client.call_tool("stir", {})
+        await until(told.has("notifications/tools/list_changed", "notifications/resources/list_changed"))
+        assert len(told.methods) == 2
+
+
 async def test_u36_listing_opens_one_session_for_all_that_declare_the_same() -> None:
     async with served() as server:
         before, pool = children(), mounted_in(server).connection.pool
