@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, MCPError
 from tests.bridge.asking import Person, text_of
 from tests.faults.harness import children, until
+from tests.peers.processes import listening_process
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 
@@ -162,6 +163,24 @@ async def test_u36_a_change_that_a_server_tells_of_is_told_though_the_list_is_th
         await client.call_tool("stir", {})
         await until(told.has("notifications/tools/list_changed", "notifications/resources/list_changed"))
         assert len(told.methods) == 2
+
+
+async def test_u36_a_change_for_all_sessions_of_a_server_is_told_once() -> None:
+    command = [sys.executable, str(Path(__file__).with_name("growing.py"))]
+    with listening_process(command, r"running on (http://\S+)") as base:
+        async with ToolsetServer(Toolset(RemoteToolset(f"{base}/mcp", name="up"))) as server:
+            with anyio.fail_after(60):
+                await server.settled()
+                async with client_of(server) as (client, told):
+                    assert await resources(client) == {"mem://r0"}
+                    await client.call_tool("grow", {})
+                    pool = mounted_in(server)
+                    await until(lambda: len(pool.connection.offers.entries()["resources/list"]) == 2)
+                    await until(told.has("notifications/resources/list_changed"))
+                    assert await resources(client) == {"mem://r0", "mem://r1"}
+                    # What is told is sent before the answer to a later request.
+                    await client.list_tools()
+                    assert told.methods == ["notifications/resources/list_changed"]
 
 
 async def test_u36_listing_opens_one_session_for_all_that_declare_the_same() -> None:

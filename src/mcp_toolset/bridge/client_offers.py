@@ -16,6 +16,7 @@ from mcp_toolset.bridge.sessions import SessionPool
 from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.client import ServedClient
     from mcp_toolset.bridge.client_lists import ListNews
 
 
@@ -59,6 +60,12 @@ class ClientOffers:
         """The entries that a client sees in their place; `None` if it sees the same."""
         taken = self._lists.seen_by(context).get(kind.method)
         return None if taken is None else taken.entries
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Whether a client has an open session of its own, which tells it of changes."""
+        route = client.routes.get(self._pool)
+        pooled = None if route is None or not route[2].client else self._pool.standing(route[2])
+        return pooled is not None
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
         """The entries that some clients see."""

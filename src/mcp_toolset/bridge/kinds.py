@@ -13,6 +13,7 @@ from mcp_toolset.bridge.caching import CacheHint
 from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.client import ServedClient
     from mcp_toolset.bridge.client_lists import ListNews
 
 Wire = Mapping[str, Any]
@@ -87,6 +88,10 @@ class Offers(Protocol):
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """The entries that a caller sees in place of those of `listed`; `None` if it sees the same."""
+        ...
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Whether a client has a session of its own with the source, which tells it of changes."""
         ...
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:

@@ -17,6 +17,7 @@ from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider, Refere
 from mcp_toolset.tools.resources import ResourceProvider, UpdatingResources
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.client import ServedClient
     from mcp_toolset.bridge.client_lists import ListNews
 
 MAX_COMPLETIONS: Final = 100
@@ -129,6 +130,10 @@ class LocalOffers:
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """Every client sees the same."""
         return None
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Nobody has a session with the application."""
+        return False
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
         """Every client sees the same."""

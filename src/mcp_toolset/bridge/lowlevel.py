@@ -206,18 +206,31 @@ class LowlevelServer(Server[Any]):
             for connection in list(self._sessions.values()):
                 group.start_soon(_bounded, connection.send_tool_list_changed)
 
-    async def announce_offers(self, capabilities: Collection[str]) -> None:
-        """Tell every client that lists have changed: of `resources`, of `prompts` (P6)."""
-        if "resources" in capabilities:
-            await self._announce(ResourcesListChanged(), Connection.send_resource_list_changed)
-        if "prompts" in capabilities:
-            await self._announce(PromptsListChanged(), Connection.send_prompt_list_changed)
+    async def announce_offers(self, news: Mapping[str, Collection[str]]) -> None:
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources (P6)."""
+        if (sources := news.get("resources")) is not None:
+            await self._announce(ResourcesListChanged(), Connection.send_resource_list_changed, sources)
+        if (sources := news.get("prompts")) is not None:
+            await self._announce(PromptsListChanged(), Connection.send_prompt_list_changed, sources)
 
-    async def _announce(self, event: ServerEvent, send: Callable[[Connection], Awaitable[None]]) -> None:
+    async def _announce(
+        self,
+        event: ServerEvent,
+        send: Callable[[Connection], Awaitable[None]],
+        sources: Collection[str] = (),
+    ) -> None:
         await self._bus.publish(event)
         async with anyio.create_task_group() as group:
             for connection in list(self._sessions.values()):
-                group.start_soon(_bounded, partial(send, connection))
+                if not self._hears_by_itself(connection, sources):
+                    group.start_soon(_bounded, partial(send, connection))
+
+    def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
+        """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
+        client: ServedClient | None = connection.state.get(CLIENT_KEY)
+        if client is None or not sources:
+            return False
+        return all(self._offering.tells_itself(source, client) for source in sources)
 
     async def announce_lists(self, news: Collection[ListNews]) -> None:
         """Tell the clients of single sessions that what they see has changed."""

@@ -20,6 +20,7 @@ from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
+    from mcp_toolset.bridge.client import ServedClient
     from mcp_toolset.bridge.client_lists import ListNews
 
 _PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
@@ -54,6 +55,7 @@ class Offering:
         self._settled: object = None
         self._common: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
         self._told: dict[str, list[Wire]] = {}
+        self._before: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
 
     @property
     def addresses(self) -> Addresses:
@@ -71,13 +73,25 @@ class Offering:
         if self._unlisted is not None:
             await self._unlisted.arrive(offers=True)
 
-    async def news(self) -> frozenset[str]:
-        """The capabilities whose lists are not what they were when this was last asked (P6)."""
+    async def news(self) -> dict[str, frozenset[str]]:
+        """The capabilities whose lists are not what they were when this was last asked (P6).
+
+        With each, the sources that list something else; none if only names differ.
+        """
         await self.settle()
         told, self._told = self._told, dict(self._lists)
-        return frozenset(
-            kind.capability for kind in KINDS if told.get(kind.method, []) != self._told[kind.method]
-        )
+        before, self._before = self._before, self._common
+        news: dict[str, frozenset[str]] = {}
+        for kind in KINDS:
+            if told.get(kind.method, []) != self._told[kind.method]:
+                found = _differing(kind.method, before, self._before)
+                news[kind.capability] = news.get(kind.capability, frozenset()) | found
+        return news
+
+    def tells_itself(self, source: str, client: ServedClient) -> bool:
+        """Whether a client has a session of its own with a source, which tells it of changes."""
+        offers = self._mounted().get(source)
+        return offers is not None and offers.tells_itself(client)
 
     def list_news(self) -> list[ListNews]:
         """The lists of single clients, tools included, that have changed since this was asked last."""
@@ -297,6 +311,18 @@ def _names(
         return list(dict.fromkeys(str(entry[kind.identity]) for entry in entries))
 
     return Names(source, names(RESOURCES), names(TEMPLATES), names(PROMPTS), reads=reads)
+
+
+def _differing(
+    method: str,
+    before: Mapping[str, Mapping[str, Sequence[Wire]]],
+    now: Mapping[str, Mapping[str, Sequence[Wire]]],
+) -> frozenset[str]:
+    return frozenset(
+        source
+        for source in before.keys() | now.keys()
+        if list(before.get(source, {}).get(method, ())) != list(now.get(source, {}).get(method, ()))
+    )
 
 
 def _cursor_at(start: int) -> str:
