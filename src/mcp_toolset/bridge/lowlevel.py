@@ -196,9 +196,9 @@ class LowlevelServer(Server[Any]):
         """End every `subscriptions/listen` stream gracefully."""
         self._listening.close()
 
-    async def announce_tools(self) -> None:
-        """Tell every client, of both eras, that the list of tools has changed (P6)."""
-        await self._announce(ToolsListChanged(), Connection.send_tool_list_changed)
+    async def announce_tools(self, sources: Collection[str] = ()) -> None:
+        """Tell clients, of both eras, that the list of tools has changed (P6): that of some sources alone."""
+        await self._announce(ToolsListChanged(), Connection.send_tool_list_changed, sources)
 
     async def announce_grants(self) -> None:
         """Tell every legacy client that its own list may have changed: what it was granted is in it (X2)."""

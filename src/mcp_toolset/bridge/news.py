@@ -74,13 +74,19 @@ class News:
         while True:
             before, deferred = deferred, self._served.deferred_digests()
             said = self._offering.said()
-            capabilities = frozenset[str]().union(*said.values())
-            if self._served.wire != told or any(map(self._served.lists, _saying("tools", said))):
+            saying = [source for source in _saying("tools", said) if self._served.lists(source)]
+            if self._served.wire != told or saying:
+                # Another list may be the host's doing, of which no session of a client tells it.
+                sources = saying if self._served.wire == told else []
                 told = self._served.wire
-                await self._lowlevel.announce_tools()
+                await self._lowlevel.announce_tools(sources)
             elif deferred != before:
                 await self._lowlevel.announce_grants()
-            await self._lowlevel.announce_offers(await self._offering.news() | capabilities)
+            news = await self._offering.news()
+            for capability in ("resources", "prompts"):
+                if sources := _saying(capability, said):
+                    news[capability] = news.get(capability, frozenset()).union(sources)
+            await self._lowlevel.announce_offers(news)
             await self._lowlevel.announce_lists(self._offering.list_news())
             await self._served.moved.wait()
 
