@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
-from mcp_toolset.bridge.handling import Handling
+from mcp_toolset.bridge.handling import Handling, TaskScope
 from mcp_toolset.bridge.sdk import MCPError, stream_dispatcher
 from mcp_toolset.bridge.streams import MessageStreams
 
@@ -200,7 +200,7 @@ async def test_a_handler_that_fails_as_none_should_ends_its_owner() -> None:
 
     with anyio.fail_after(10):
         handling = Handling(failed.set)
-        handling.start(anyio.CancelScope(), bug())
+        handling.start(TaskScope(), bug())
         await failed.wait()
         await handling.end()
     assert isinstance(handling.fault, KeyError)
