@@ -95,6 +95,19 @@ async def test_u70_what_may_be_of_any_call_of_a_client_is_there_before_every_res
     assert done == ["for either"] * 2
 
 
+async def test_u70_a_call_that_is_made_anew_in_a_further_round_is_told_again() -> None:
+    calls, caller = CallsInFlight(), Slow()
+    call = CallInFlight(caller, client="one")
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            with calls.told_by(group.start_soon):
+                for said in ("first round", "second round"):
+                    with calls.of(call):
+                        copy_context().run(calls.take, "notifications/message", {"data": said})
+                        await call.told()
+    assert caller.heard == ["first round", "second round"]
+
+
 def test_u70_paths_through_the_bridge_lose_nothing_on_the_wire(tmp_path: Path) -> None:
     script, report = ROOT / "benchmarks" / "notifications.py", tmp_path / "report.json"
     options = ["--calls", "80", "--busy", "0", "--only", "http modern stdio modern", "--json", str(report)]
