@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -249,9 +250,11 @@ def web_server(host: str, log: Path) -> Generator[str]:
             cwd=ROOT,
             stdout=stderr,
             stderr=stderr,
+            start_new_session=True,
         )
         stack.callback(process.wait)
-        stack.callback(process.kill)
+        # hypercorn serves in a process of its own, which would stay.
+        stack.callback(os.killpg, process.pid, signal.SIGKILL)
         _await_port(port, process, errors)
         yield f"http://127.0.0.1:{port}"
         assert process.poll() is None
