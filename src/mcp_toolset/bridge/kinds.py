@@ -108,6 +108,16 @@ class Offers(Protocol):
 
 
 @runtime_checkable
+class SnapshotSource(Protocol):
+    """A source whose tools are taken as a whole: the same object for as long as they have not changed."""
+
+    @property
+    def snapshot(self) -> object:
+        """What its tools are read from."""
+        ...
+
+
+@runtime_checkable
 class VaryingSource(Protocol):
     """A mounted source that does not list the same tools to every client."""
 

@@ -10,10 +10,12 @@ from typing import Any
 import anyio
 
 from mcp_toolset.bridge.flag import Flag
+from mcp_toolset.bridge.kinds import SnapshotSource
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.served import ServedTools
 from mcp_toolset.errors import NameConflictError, UnknownNameError
+from mcp_toolset.tools.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -22,13 +24,15 @@ class News:
     """Compiles anew after changes, and announces what clients see of them.
 
     Attributes:
-        changed: To be set when tools, members or the status of a source have changed.
+        changed: To be set when tools or members have changed.
+        status: To be set when the status of a source has changed, or what it offers, and none of its tools.
         revoked: To be set when grants were taken back.
     """
 
     def __init__(self, served: ServedTools, offering: Offering, lowlevel: LowlevelServer) -> None:
         """Watch nothing yet."""
         self.changed = Flag()
+        self.status = Flag()
         self.revoked = Flag()
         self._served = served
         self._offering = offering
@@ -37,6 +41,7 @@ class News:
     def attach(self) -> None:
         """Belong to the event loop of this task; from now on changes are noted."""
         self.changed.attach()
+        self.status.attach()
         self.revoked.attach()
 
     @asynccontextmanager
@@ -45,6 +50,7 @@ class News:
         await self._offering.news()
         async with anyio.create_task_group() as group:
             group.start_soon(self._follow, compiled)
+            group.start_soon(self._follow_status)
             group.start_soon(self._announce, self._served.wire)
             group.start_soon(self._announce_grants)
             group.start_soon(self._lowlevel.reading.announce_updates)
@@ -62,6 +68,26 @@ class News:
             # what was served stays.
             except (NameConflictError, UnknownNameError) as fault:
                 _log.warning("the tools stay as they were: %s", fault)
+
+    def watching(self, source: ToolSource) -> Callable[[], None]:
+        """What a source is to call after a change of any kind: it finds out whether the tools are others."""
+        if not isinstance(source, SnapshotSource):
+            return self.changed.set
+        seen = source.snapshot
+
+        def told() -> None:
+            nonlocal seen
+            before, seen = seen, source.snapshot
+            (self.status if seen is before else self.changed).set()
+
+        return told
+
+    async def _follow_status(self) -> None:
+        """Take a status in without compiling; a mount that is no longer starting may settle names."""
+        while True:
+            await self.status.wait()
+            if not await self._served.take_statuses():
+                self.changed.set()
 
     async def _announce(self, told: list[dict[str, Any]]) -> None:
         """Tell clients about a changed list, however many steps led to it, once (F13).

@@ -20,7 +20,7 @@ from mcp_toolset.bridge.session_key import SessionOptions
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
-from mcp_toolset.catalog.source import ListedTool
+from mcp_toolset.catalog.source import CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolContext
@@ -227,6 +227,11 @@ class RemoteToolset(Toolset):
     def sources(self) -> list[ToolSource]:
         """The mount itself."""
         return [self]
+
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """What its tools are read from; see `SnapshotSource`."""
+        return self.connection.snapshot
 
     def bindings(self) -> list[ToolBinding]:
         """The tools as the server last listed them."""

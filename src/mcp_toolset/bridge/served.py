@@ -98,6 +98,7 @@ class ServedTools:
         self._variants: dict[Hidden, list[dict[str, Any]]] = {}
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
+        self._settled: object = None
 
     @property
     def catalog(self) -> DeferredCatalog:
@@ -117,6 +118,7 @@ class ServedTools:
             UnknownNameError: a rule or a verb is for a tool that does not exist; see docs/names.md.
         """
         async with self._compiling:
+            settled = self._settlement()
             await self._beside(self.registry.refresh)
             members = self.registry.bindings()
             self.defers = self.registry.defers
@@ -140,7 +142,32 @@ class ServedTools:
             self._variants = {}
             self.wire = self._variant(LOCAL_CONTEXT)
             self._named = ToolNames(self.table.values())
+            self._settled = settled
             self.moved.set()
+
+    async def take_statuses(self) -> bool:
+        """Take in that the status of sources has changed, and none of their tools.
+
+        Returns:
+            Whether that was enough; what was compiled before may have to be compiled anew otherwise.
+        """
+        async with self._compiling:
+            if self._settlement() != self._settled:
+                return False
+            self._variants = {}
+            self.wire = self._same(self._variant(LOCAL_CONTEXT))
+            self.moved.set()
+            return True
+
+    def _same(self, wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The list that was served before, if it is the same."""
+        return self.wire if self.wire == wire else wire
+
+    def _settlement(self) -> object:
+        """What a compilation depends on of the statuses: who may still bring tools, what is held back."""
+        statuses = self.statuses()
+        starting = frozenset(name for name, status in statuses.items() if status.state == "starting")
+        return starting, {name: (status.changes, status.set_aside) for name, status in statuses.items()}
 
     def _checked(self, members: Sequence[ToolBinding]) -> ToolNames:
         """Hold the names that rules and verbs were given against the members."""

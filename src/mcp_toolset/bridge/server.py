@@ -258,7 +258,7 @@ class ToolsetServer:
                 stack.callback(self.registry.on_change(self._keeper.changed))
                 stack.push_async_callback(self._save_last)
             for source in self.toolset.sources():
-                stack.callback(source.on_change(self._news.changed.set))
+                stack.callback(source.on_change(self._news.watching(source)))
             await self._kept.restore(self.toolset.sources())
             await stack.enter_async_context(self.toolset.opening(waiting))
             await stack.enter_async_context(self._kept.running())
