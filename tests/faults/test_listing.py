@@ -243,7 +243,7 @@ async def test_f19_cyclic_references_that_end_are_used_and_pure_loops_are_refuse
     async with served(mount(log=str(log), tools=tools)) as server:
         assert names(server) == ["tree"]
         assert [name for name, _ in server.statuses()["up"].set_aside] == ["loop0", "loop1", "loop2", "loop3"]
-        wrong = await server.call_tool("tree", {"children": [{"children": [{"name": 5}]}]})
+        wrong = await server.call_tool("tree", {"children": [{"children": [{"name": [5]}]}]})
         assert wrong.is_error and "children[0].children[0].name" in wrong.text
         assert not (await server.call_tool("tree", {"children": [{"children": [{"name": "x"}]}]})).is_error
     assert len(calls_of(log, "tree")) == 1
