@@ -80,7 +80,7 @@ async def test_u31_a_round_takes_any_rule_as_it_is(kind: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", RULES.keys() - {"rules"})
+@pytest.mark.parametrize("kind", sorted(RULES.keys() - {"rules"}))
 async def test_u28_a_call_from_python_says_how_rules_are_made(kind: str) -> None:
     RUNS.clear()
     rule: Any = RULES[kind]
