@@ -29,7 +29,7 @@ NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Toky
 QUERY = {"query": "convert a time between time zones", "resolve": 1}
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("time_convert_time", NOON),
-    ("time_convert_time", {**NOON, "time": 12}),
+    ("time_convert_time", {**NOON, "time": [12]}),
     ("sqlite_list_tables", {}),
 ]
 GRANTED: list[tuple[str, dict[str, Any]]] = [
@@ -95,7 +95,7 @@ async def test_n10_a_client_lists_and_calls_what_is_mounted(listed: str, says: S
     assert len(seen["tools"]) == LISTED and {"time_convert_time", "memory_read_graph"} <= set(seen["tools"])
     good, bad, empty = seen["results"]
     assert good["error"] is False and "+9.0h" in good["text"]
-    assert bad.get("error") is True and "time: 12 is not of type" in bad["text"]
+    assert bad.get("error") is True and "time: [12] is not of type" in bad["text"]
     assert empty["error"] is False
 
 

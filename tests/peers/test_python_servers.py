@@ -77,8 +77,8 @@ async def test_n10_what_time_refuses_is_a_result(bridged: Bridged, clock: Toolse
     async with bridged(clock) as client:
         by_the_server = await client.call_tool("get_current_time", {"timezone": "Mars/Base"})
         assert by_the_server.is_error and "Mars/Base" in text_of(by_the_server)
-        by_the_bridge = await client.call_tool("get_current_time", {"timezone": 7})
-        assert by_the_bridge.is_error and "timezone: 7 is not of type" in text_of(by_the_bridge)
+        by_the_bridge = await client.call_tool("get_current_time", {"timezone": [7]})
+        assert by_the_bridge.is_error and "timezone: [7] is not of type" in text_of(by_the_bridge)
         with pytest.raises(MCPError, match="Unknown tool: get_past_time") as unknown:
             await client.call_tool("get_past_time", {})
         assert unknown.value.code == -32602

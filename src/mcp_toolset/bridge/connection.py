@@ -364,10 +364,6 @@ class UpstreamConnection:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
-        except anyio.get_cancelled_exc_class():
-            # Closing: children that take their time take it together.
-            self.pool.end()
-            raise
         finally:
             if not self._rest.resting:
                 self._lose()

@@ -169,11 +169,6 @@ class SessionPool:
                     forget()
                 group.cancel_scope.cancel()
 
-    def end(self) -> None:
-        """End every session now, calls and all; `running` waits for them."""
-        if self._group is not None:
-            self._group.cancel_scope.cancel()
-
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Run something for as long as the pool runs, outside of the call that asks for it.
 
