@@ -497,6 +497,30 @@ async def test_p13_a_file_that_was_missing_is_waited_for_and_an_environment_file
         assert await said(server, "keep_a") != before
 
 
+async def test_p13_a_change_of_a_new_file_while_the_reload_that_found_it_runs_is_seen(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = folder.path / "secrets.env"
+    entry = folder.entry("a")
+    folder.write({"keep": entry})
+    async with serving(folder) as server:
+        reload = server.reload
+
+        async def overtaken() -> object:
+            report = await reload()
+            if environment(server).get("TOKEN") == "1":
+                secrets.write_text("TOKEN=twenty")
+            return report
+
+        monkeypatch.setattr(server, "reload", overtaken)
+        async with watching(server, every=OFTEN):
+            folder.write({"keep": folder.entry("b")})
+            await until(lambda: names(server) == ["keep_b"])
+            secrets.write_text("TOKEN=1")
+            folder.write({"keep": entry | {"envFile": "${workspaceFolder}/secrets.env"}})
+            await until(lambda: environment(server).get("TOKEN") == "twenty")
+
+
 def environment(server: ToolsetServer) -> dict[str, str]:
     configured = server.configured
     assert configured is not None

@@ -89,8 +89,9 @@ class _Watch:
             read = await self._read()
             if read is not None and (now != seen or read not in (self._configured.config, self._refused)):
                 self._refused = None if await self._reload() else read
-            looked = await self._look()
-            seen = {path: now.get(path, found) for path, found in looked.items()}
+            # A file that is watched from now on was read before it was looked at: as it was then is unknown,
+            # so that it is read once more.
+            seen = {path: now.get(path) for path in self._configured.watched()}
 
     async def _moves(self, now: _Look) -> bool:
         """Whether somebody is still writing."""
