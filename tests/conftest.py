@@ -3,12 +3,23 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mcp_toolset.bridge import client_lists, unlisted
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
 os.environ["MCP_TOOLSET_CACHE"] = "off"
+
+# Examples are the same in every run, and none is judged by the time it takes. `--hypothesis-profile=search`
+# draws other ones, and more of them.
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
+)
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

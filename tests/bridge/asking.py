@@ -52,6 +52,6 @@ class Model:
 
 @asynccontextmanager
 async def connected(server: ToolsetServer, mode: str, **options: Any) -> AsyncGenerator[Client]:
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with server, Client(server.lowlevel, mode=mode, cache=None, **options) as client:
             yield client

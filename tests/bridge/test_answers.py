@@ -57,7 +57,7 @@ def read(result: dict[str, Any], *, escaped: bool = False) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("_all_are_long")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(result=results, escaped=st.booleans())
 def test_whatever_is_read_is_written_the_same(result: dict[str, Any], escaped: bool) -> None:
     line = answer_line(7, read(result, escaped=escaped), None)

@@ -97,7 +97,7 @@ async def test_a14_a_client_that_declared_no_elicitation_gets_the_question_in_wo
 async def test_a14_a_connection_that_carries_no_requests_gets_the_question_in_words() -> None:
     book, _ = booking()
     server = ToolsetServer(Toolset(book))
-    with anyio.fail_after(20), bound_socket("127.0.0.1", 0) as listening:
+    with anyio.fail_after(40), bound_socket("127.0.0.1", 0) as listening:
         async with server, anyio.create_task_group() as group:
             group.start_soon(run_app, server.http_app(json_response=True), listening)
             url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"

@@ -22,7 +22,7 @@ async def test_the_loop_goes_on_while_work_for_a_big_catalog_is_done() -> None:
     async def work() -> None:
         seen.append(await beside(lambda: answered.wait(10), BIG + 1))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with anyio.create_task_group() as group:
             group.start_soon(work)
             # On the loop itself it would wait for what comes after it.
@@ -47,7 +47,7 @@ async def test_work_comes_to_its_end_beside_a_loop_that_is_never_idle() -> None:
             sum(range(5000))
             await anyio.lowlevel.checkpoint()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with anyio.create_task_group() as group:
             group.start_soon(call_over_and_over)
             assert await in_worker(work) == 7

@@ -81,7 +81,7 @@ async def client(url: str, transport: str, era: str, name: str) -> AsyncGenerato
             if transport == "sse"
             else streamable_http_client(f"{url}/mcp", http_client=http)
         )
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             async with Client(target, mode=mode, cache=None) as connected:
                 yield connected
 

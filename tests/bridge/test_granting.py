@@ -527,7 +527,7 @@ async def over_http(server: ToolsetServer) -> AsyncGenerator[str]:
 @asynccontextmanager
 async def client_of(url: str, mode: str, token: str = "") -> AsyncGenerator[Client]:
     headers = {"Authorization": token} if token else {}
-    async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=30) as http:
+    async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http:
         transport = streamable_http_client(url, http_client=http)
         async with Client(transport, mode=mode, cache=None) as client:
             yield client
@@ -627,7 +627,7 @@ async def test_f34_what_is_deferred_withheld_or_unknown_answers_alike_to_the_las
 
     answers: set[tuple[int, str]] = set()
     async with over_http(ToolsetServer(up.mounted(), access=access)) as url:
-        async with httpx2.AsyncClient(trust_env=False, timeout=10) as http:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
             for name in ("hidden1", "barred1", "unknown"):
                 for arguments in ({}, {"n": 8}, {"n": "wrong"}, {"other": [1]}):
                     headers, body = modern_request(name, arguments)

@@ -135,7 +135,7 @@ async def running() -> AsyncGenerator[tuple[anyio.abc.Process, str]]:
         stderr=subprocess.PIPE,
     )
     async with process, httpx2.AsyncClient() as client:
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             while True:
                 try:
                     await client.get(f"http://127.0.0.1:{port}/none")
@@ -147,7 +147,7 @@ async def running() -> AsyncGenerator[tuple[anyio.abc.Process, str]]:
 
 async def ended_quietly(process: anyio.abc.Process) -> None:
     assert process.stderr is not None
-    with anyio.fail_after(8):
+    with anyio.fail_after(40):
         assert await process.wait() == 0
     shown = b"".join([chunk async for chunk in process.stderr])
     assert b"Traceback" not in shown and b"ERROR" not in shown, shown

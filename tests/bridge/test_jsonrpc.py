@@ -161,7 +161,7 @@ lines = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     sent=st.lists(lines, max_size=12), cuts=st.lists(st.integers(1, 80), max_size=30), as_server=st.booleans()
 )
@@ -303,7 +303,7 @@ async def test_f9_an_answer_that_cannot_be_read_fails_its_request_at_once(answer
     async with speaking(limit=2000) as peer, anyio.create_task_group() as group:
 
         async def ask() -> None:
-            with anyio.fail_after(3), pytest.raises(MCPError, match=fault):
+            with anyio.fail_after(40), pytest.raises(MCPError, match=fault):
                 await peer.dispatcher.send_raw_request("m", {})
 
         group.start_soon(ask)
@@ -386,22 +386,24 @@ async def test_f29_requests_to_a_peer_that_does_not_read_wait_and_their_cancella
     monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
     async with speaking() as peer:
         for _ in range(20):
-            with anyio.move_on_after(0.01) as scope, anyio.fail_after(2):
-                await peer.dispatcher.send_raw_request("m", {"text": "x" * 40_000})
-            assert scope.cancelled_caught
+            async with anyio.create_task_group() as group:
+                group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 40_000})
+                await anyio.wait_all_tasks_blocked()
+                group.cancel_scope.cancel()
         assert peer.pair._unsent_size < 200_000
         asked, cancelled = set[int](), set[int]()
-        with suppress(TimeoutError):
-            while True:
-                with anyio.fail_after(0.2):
-                    message = await peer.receive()
-                if "id" in message:
-                    asked.add(message["id"])
-                else:
-                    cancelled.add(message["params"]["requestId"])
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.dispatcher.send_raw_request, "last", {})
+            with anyio.fail_after(40):
+                while (message := await peer.receive()).get("method") != "last":
+                    if "id" in message:
+                        asked.add(message["id"])
+                    else:
+                        cancelled.add(message["params"]["requestId"])
+            await peer.send(result(message["id"]))
         # Nothing was cancelled that had not been asked.
         assert cancelled == asked
-        assert len(asked) < 20
+        assert 0 < len(asked) < 20
 
 
 async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
@@ -411,7 +413,7 @@ async def test_f4_the_time_limit_counts_while_a_request_waits_to_be_sent(
     async with speaking() as peer, anyio.create_task_group() as group:
         group.start_soon(peer.dispatcher.send_raw_request, "m", {"text": "x" * 3_000_000})
         await until(lambda: not peer.pair.has_room)
-        with anyio.fail_after(2), pytest.raises(RequestTimedOut):
+        with anyio.fail_after(40), pytest.raises(RequestTimedOut):
             await peer.dispatcher.send_raw_request("m", {}, {"timeout": 0.05})
         assert len(peer.dispatcher._waiting) == 1
         group.cancel_scope.cancel()
@@ -430,7 +432,7 @@ async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
         await peer.send(*map(request, range(600)))
         await until(lambda: not peer.pair.has_room)
         peer.close()
-        await until(lambda: peer.dispatcher._closed, within=2)
+        await until(lambda: peer.dispatcher._closed, within=40)
 
 
 async def test_f26_a_cancelled_request_is_cancelled_in_its_handler_and_not_answered() -> None:
@@ -454,9 +456,10 @@ async def test_f26_a_cancelled_request_is_cancelled_in_its_handler_and_not_answe
 
 async def test_f26_a_caller_that_gives_up_tells_the_peer_once_and_a_late_answer_is_a_stray() -> None:
     async with speaking() as peer:
-        with anyio.move_on_after(0.05):
-            await peer.dispatcher.send_raw_request("m", {})
-        assert (await peer.receive())["id"] == 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.dispatcher.send_raw_request, "m", {})
+            assert (await peer.receive())["id"] == 1
+            group.cancel_scope.cancel()
         assert (await peer.receive())["params"]["requestId"] == 1
         await peer.send(result(1), result(1))
         await until(lambda: peer.dispatcher.strays == 2)
@@ -484,7 +487,7 @@ async def test_an_answer_and_a_cancellation_in_the_same_turn_leave_nothing_behin
 
 async def test_f4_a_request_with_a_time_limit_times_out_and_the_peer_is_told() -> None:
     async with speaking() as peer:
-        with anyio.fail_after(2), pytest.raises(RequestTimedOut):
+        with anyio.fail_after(40), pytest.raises(RequestTimedOut):
             await peer.dispatcher.send_raw_request("m", {}, {"timeout": 0.05})
         assert (await peer.receive())["id"] == 1
         assert "timed out after 0.05 s" in (await peer.receive())["params"]["reason"]
@@ -496,7 +499,7 @@ async def test_f1_when_the_peer_goes_every_waiting_request_fails_at_once(way: st
         failed: list[str] = []
 
         async def ask() -> None:
-            with anyio.fail_after(2):
+            with anyio.fail_after(40):
                 try:
                     await peer.dispatcher.send_raw_request("m", {})
                 except MCPError as fault:
@@ -532,7 +535,7 @@ async def test_a_peer_that_dies_at_any_message_leaves_no_task_and_no_waiter(inde
     async with speaking(wait) as peer, anyio.create_task_group() as group:
 
         async def ask() -> None:
-            with anyio.fail_after(3), pytest.raises(MCPError, match="Connection closed"):
+            with anyio.fail_after(40), pytest.raises(MCPError, match="Connection closed"):
                 await peer.dispatcher.send_raw_request("m", {})
 
         group.start_soon(ask)
@@ -596,7 +599,7 @@ async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
             await anyio.sleep_forever()
 
         async def ask() -> None:
-            with anyio.fail_after(2):
+            with anyio.fail_after(40):
                 await peer.dispatcher.send_raw_request("m", {}, {"on_progress": on_progress})
 
         group.start_soon(ask)
@@ -701,7 +704,7 @@ async def test_f45_a_shared_pipe_is_written_to_without_blocking_and_stays_as_it_
             assert not pair._broken and pair._unsent
             assert os.get_blocking(writer)
             got = b""
-            with anyio.fail_after(10):
+            with anyio.fail_after(40):
                 while len(got) < len(data) + 1:
                     await anyio.wait_readable(reader)
                     got += os.read(reader, 1 << 20)

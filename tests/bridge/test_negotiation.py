@@ -58,7 +58,7 @@ async def _refuse(*_: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def connected(server: ModernOnly) -> AsyncGenerator[tuple[sdk.ClientSession, sdk.ObservedDispatcher]]:
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with (
             create_client_server_memory_streams() as (ours, theirs),
             anyio.create_task_group() as group,

@@ -142,7 +142,7 @@ async def test_p6_a_changed_list_of_prompts_is_announced_once_to_each_client(mod
     server = ToolsetServer(Toolset(plain), prompts=prompts)
     async with Client(server.lowlevel, mode=mode, cache=None, message_handler=hear) as client:
         assert text_of(await client.call_tool("plain", {})) == "said"
-        with anyio.fail_after(10):
+        with anyio.fail_after(40):
             if mode == "legacy":
                 prompts.add(name="new")(lambda: "new")
                 while heard.count("notifications/prompts/list_changed") < 1:

@@ -199,7 +199,7 @@ def test_u1_a_flag_that_is_set_between_two_loops_is_seen_in_the_next_one() -> No
 
     async def waits() -> None:
         flag.attach()
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             await flag.wait()
 
     async def attaches() -> None:

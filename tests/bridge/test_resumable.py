@@ -50,7 +50,7 @@ def prompting() -> Server[Any]:
 
 async def test_p5_a_prompt_asks_the_client_and_is_finished_with_its_answer() -> None:
     desk = Desk()
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with Client(prompting(), cache=None, elicitation_callback=desk.elicit) as client:
             result = await client.get_prompt("greeting", {"to": "bob"})
     said = result.messages[0].content
@@ -58,7 +58,7 @@ async def test_p5_a_prompt_asks_the_client_and_is_finished_with_its_answer() -> 
 
 
 async def test_p5_the_state_of_one_prompt_is_of_no_use_for_another() -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with Client(prompting(), cache=None, elicitation_callback=Desk().elicit) as client:
             asked = await client.session.get_prompt("greeting", {}, allow_input_required=True)
             assert isinstance(asked, types.InputRequiredResult)

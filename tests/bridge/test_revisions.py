@@ -82,7 +82,7 @@ class OldClient:
 async def old_client(revision: str) -> AsyncGenerator[OldClient]:
     server = ToolsetServer(Toolset(RemoteToolset(upstream(), name="up")))
     app = server.http_app()
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with server, app.router.lifespan_context(app):
             transport = httpx2.ASGITransport(app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:

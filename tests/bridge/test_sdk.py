@@ -35,7 +35,7 @@ async def test_a_legacy_connection_is_one_object_for_its_life_and_a_modern_one_i
 
     server: Server[Any] = Server("s", on_list_tools=none)
     server.middleware.append(remember)
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with Client(server, mode=mode, cache=None) as client:
             await client.list_tools()
             await client.list_tools()

@@ -108,7 +108,7 @@ async def test_a_server_opens_once_and_closes_what_it_opened() -> None:
 
 async def test_a_client_in_process_opens_the_server_by_itself() -> None:
     server = ToolsetServer(Toolset(RemoteToolset(upstream("x"), name="a")))
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with Client(server.lowlevel) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["x"]
 
@@ -183,7 +183,7 @@ async def test_resources_are_listed_read_and_announced(mode: str) -> None:
             heard.set()
 
     server = ToolsetServer(Toolset(echo), resources=shelf)
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with server, Client(server.lowlevel, mode=mode, message_handler=listen, cache=None) as client:
             assert [found.name for found in (await client.list_resources()).resources] == ["one"]
             assert (await client.list_resource_templates()).resource_templates[0].name == "any"

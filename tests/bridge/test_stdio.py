@@ -64,14 +64,14 @@ def test_f44_a_signal_ends_a_waiting_stdio_server_at_once_and_quietly(number: in
     with started(sys.executable, str(APP)) as process:
         assert answered(process)["id"] == 1
         process.send_signal(number)
-        out, err = process.communicate(timeout=5)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
 def test_f44_a_closed_standard_input_ends_a_stdio_server() -> None:
     with started(sys.executable, str(APP)) as process:
         assert answered(process)["id"] == 1
-        out, err = process.communicate(timeout=5)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
@@ -80,7 +80,7 @@ def test_a_line_that_is_no_message_is_answered_or_passed_over_and_the_next_one_w
         assert process.stdin is not None
         process.stdin.write(b"this is no JSON\n\n[1, 2]\n")
         assert answered(process)["id"] == 1
-        process.communicate(timeout=5)
+        process.communicate(timeout=60)
 
 
 def test_what_a_server_has_loaded_is_kept_out_of_garbage_collections(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_a_server_has_loaded_is_kept_out_of_garbage_collections(tmp_path: P
         process.stdin.write(json.dumps(call).encode() + b"\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
     assert answer["result"]["structuredContent"]["result"] > 10_000
 
 
@@ -110,7 +110,7 @@ def test_messages_come_from_a_file_too_by_the_fallback(tmp_path: Path) -> None:
     sent.write_text(json.dumps(INITIALIZE) + "\n")
     with sent.open("rb") as source, got.open("wb") as sink:
         subprocess.run(
-            [sys.executable, str(APP)], stdin=source, stdout=sink, timeout=20, check=True, cwd=ROOT
+            [sys.executable, str(APP)], stdin=source, stdout=sink, timeout=60, check=True, cwd=ROOT
         )
     assert json.loads(got.read_text().splitlines()[0])["id"] == 1
 
@@ -135,7 +135,7 @@ def test_f45_prints_of_tools_and_their_children_do_not_reach_the_protocol(tmp_pa
         process.stdin.write(json.dumps(call).encode() + b"\n")
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
-        rest, err = process.communicate(timeout=10)
+        rest, err = process.communicate(timeout=60)
     assert answer["result"]["content"] == [{"type": "text", "text": "done"}]
     assert rest == b""
     assert all(word in err for word in (b"printed", b"written", b"child"))

@@ -38,7 +38,7 @@ async def speaking(
     dispatcher: Any, handler: Handler, answer: Handler = refuse
 ) -> AsyncGenerator[tuple[Any, anyio.CancelScope]]:
     """The SDK's client side, and the scope in which the dispatcher under test serves."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with (
             create_client_server_memory_streams() as (ours, theirs),
             anyio.create_task_group() as group,
@@ -181,7 +181,7 @@ async def test_an_answer_that_nobody_takes_does_not_keep_serving_from_its_end() 
         return {}
 
     call = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={})
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with (
             create_client_server_memory_streams() as (ours, theirs),
             anyio.create_task_group() as group,
@@ -198,7 +198,7 @@ async def test_a_handler_that_fails_as_none_should_ends_its_owner() -> None:
     async def bug() -> None:
         raise KeyError("bug")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         handling = Handling(failed.set)
         handling.start(TaskScope(), bug())
         await failed.wait()

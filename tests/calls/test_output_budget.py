@@ -75,7 +75,7 @@ def of(*names: str) -> ToolRound:
 
 
 async def committed(round: ToolRound, max_output: Any) -> list[str]:
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         await round.plan.run_pending()
     return [message["content"] for message in round.plan.commit(max_output=max_output).to_openai()[1:]]
 
@@ -99,7 +99,7 @@ async def test_h26_what_fits_is_committed_as_it_is() -> None:
 
 async def test_h26_structured_content_images_questions_and_refusals_keep_what_they_are() -> None:
     round = of("table", "picture", "ask", "absent")
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         await round.plan.run_pending()
     commit = round.plan.commit(max_output=300)
     rows, caption, asked, refused = [done.result for done in commit.results]

@@ -92,7 +92,7 @@ async def test_u66_a_caller_who_cancels_is_obeyed(native: bool) -> None:
     async def run() -> None:
         results.append(await call)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with anyio.create_task_group() as group:
             if native:
                 task = asyncio.get_running_loop().create_task(run())

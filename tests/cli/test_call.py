@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 
 import pytest
 from tests.cli.commandline import PATIENCE, CommandLine, answer, line
@@ -54,11 +53,10 @@ def test_an_interrupt_ends_a_call_after_its_progress_was_shown(line: CommandLine
 
 
 def test_a_timeout_does_not_wait_for_a_thread_that_is_busy(line: CommandLine):
-    began = time.monotonic()
-    done = line.process("call", "kit.py", "block", "seconds=30", "--timeout", "0.5")
+    # `process` waits for a minute at most.
+    done = line.process("call", "kit.py", "block", "seconds=600", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "mcp-toolset: block: no result within 0.5 s; allow more with --timeout\n"
-    assert time.monotonic() - began < 20
 
 
 def test_a_command_gets_the_environment_of_whoever_names_it(line: CommandLine):

@@ -101,7 +101,7 @@ async def test_f1_a_server_that_closes_one_pipe_and_lives_on_is_lost_and_ended(w
                     while (await server.call_tool("echo", {"x": "y" * 200_000})).text.startswith("{"):
                         pass
         assert lost is None or lost.is_error
-        await until(lambda: pid_of(log) != first, within=10)
+        await until(lambda: pid_of(log) != first)
         assert not alive(first)
         await until(ready(server))
 
@@ -132,7 +132,7 @@ async def test_f2_f25_the_backoff_grows_to_its_cap_while_every_attempt_fails(
 
     up.on_change(note)
     async with served(up) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(40):
             await enough.wait()
         assert waits == [0.01, 0.02, 0.04, 0.08, 0.08, 0.08]
         assert "out of order" in server.statuses()["up"].reason
@@ -155,7 +155,7 @@ async def test_f25_time_spent_on_failing_does_not_count_as_having_been_up(
 
     up.on_change(note)
     async with served(up):
-        with anyio.fail_after(10):
+        with anyio.fail_after(40):
             await third.wait()
     assert waits == [0.01, 0.02, 0.04]
 
@@ -202,7 +202,7 @@ async def test_f3_a_server_that_comes_back_in_the_other_era_is_spoken_to_in_it(
         script.write_text(json.dumps({"log": str(log), "modern": True, "silent": ["initialize"]}))
         up.connection.start_timeout = 1
         kill(log)
-        await until(lambda: pid_of(log) != before and ready(server)(), within=10)
+        await until(lambda: pid_of(log) != before and ready(server)())
         assert up.connection.protocol_version == "2026-07-28"
 
 
@@ -315,7 +315,7 @@ async def test_f44_a_child_of_a_killed_server_does_not_outlive_it(
     async with served(mount(log=str(log), tools=specials("child"))) as server:
         grandchild, first = int((await server.call_tool("child", {})).text), pid_of(log)
         kill(log)
-        await until(lambda: pid_of(log) != first, within=10)
+        await until(lambda: pid_of(log) != first)
         assert not alive(grandchild)
 
 
@@ -352,7 +352,7 @@ async def test_f46_cycles_of_failed_starts_leave_no_descriptor_over(log: Path) -
     gc.collect()
     fds = descriptors()
     async with up:
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             await enough.wait()
     gc.collect()
     assert descriptors() <= fds

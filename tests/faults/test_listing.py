@@ -52,7 +52,7 @@ async def test_f15_pagination_without_end_is_cut_and_the_part_is_kept_and_marked
     pages: str, log: Path
 ) -> None:
     up = mount(pages=pages, log=str(log))
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with served(up) as server:
             assert ready(server)()
             assert "it was cut after" in server.statuses()["up"].reason
@@ -73,7 +73,7 @@ async def test_f15_a_slow_listing_is_cut_in_time_and_what_came_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listing_module, "MAX_PAGES", 10**9)
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with served(mount(pages="endless", start_timeout=1)) as server:
             assert ready(server)()
             assert len(names(server)) > 1

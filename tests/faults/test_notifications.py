@@ -83,7 +83,7 @@ async def test_u70_over_http_everything_is_there_before_the_result(modern: bool,
 async def test_u70_what_may_be_of_any_call_of_a_client_is_there_before_every_result() -> None:
     calls, caller, done, outside = CallsInFlight(), Slow(), list[str](), copy_context()
     both = [CallInFlight(caller, client="one") for _ in range(2)]
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with anyio.create_task_group() as group:
             with calls.told_by(group.start_soon), calls.of(both[0]), calls.of(both[1]):
                 said = {"level": "info", "data": "for either"}
@@ -98,7 +98,7 @@ async def test_u70_what_may_be_of_any_call_of_a_client_is_there_before_every_res
 async def test_u70_a_call_that_is_made_anew_in_a_further_round_is_told_again() -> None:
     calls, caller = CallsInFlight(), Slow()
     call = CallInFlight(caller, client="one")
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         async with anyio.create_task_group() as group:
             with calls.told_by(group.start_soon):
                 for said in ("first round", "second round"):

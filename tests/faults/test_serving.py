@@ -133,10 +133,10 @@ async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
 ) -> None:
     port = free_port()
     with hub(transport=transport, port=port, mounts=upstreams.commands, grace=0.5) as process:
-        await until(lambda: reachable(port), within=20)
+        await until(lambda: reachable(port))
         url = f"http://127.0.0.1:{port}"
         target = sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
-        with anyio.move_on_after(20):
+        with anyio.move_on_after(60):
             async with Client(target, mode="legacy", cache=None) as client:
                 result = await client.call_tool("bad_child", {})
                 grandchild = int(result.content[0].text)  # pyright: ignore[reportAttributeAccessIssue]
@@ -145,7 +145,7 @@ async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
                     await until(lambda: '"hang"' in upstreams.good.read_text())
                     pids = [*upstreams.pids, grandchild]
                     process.send_signal(number)
-                    await until(lambda: process.poll() is not None, within=10)
+                    await until(lambda: process.poll() is not None)
                     group.cancel_scope.cancel()
         assert process.returncode == 0
         assert not any(map(alive, pids))
@@ -194,7 +194,7 @@ def test_f45_nothing_but_the_protocol_reaches_standard_output() -> None:
             assert (answer["id"], answer["result"]["content"][0]["text"]) == (number, way)
         tell(process, call("shout", 99, how="read"))
         assert told(process)["result"]["content"][0]["text"] == "''"
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert out == b""
     for words in (
         b"left in the buffer",
@@ -237,7 +237,7 @@ async def over_http() -> AsyncGenerator[httpx2.AsyncClient]:
             async with anyio.create_task_group() as group:
                 group.start_soon(run_app, server.http_app(), bound)
                 base = f"http://127.0.0.1:{bound.getsockname()[1]}"
-                async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=10) as client:
+                async with httpx2.AsyncClient(base_url=base, trust_env=False, timeout=60) as client:
                     yield client
                 group.cancel_scope.cancel()
 
@@ -275,7 +275,7 @@ async def test_f33_bodies_that_are_too_big_too_deep_or_no_json_are_refused_and_t
     head = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     deep = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + '{"a":' * 20_000 + "1" + "}" * 20_001
     async with over_http() as client:
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             big = await client.post("/mcp", headers=head, content=b'{"x":"' + b"x" * 80_000_000)
             assert big.status_code == 413
             assert (await client.post("/mcp", headers=head, content=deep)).status_code == 400

@@ -105,7 +105,7 @@ async def test_f11_an_answer_over_the_limit_fails_early_and_in_constant_memory(
         await server.call_tool("big", {"size": 100_000})
         tracemalloc.start()
         try:
-            with anyio.fail_after(10), pytest.raises(UpstreamProtocolError, match="more than 1000000 bytes"):
+            with anyio.fail_after(40), pytest.raises(UpstreamProtocolError, match="more than 1000000 bytes"):
                 await server.call_tool("big", {"size": 100_000_000})
             assert tracemalloc.get_traced_memory()[1] < 10_000_000
         finally:
@@ -114,13 +114,13 @@ async def test_f11_an_answer_over_the_limit_fails_early_and_in_constant_memory(
 
 
 async def test_f11_a_big_answer_under_the_limit_takes_time_in_proportion() -> None:
-    async with served(mount(tools=specials("big"), timeout=20)) as server:
-        with anyio.fail_after(10):
+    async with served(mount(tools=specials("big"), timeout=60)) as server:
+        with anyio.fail_after(40):
             assert len((await server.call_tool("big", {"size": 30_000_000})).text) == 30_000_000
 
 
 async def test_f10_a_flood_of_reports_reaches_its_call_and_others_are_served_meanwhile() -> None:
-    flooding = mount("flooding", tools=specials("flood"), timeout=30)
+    flooding = mount("flooding", tools=specials("flood"), timeout=60)
     async with served(mount("calm").prefixed("calm"), flooding.prefixed("f")) as server:
         listener = Listener()
         async with anyio.create_task_group() as group:
@@ -143,8 +143,8 @@ async def test_f10_reports_for_a_caller_that_takes_none_are_bounded_and_the_olde
         return add(self, send, message)
 
     monkeypatch.setattr(delivery.Delivery, "add", counted)
-    async with served(mount(tools=specials("flood"), timeout=30)) as server:
-        with anyio.fail_after(20):
+    async with served(mount(tools=specials("flood"), timeout=60)) as server:
+        with anyio.fail_after(40):
             async with anyio.create_task_group() as group:
                 group.start_soon(lambda: server.call_tool("flood", {"count": 5000}, context=listener))
                 await until(lambda: len(added) == 10_000)
@@ -160,8 +160,8 @@ async def test_f10_a_caller_that_takes_no_reports_gets_its_result_and_none_after
 ) -> None:
     monkeypatch.setattr(delivery, "PATIENCE", 0.05)
     listener = Listener(anyio.Event())
-    async with served(mount(tools=specials("flood"), timeout=30)) as server:
-        with anyio.fail_after(20):
+    async with served(mount(tools=specials("flood"), timeout=60)) as server:
+        with anyio.fail_after(40):
             assert not (await server.call_tool("flood", {"count": 50}, context=listener)).is_error
         assert listener.gate is not None
         listener.gate.set()
@@ -182,9 +182,9 @@ async def test_f10_reports_that_belong_to_nobody_are_dropped() -> None:
 
 
 async def test_f12_twenty_megabytes_on_stderr_are_drained_and_the_last_lines_kept() -> None:
-    up = mount(tools=specials("stderr"), timeout=30)
+    up = mount(tools=specials("stderr"), timeout=60)
     async with served(up) as server:
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             assert (await server.call_tool("stderr", {"bytes": 20_000_000})).text == "done"
         assert not (await server.call_tool("echo", {})).is_error
 

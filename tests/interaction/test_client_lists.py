@@ -96,7 +96,7 @@ async def test_u36_a_server_that_tells_of_no_change_is_asked_over_the_session_of
     async with served("quiet") as server, client_of(server) as (one, _), client_of(server) as (other, _):
         assert await resources(one) == FIRST
         await one.call_tool("grow", {})
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             while await resources(one) != {*FIRST, "mem://grown"}:
                 await anyio.lowlevel.checkpoint()
         assert await resources(other) == FIRST
@@ -133,7 +133,7 @@ async def test_u36_a_client_of_2026_07_28_sees_the_lists_of_its_session() -> Non
     async with served() as server, client_of(server, mode=MODERN) as (client, _):
         assert await tools(client) == {*COMMON, "lent"}
         await client.call_tool("grow", {})
-        with anyio.fail_after(20):
+        with anyio.fail_after(40):
             while "grown" not in await tools(client) or "mem://grown" not in await resources(client):
                 await anyio.lowlevel.checkpoint()
 
@@ -198,7 +198,7 @@ async def test_u36_the_lists_of_a_session_end_with_it() -> None:
         async with client_of(server) as (client, _):
             assert "lent" in await tools(client)
             await client.call_tool("grow", {})
-            with anyio.fail_after(20):
+            with anyio.fail_after(40):
                 while "grown" not in await tools(client):
                     await anyio.lowlevel.checkpoint()
         mounted = mounted_in(server)

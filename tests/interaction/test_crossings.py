@@ -314,7 +314,7 @@ async def changes(visitor: Visitor, era: str) -> None:
         await told("notifications/prompts/list_changed")
         await visitor.call("touch")
         await told("notifications/resources/updated")
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         while not await _shows(visitor, f"grown{tag}"):
             pass
 
@@ -350,7 +350,7 @@ async def _told(visitor: Visitor, era: str, uri: str) -> AsyncGenerator[Callable
                 await client.subscribe_resource(uri)
 
         async def told(method: str) -> None:
-            with anyio.fail_after(20):
+            with anyio.fail_after(40):
                 while method not in visitor.heard:
                     await visitor.call("seen")
 
@@ -379,7 +379,7 @@ async def reports(visitor: Visitor, era: str, logged: list[tuple[str, Any]]) -> 
             complete.set()
 
     await visitor.call("steps", "climb", progress_callback=step)
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         await complete.wait()
     assert steps == [(1, "climb"), (2, "climb"), (3, "climb")]
 
@@ -391,7 +391,7 @@ async def reports(visitor: Visitor, era: str, logged: list[tuple[str, Any]]) -> 
         with pytest.warns(MCPDeprecationWarning):
             await visitor.client.set_logging_level("warning")
     await visitor.call("note", "spoken", meta=wanted)
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         while not logged:
             await visitor.call("seen")
     assert logged == [("warning", "spoken warning")]

@@ -432,7 +432,7 @@ async def test_f26_p5_a_question_goes_with_the_call_that_its_client_cancels(open
                 group.start_soon(client.call_tool, f"{upstream}_ask", {"tag": "t"})
                 await desk.silent.wait()
                 group.cancel_scope.cancel()
-            with anyio.fail_after(20):
+            with anyio.fail_after(40):
                 await desk.relieved.wait()
     assert desk.withdrawn == 5
 

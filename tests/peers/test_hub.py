@@ -120,7 +120,7 @@ def make_repository(place: Path) -> None:
     place.mkdir()
     who = ["-c", "user.name=Tester", "-c", "user.email=tester@example.org", "-c", "commit.gpgsign=false"]
     for words in (["init", "--quiet"], [*who, "commit", "--quiet", "--allow-empty", "--message", "planted"]):
-        subprocess.run([git(), *words], cwd=place, check=True, timeout=20)
+        subprocess.run([git(), *words], cwd=place, check=True, timeout=60)
 
 
 @asynccontextmanager

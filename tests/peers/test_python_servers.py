@@ -25,7 +25,7 @@ def clock() -> Toolset:
 
 def run_git(place: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [git(), *arguments], cwd=place, check=True, timeout=10, stdout=subprocess.PIPE, text=True
+        [git(), *arguments], cwd=place, check=True, timeout=60, stdout=subprocess.PIPE, text=True
     )
     return done.stdout
 

@@ -73,7 +73,7 @@ def facts(store: NoteStore) -> set[tuple[Any, ...]]:
 
 async def call(store: NoteStore, name: str, **arguments: Any) -> dict[str, Any]:
     dispatch = ToolDispatch(note_toolset(store).bindings())
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         return dict((await dispatch.call(ToolCall(name, arguments))).wire)
 
 
@@ -245,7 +245,7 @@ async def test_a_subscriber_that_fails_does_not_fail_the_write(store: NoteStore)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_tools_and_resources_over_the_wire(store: NoteStore, mode: Any) -> None:
     server = note_server(store)
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with server, Client(server.lowlevel, mode=mode) as client:
             assert {item.name for item in (await client.list_tools()).tools} == CALLS.keys()
             assert "search_notes before you add_note" in (client.instructions or "")

@@ -337,7 +337,7 @@ async def test_l2_l5_a_served_tool_waits_for_the_application_and_injected_values
     async def ask(client: mcp.Client) -> None:
         answers.append((await client.call_tool("web_search", {"query": "tea"})).structured_content)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(40):
         async with server, mcp.Client(server.lowlevel) as client:
             listed = {one.name: one.input_schema for one in (await client.list_tools()).tools}
             assert list(listed["whoami"]["properties"]) == ["greeting"]

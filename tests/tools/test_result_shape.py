@@ -76,7 +76,7 @@ async def test_f22_a_malformed_result_is_an_error_that_says_what_is_wrong(wire: 
 
     middleware = [change] if maker == "middleware" else []
     dispatch = ToolDispatch([probe.bind()], hooks=hooks, middleware=middleware)
-    with anyio.fail_after(20):
+    with anyio.fail_after(40):
         result = await dispatch.call(ToolCall("probe", {}))
     assert result.is_error and fault_of_result(result.wire) is None
     assert any(word in result.text for word in ("protocol", "no JSON form", "withheld"))
