@@ -8,12 +8,14 @@ The legacy one knows nothing of 2026-07-28 and refuses it, as servers of its tim
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -346,17 +348,48 @@ def http_app(made: Made) -> Starlette:
     return Starlette(routes=[Mount(f"/{era}", app=app) for era, app in apps.items()], lifespan=lifespan)
 
 
-def on_http(made: Made) -> None:
+class Lines:
+    """What the SDK's transport of standard output writes to, for a connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+
+    async def write(self, line: str) -> None:
+        self.writer.write(line.encode())
+
+    async def flush(self) -> None:
+        await self.writer.drain()
+
+
+async def on_lines(made: Made, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Serve what `relay.py` hands on, from the SDK's transport on: a server of its own for each relay."""
+    era = (await reader.readline()).decode().strip()
+    files: Any = {"stdin": reader, "stdout": Lines(writer)}
+    try:
+        async with stdio_server(**files) as (read, write):
+            await serve(made(), read, write, legacy=era == "legacy")
+    except* ConnectionError:
+        # The relay was killed.
+        pass
+    finally:
+        writer.close()
+
+
+async def on_ports(made: Made) -> None:
+    """Serve HTTP and the lines of relays; prints the port of each."""
+    http = uvicorn.Server(uvicorn.Config(http_app(made), log_level="error"))
+    lines = await asyncio.start_server(partial(on_lines, made), "127.0.0.1", limit=1 << 24)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        sys.stdout.write(f"{listening.getsockname()[1]}\n")
+        ports = [one.getsockname()[1] for one in (listening, *lines.sockets)]
+        sys.stdout.write(f"{' '.join(map(str, ports))}\n")
         sys.stdout.flush()
-        uvicorn.Server(uvicorn.Config(http_app(made), log_level="error")).run(sockets=[listening])
+        await http.serve(sockets=[listening])
 
 
 def main(made: Made = make) -> None:
     """Serve what `made` makes, as the command line says."""
     if sys.argv[1] == "http":
-        on_http(made)
+        asyncio.run(on_ports(made))
     else:
         anyio.run(on_stdio, made, sys.argv[2])
 

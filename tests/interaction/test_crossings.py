@@ -21,7 +21,15 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.bridge.asking import text_of
 from tests.interaction import library
 from tests.interaction.asking_hub import hub
-from tests.interaction.test_questions import ENVIRONMENT, HERE, ROOT, UPSTREAMS, PrintingPort, command
+from tests.interaction.test_questions import (
+    ENVIRONMENT,
+    HERE,
+    ROOT,
+    UPSTREAMS,
+    PrintingPorts,
+    command,
+    upstreams,
+)
 
 from mcp_toolset import ToolsetServer
 
@@ -78,22 +86,15 @@ Logged = tuple[str, Any]
 
 @pytest.fixture(scope="module")
 def targets() -> Generator[dict[str, Any]]:
-    """The upstreams, as targets of mounts; those on HTTP are one process."""
-    with PrintingPort(command(*LIBRARY, "http")) as port:
-        url = f"http://127.0.0.1:{port}"
-        yield {
-            "memory_modern": "memory",
-            **{f"stdio_{era}": command(*LIBRARY, "stdio", era) for era in ("legacy", "modern")},
-            **{f"http_{era}": f"{url}/{era}/mcp" for era in ("legacy", "modern")},
-            **{f"sse_{era}": f"{url}/{era}/sse" for era in ("legacy", "modern")},
-        }
+    with upstreams(*LIBRARY) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def hub_url(targets: dict[str, Any]) -> Generator[str]:
     """One hub of all upstreams, on HTTP and SSE."""
     script = str(HERE / "asking_hub.py")
-    with PrintingPort(command(script, json.dumps(targets), "http", "library")) as port:
+    with PrintingPorts(command(script, json.dumps(targets), "http", "library")) as (port,):
         yield f"http://127.0.0.1:{port}"
 
 

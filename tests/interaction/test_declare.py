@@ -11,25 +11,18 @@ from mcp import Client, MCPError
 from tests.bridge.asking import connected, text_of
 from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk
-from tests.interaction.test_questions import HERE, PrintingPort, command
+from tests.interaction.test_questions import HERE, upstreams
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import DefinitionError
 
 pytestmark = pytest.mark.anyio
 
-ASKER = str(HERE / "asker.py")
-
 
 @pytest.fixture(scope="module")
 def targets() -> Generator[dict[str, Any]]:
-    with PrintingPort(command(ASKER, "http")) as port:
-        yield {
-            "stdio_legacy": command(ASKER, "stdio", "legacy"),
-            "stdio_modern": command(ASKER, "stdio", "modern"),
-            "http_legacy": f"http://127.0.0.1:{port}/legacy/mcp",
-            "http_modern": f"http://127.0.0.1:{port}/modern/mcp",
-        }
+    with upstreams(str(HERE / "asker.py")) as made:
+        yield {name: target for name, target in made.items() if name.startswith(("stdio", "http"))}
 
 
 @pytest.fixture(params=["legacy", "2026-07-28"])

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,37 +53,43 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "error", *arguments]
 
 
-@pytest.fixture(scope="module")
-def targets() -> Generator[dict[str, Any]]:
-    """The upstreams, as targets of mounts; those on HTTP are one process."""
-    script = str(HERE / "asker.py")
-    with PrintingPort(command(script, "http")) as port:
-        url = f"http://127.0.0.1:{port}"
+@contextmanager
+def upstreams(*arguments: str) -> Generator[dict[str, Any]]:
+    """A command of an upstream as targets of mounts: one process, whatever the transport."""
+    with PrintingPorts(command(*arguments, "http")) as (http, lines):
+        url = f"http://127.0.0.1:{http}"
+        relay = [sys.executable, "-S", str(HERE / "relay.py"), str(lines)]
         yield {
             "memory_modern": "memory",
-            **{f"stdio_{era}": command(script, "stdio", era) for era in ("legacy", "modern")},
+            **{f"stdio_{era}": [*relay, era] for era in ("legacy", "modern")},
             **{f"http_{era}": f"{url}/{era}/mcp" for era in ("legacy", "modern")},
             **{f"sse_{era}": f"{url}/{era}/sse" for era in ("legacy", "modern")},
         }
 
 
 @pytest.fixture(scope="module")
+def targets() -> Generator[dict[str, Any]]:
+    with upstreams(str(HERE / "asker.py")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def hub_url(targets: dict[str, Any]) -> Generator[str]:
     """One hub of all upstreams, on HTTP and SSE."""
-    with PrintingPort(command(str(HERE / "asking_hub.py"), json.dumps(targets), "http")) as port:
+    with PrintingPorts(command(str(HERE / "asking_hub.py"), json.dumps(targets), "http")) as (port,):
         yield f"http://127.0.0.1:{port}"
 
 
-class PrintingPort:
-    """A process that prints the port it listens on; ended with the block."""
+class PrintingPorts:
+    """A process that prints the ports it listens on; ended with the block."""
 
     def __init__(self, argv: list[str]) -> None:
         self.argv = argv
 
-    def __enter__(self) -> int:
+    def __enter__(self) -> list[int]:
         self.process = subprocess.Popen(self.argv, stdout=subprocess.PIPE, env=ENVIRONMENT)
         assert self.process.stdout is not None
-        return int(self.process.stdout.readline())
+        return [int(port) for port in self.process.stdout.readline().split()]
 
     def __exit__(self, *fault: object) -> None:
         assert self.process.stdout is not None
