@@ -423,12 +423,11 @@ async def test_f44_a_peer_that_has_closed_and_does_not_read_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pipes, "HIGH_WATER", 100_000)
-    monkeypatch.setattr(jsonrpc, "_LAST", 0.05)
 
     async def big(context: Any, method: str, params: Params) -> dict[str, Any]:
         return {"text": "x" * 200_000}
 
-    async with speaking(big, holds_back=True) as peer:
+    async with speaking(big, holds_back=True, drain=0.05) as peer:
         await peer.send(*map(request, range(600)))
         await until(lambda: not peer.pair.has_room)
         peer.close()

@@ -51,7 +51,7 @@ class Handling:
         self._failed = failed
         self._tasks: dict[asyncio.Task[None], TaskScope] = {}
         self._none = asyncio.Event()
-        self._closing = False
+        self._awaited = False
         self.fault: BaseException | None = None
 
     def start(
@@ -78,14 +78,24 @@ class Handling:
 
         self.start(scope, scoped())
 
+    @property
+    def busy(self) -> bool:
+        """Whether a task runs."""
+        return bool(self._tasks)
+
+    async def done(self) -> None:
+        """Wait until no task runs."""
+        self._awaited = True
+        while self._tasks:
+            self._none.clear()
+            await self._none.wait()
+
     async def end(self) -> None:
         """Cancel what still runs, and wait for it."""
         for scope in self._tasks.values():
             scope.cancel()
-        self._closing = True
         with anyio.CancelScope(shield=True):
-            while self._tasks:
-                await self._none.wait()
+            await self.done()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
@@ -93,5 +103,5 @@ class Handling:
         if fault is not None:
             self.fault = fault
             self._failed()
-        if self._closing and not self._tasks:
+        if self._awaited and not self._tasks:
             self._none.set()

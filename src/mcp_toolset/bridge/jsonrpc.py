@@ -65,8 +65,12 @@ MAX_AHEAD: Final = 1024
 _SLICE: Final = 256
 """Messages that are taken before what they started gets its turn."""
 
-_LAST: Final = 1.0
-"""Seconds that what has come may take to be looked at when nothing more will come."""
+DRAIN: Final = 1.0
+"""Seconds that requests in flight, and messages not yet looked at, may take when nothing more will come."""
+
+_LISTEN: Final = "subscriptions/listen"
+_LOOK: Final = 0.05
+"""Seconds between looks at whether the peer can still read."""
 
 _CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
 _log = logging.getLogger("mcp_toolset.wire")
@@ -83,6 +87,7 @@ class LineDispatcher(Outbox):
         limit: int = MAX_MESSAGE,
         too_much: Callable[[int], ToolsetError] | None = None,
         holds_back: bool = False,
+        drain: float = DRAIN,
     ) -> None:
         """Speak over `pipes`.
 
@@ -94,13 +99,15 @@ class LineDispatcher(Outbox):
                 row; without it, garbage is skipped for ever.
             holds_back: Begin no request of a peer that does not read what it is sent, and have upstream
                 servers wait for it. For one side of a connection only: two that hold each other back
-                never go on.
+                never go on. A peer of that side that sends nothing more still gets its answers.
+            drain: Seconds that the answers may take then.
         """
         super().__init__(pipes)
         self._inline = inline
         self._limit = limit
         self._too_much = too_much
         self._holds_back = holds_back
+        self._drain = drain
         self._lines = LineBuffer(limit)
         self._backlog: deque[bytes] = deque()
         self._backlog_size = self._ahead = 0
@@ -143,10 +150,8 @@ class LineDispatcher(Outbox):
             self._pipes.start(self._take_chunk, self._end)
             task_status.started()
             await self._ended.wait()
-            if self._backlog and self._fault is None:
-                # A peer that has sent its last, and does not read, is not waited for.
-                with anyio.move_on_after(_LAST):
-                    await self._idle.wait()
+            if self._fault is None and handling.fault is None:
+                await self._finish(handling)
         finally:
             self._close()
             await handling.end()
@@ -154,6 +159,29 @@ class LineDispatcher(Outbox):
         fault = self._fault or handling.fault
         if fault is not None:
             raise fault
+
+    async def _finish(self, handling: Handling) -> None:
+        """Look at what has come and, on the served side, answer it: within `drain`, while it can be read."""
+        if not self._backlog and not (self._holds_back and handling.busy):
+            return
+        for incoming in self._requests.values():
+            if incoming.lasts:
+                incoming.scope.cancel()
+        with anyio.move_on_after(self._drain):
+            async with anyio.create_task_group() as group:
+                if self._holds_back:
+                    group.start_soon(self._end_when_cut, group.cancel_scope)
+                if self._backlog:
+                    await self._idle.wait()
+                if self._holds_back:
+                    await handling.done()
+                group.cancel_scope.cancel()
+
+    async def _end_when_cut(self, scope: anyio.CancelScope) -> None:
+        # No event tells it on all systems.
+        while not self._pipes.is_cut():  # noqa: ASYNC110
+            await anyio.sleep(_LOOK)
+        scope.cancel()
 
     def _end(self) -> None:
         """Take nothing more: the peer is gone, or what it sent could not be taken."""
@@ -316,6 +344,7 @@ class LineDispatcher(Outbox):
             return
         assert self._handling is not None
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
+        incoming.lasts = method == _LISTEN
         done = asyncio.Event() if method in self._inline else None
         self._handling.start(incoming.scope, self._handle(incoming, key, method, params, done))
         if done is not None:

@@ -67,7 +67,8 @@ class PipePair:
         self._on_bytes: Callable[[bytes], None] = _ignored
         self._on_end: Callable[[], None] = _nothing
         self._context = copy_context()
-        self._reading = self._ended = self._broken = self._wide = False
+        self._reading = self._ended = self._broken = self._wide = self._always = False
+        self._next: asyncio.Handle | None = None
         self.fault: Exception | None = None
         self.sent = 0
         """Bytes that the other side's pipe has taken."""
@@ -81,6 +82,7 @@ class PipePair:
         has raised (`fault`).
         """
         self._on_bytes, self._on_end, self._context = on_bytes, on_end, copy_context()
+        self._always = never_waits(self._reader)
         self.pause()
         self.resume()
 
@@ -88,14 +90,25 @@ class PipePair:
         """Stop reading; the other side will have to wait."""
         if self._reading:
             self._reading = False
-            self._loop.remove_reader(self._reader)
+            if self._next is not None:
+                self._next.cancel()
+            else:
+                self._loop.remove_reader(self._reader)
 
     def resume(self) -> None:
         """Read again."""
         if not self._reading and not self._ended:
             self._reading = True
             # Whoever resumes: what arrives is nobody's in particular, and gets nobody's context.
-            self._context.run(self._loop.add_reader, self._reader, self._readable)
+            if self._always:
+                self._next = self._loop.call_soon(self._read_on, context=self._context)
+            else:
+                self._context.run(self._loop.add_reader, self._reader, self._readable)
+
+    def _read_on(self) -> None:
+        """Read a file, which is always ready and which no loop can wait for."""
+        self._next = self._loop.call_soon(self._read_on, context=self._context)
+        self._readable()
 
     def stop(self) -> None:
         """Read and write no more; what was not sent is dropped."""
@@ -106,6 +119,14 @@ class PipePair:
     def close_writer(self) -> None:
         """Write no more; what was not sent is dropped."""
         self._drop()
+
+    def is_cut(self) -> bool:
+        """Whether nobody can read any more what is sent."""
+        if self._broken:
+            return True
+        look = select.poll()
+        look.register(self._writer, 0)
+        return bool(look.poll(0))
 
     @property
     def has_room(self) -> bool:
@@ -274,10 +295,11 @@ def can_wait(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-def never_full(descriptor: int) -> bool:
-    """Whether a descriptor takes what is written at once, as a file does."""
+def never_waits(descriptor: int) -> bool:
+    """Whether a descriptor gives and takes bytes at once, as a file does, and the null device."""
     try:
-        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+        found = os.fstat(descriptor)
+        return stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull))
     except OSError:
         return False
 
@@ -316,7 +338,7 @@ def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
             sock = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
             yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
             return
-        if never_full(descriptor):
+        if never_waits(descriptor):
             yield descriptor, None
             return
         try:

@@ -476,11 +476,16 @@ class ToolsetServer:
         """End a pending call with an error that the model can read; see `ManualCalls`."""
         self._manual.fail(call_id, message)
 
-    async def run_stdio(self) -> None:
-        """Serve one client on standard input and output, until it closes them."""
+    async def run_stdio(self, *, drain: float = 1.0) -> None:
+        """Serve one client on standard input and output, until it closes them.
+
+        Args:
+            drain: Seconds that requests in flight may take once the client has closed its output alone:
+                it may still read the answers.
+        """
         from mcp_toolset.bridge.stdio import serve_stdio
 
-        await serve_stdio(self.lowlevel)
+        await serve_stdio(self.lowlevel, drain=drain)
 
     def http_app(
         self,

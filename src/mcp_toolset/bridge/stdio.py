@@ -4,7 +4,7 @@ The SDK's transport reads standard input in a worker thread, which cannot be int
 told to stop would hang until the client writes again (F44). Here pipes and terminals are driven by readiness,
 and our own dispatcher speaks over them. While serving, descriptor 0 is empty and descriptor 1 leads to
 stderr, so that a print or a child cannot corrupt the protocol (F45). Where descriptors cannot be waited
-for (Windows, trio, a file as input), or on request, the SDK's transport is used.
+for (Windows, trio), or on request, the SDK's transport is used.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from mcp_toolset.bridge.eras import INLINE, serve_connection
-from mcp_toolset.bridge.jsonrpc import LineDispatcher
-from mcp_toolset.bridge.pipes import PipePair, can_wait, lean, never_full, readable, unshared
+from mcp_toolset.bridge.jsonrpc import DRAIN, LineDispatcher
+from mcp_toolset.bridge.pipes import PipePair, can_wait, lean, never_waits, readable, unshared
 from mcp_toolset.bridge.sdk import Server
 
 _FLUSH: Final = 0.5
 """Seconds that a client has to read the last answers."""
 
 
-async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client until it closes standard input, or the task is cancelled."""
+async def serve_stdio(server: Server[Any], *, drain: float = DRAIN) -> None:
+    """Serve one client until it closes standard input, or the task is cancelled.
+
+    Requests in flight at that end have `drain` seconds to be answered, while the client can read.
+    """
     options = server.create_initialization_options()
-    if not (lean() and can_wait(0) and (can_wait(1) or never_full(1))):
+    if not (lean() and all(can_wait(end) or never_waits(end) for end in (0, 1))):
         async with stdio_server() as (read, write):
             await server.run(read, write, options)
         return
     with _claimed() as (reader, writer), readable(reader) as own_reader, unshared(writer) as (own, write):
         pipes = PipePair(own_reader, own, write)
-        dispatcher = LineDispatcher(pipes, inline=INLINE, holds_back=True)
+        dispatcher = LineDispatcher(pipes, inline=INLINE, holds_back=True, drain=drain)
         try:
             async with server.lifespan(server) as state:
                 await serve_connection(server, dispatcher, state, options)

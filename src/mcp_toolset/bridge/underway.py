@@ -87,7 +87,11 @@ class Unasked:
 
 
 class Incoming:
-    """A message of the peer, as its handler sees it (the SDK's `DispatchContext`)."""
+    """A message of the peer, as its handler sees it (the SDK's `DispatchContext`).
+
+    Attributes:
+        lasts: Whether it is a request that has no end by itself.
+    """
 
     __slots__ = (
         "_cancel_requested",
@@ -95,6 +99,7 @@ class Incoming:
         "_token",
         "cancelled",
         "closed",
+        "lasts",
         "reason",
         "request_id",
         "scope",
@@ -115,7 +120,7 @@ class Incoming:
         self._cancel_requested: anyio.Event | None = None
         self.request_id = request_id
         self.scope = TaskScope()
-        self.cancelled = self.closed = False
+        self.cancelled = self.closed = self.lasts = False
         self.reason: str | None = None
 
     @property
