@@ -110,3 +110,29 @@ def test_what_is_written_to_a_program_at_once_is_answered(kind: str, tmp_path: P
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["content"] == [{"type": "text", "text": "done"}]
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+LATE = """
+import sys
+import anyio
+from mcp_toolset.bridge import serve
+from mcp_toolset.bridge.server import ToolsetServer
+from mcp_toolset.cli.main import main
+
+serve._LAST_WORD = 60
+settled = ToolsetServer.settled
+
+async def late(server):
+    await anyio.sleep(0.3)
+    await settled(server)
+
+ToolsetServer.settled = late
+sys.exit(main(["serve", "--", "no-such-command"]))
+"""
+
+
+def test_the_failed_start_of_the_only_server_is_told_though_the_input_has_ended() -> None:
+    command = [sys.executable, "-c", LATE]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=90)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"command not found: no-such-command" in done.stderr

@@ -122,11 +122,7 @@ class PipePair:
 
     def is_cut(self) -> bool:
         """Whether nobody can read any more what is sent."""
-        if self._broken:
-            return True
-        look = select.poll()
-        look.register(self._writer, 0)
-        return bool(look.poll(0))
+        return self._broken or is_cut(self._writer)
 
     @property
     def has_room(self) -> bool:
@@ -293,6 +289,13 @@ def can_wait(descriptor: int) -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def is_cut(descriptor: int) -> bool:
+    """Whether the other end of a pipe or socket that is written to is closed."""
+    look = select.poll()
+    look.register(descriptor, 0)
+    return bool(look.poll(0))
 
 
 def never_waits(descriptor: int) -> bool:

@@ -30,6 +30,9 @@ from mcp_toolset.tools.toolset import Toolset
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
 
+_LAST_WORD: Final = 1.0
+"""Seconds that servers may take to be reached, or to fail, once the client has closed its input."""
+
 capturing: Final[ContextVar[Callable[[ToolsetServer], None] | None]] = ContextVar(
     "mcp_toolset_capturing", default=None
 )
@@ -152,7 +155,7 @@ def run_server(
             # First the port: that it is taken should be known before anything is started.
             port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
             await stack.enter_async_context(server.opened())
-            await stack.enter_async_context(_settling(server, settled))
+            told = await stack.enter_async_context(_settling(server, settled))
             if how.watch and server.configured is not None:
                 from mcp_toolset.bridge.watch import watching
 
@@ -163,6 +166,12 @@ def run_server(
                 if in_terminal():
                     tell(on_stdio(server))
                 await server.run_stdio()
+                from mcp_toolset.bridge.stdio import left
+
+                if not left():
+                    # A server that has failed is told of, even if its client has nothing to say.
+                    with anyio.move_on_after(_LAST_WORD):
+                        await told.wait()
             else:
                 await _listen(server, port, how, listening)
 
@@ -183,22 +192,27 @@ def run_server(
 @asynccontextmanager
 async def _settling(
     server: ToolsetServer, told: Callable[[ToolsetServer], None] | None
-) -> AsyncGenerator[None]:
+) -> AsyncGenerator[anyio.Event]:
+    """Tell what has become of the servers once all are up or have failed; the event says that it was told."""
+    called = anyio.Event()
+    if told is None:
+        called.set()
     late = in_terminal() and any(status.state == "starting" for status in server.statuses().values())
-    if told is None and not late:
-        yield
+    if called.is_set() and not late:
+        yield called
         return
 
     async def settle() -> None:
         await server.settled()
         if told is not None:
             told(server)
+            called.set()
         if late:
             tell(f"now serving {summary(server)}")
 
     async with anyio.create_task_group() as group:
         group.start_soon(settle)
-        yield
+        yield called
         group.cancel_scope.cancel()
 
 

@@ -20,7 +20,7 @@ from mcp.server.stdio import stdio_server
 
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.jsonrpc import DRAIN, LineDispatcher
-from mcp_toolset.bridge.pipes import PipePair, can_wait, lean, never_waits, readable, unshared
+from mcp_toolset.bridge.pipes import PipePair, can_wait, is_cut, lean, never_waits, readable, unshared
 from mcp_toolset.bridge.sdk import Server
 
 _FLUSH: Final = 0.5
@@ -47,6 +47,11 @@ async def serve_stdio(server: Server[Any], *, drain: float = DRAIN) -> None:
             with anyio.move_on_after(_FLUSH, shield=True):
                 await pipes.flushed()
             pipes.stop()
+
+
+def left() -> bool:
+    """Whether the client can read no more of what is written to standard output."""
+    return lean() and is_cut(1)
 
 
 @contextmanager
