@@ -52,6 +52,37 @@ def collecting() -> Generator[None]:
     gc.unfreeze()
 
 
+CYCLES = """
+import asyncio, gc
+
+from mcp.client import Client
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
+
+@tool
+def echo(text: str) -> str:
+    return text
+
+async def main():
+    upstream = ToolsetServer(Toolset(echo))
+    async with ToolsetServer(Toolset(RemoteToolset(upstream, name="r"))) as server:
+        async with Client(server.lowlevel, mode="legacy") as client:
+            for _ in range(3):
+                await client.call_tool("echo", {"text": "x"})
+            gc.collect()
+            gc.disable()
+            for _ in range(100):
+                await client.call_tool("echo", {"text": "x"})
+            print(gc.collect() < 100)
+
+asyncio.run(main())
+"""
+
+
+def test_a_call_leaves_nothing_to_the_garbage_collector() -> None:
+    done = subprocess.run([sys.executable, "-c", CYCLES], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_u5_a_host_application_keeps_its_collector_to_itself() -> None:
     done = subprocess.run([sys.executable, "-c", HOST], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("[] True 0\n", "")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from mcp_toolset.bridge import messages
-from mcp_toolset.bridge.messages import json_of
+from mcp_toolset.bridge.messages import json_of, request_key
 
 WRITERS = [
     pytest.param(False, id="pydantic"),
@@ -63,3 +63,13 @@ def test_what_is_written_is_read_as_it_was_but_for_numbers_that_json_does_not_ha
 def test_what_has_no_json_form_is_an_error(value: Any) -> None:
     with pytest.raises(ValueError):
         json_of({"v": value})
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_a_number_that_comes_back_as_text_is_the_same_id(number: int) -> None:
+    assert request_key(str(number)) == request_key(number) == number
+
+
+@pytest.mark.parametrize("text", ["", "-", "call-1", "1.0", "--1", "9" * 5000, "a7"])
+def test_an_id_that_is_no_number_stays_as_it_is(text: str) -> None:
+    assert request_key(text) == text

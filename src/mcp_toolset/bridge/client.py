@@ -147,9 +147,9 @@ def _described(connection: Connection, request: ServerRequestContext[Any, Any]) 
 
 def declared_by(capabilities: object) -> Mapping[str, Any]:
     """The requests that a client answers, out of its capabilities in wire form."""
-    if not isinstance(capabilities, Mapping):
+    wire = _members(capabilities)
+    if not wire:
         return _NOTHING
-    wire = cast("Mapping[str, Any]", capabilities)
     return {name: wire[name] for name in ANSWERABLE if isinstance(wire.get(name), Mapping)}
 
 
@@ -159,12 +159,16 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
     A server may use whatever is declared to it. What the bridge cannot carry to the end, such as the
     tasks extension, would be lost half way.
     """
-    carried = dict(declared_by(capabilities))
-    wire = cast("Mapping[str, Any]", capabilities) if isinstance(capabilities, Mapping) else _NOTHING
-    extensions = wire.get("extensions")
-    named = cast("Mapping[str, Any]", extensions) if isinstance(extensions, Mapping) else _NOTHING
-    kept = {name: value for name, value in named.items() if name in CARRIED_EXTENSIONS}
-    return {**carried, "extensions": kept} if kept else carried
+    wire = _members(capabilities)
+    declared = declared_by(wire)
+    named = _members(wire.get("extensions")) if wire else _NOTHING
+    kept = {name: named[name] for name in CARRIED_EXTENSIONS if name in named}
+    return {**declared, "extensions": kept} if kept else declared
+
+
+def _members(wire: object) -> Mapping[str, Any]:
+    """What an object of JSON holds; nothing if it is none."""
+    return cast("Mapping[str, Any]", wire) if isinstance(wire, Mapping) else _NOTHING
 
 
 def _carried(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:

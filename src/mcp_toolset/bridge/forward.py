@@ -61,6 +61,7 @@ class WireContext(ToolContext):
     """One request of one client, as a tool and an upstream see it."""
 
     __slots__ = (
+        "_carried",
         "_client",
         "_meta",
         "_params",
@@ -86,6 +87,7 @@ class WireContext(ToolContext):
         self.principal = _principal(request)
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
+        self._carried: Mapping[str, Any] | None = None
         raw = self._params.get("_meta")
         self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
         in_process = modern and request.request is None
@@ -124,7 +126,9 @@ class WireContext(ToolContext):
     def carried(self) -> Mapping[str, Any]:
         """The client's capabilities that mounted servers are told of: what it answers, and extensions."""
         if self.modern:
-            return carried_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+            if self._carried is None:
+                self._carried = carried_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+            return self._carried
         if self.answers:
             return self.client.carried
         return {name: each for name, each in self.client.carried.items() if name not in ANSWERABLE}

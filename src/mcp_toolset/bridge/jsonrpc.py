@@ -25,11 +25,7 @@ from mcp_toolset.bridge.answers import noted, surely_parts
 from mcp_toolset.bridge.backpressure import BIG, Caller, Unread, calling, given_up
 from mcp_toolset.bridge.handling import Handling, TaskScope
 from mcp_toolset.bridge.lines import MAX_MESSAGE, LineBuffer, Overlong
-from mcp_toolset.bridge.messages import (
-    CLOSED,
-    progress_token,
-    strict_object,
-)
+from mcp_toolset.bridge.messages import CLOSED, progress_token, request_key, strict_object
 from mcp_toolset.bridge.outbox import FEW, Outbox
 from mcp_toolset.bridge.pipes import PipePair
 from mcp_toolset.bridge.reasons import reason_in
@@ -38,7 +34,6 @@ from mcp_toolset.bridge.sdk import (
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
-    coerce_request_id,
     fault_for_peer,
     run_notify_intercept,
 )
@@ -310,7 +305,7 @@ class LineDispatcher(Outbox):
             self._ended.set()
 
     def _take_answer(self, number: types.RequestId, message: dict[str, Any], size: int = 0) -> None:
-        waiting = self._waiting.get(coerce_request_id(number))
+        waiting = self._waiting.get(request_key(number))
         if waiting is None:
             self._stray()
             return
@@ -333,7 +328,7 @@ class LineDispatcher(Outbox):
         self._hold(ready)
 
     def _take_request(self, number: types.RequestId, method: str, params: dict[str, Any] | None) -> None:
-        key = coerce_request_id(number)
+        key = request_key(number)
         if key in self._requests:
             self._stray()
             return
@@ -363,7 +358,7 @@ class LineDispatcher(Outbox):
     def _cancel(self, params: dict[str, Any] | None) -> None:
         number = (params or {}).get("requestId")
         if type(number) is int or type(number) is str:
-            incoming = self._requests.get(coerce_request_id(number))
+            incoming = self._requests.get(request_key(number))
             if incoming is not None:
                 incoming.cancel(reason_in(params))
 
@@ -372,7 +367,7 @@ class LineDispatcher(Outbox):
         token, progress = params.get("progressToken"), params.get("progress")
         if type(token) not in (int, str) or type(progress) not in (int, float):
             return False
-        waiting = self._waiting.get(coerce_request_id(cast("types.RequestId", token)))
+        waiting = self._waiting.get(request_key(cast("types.RequestId", token)))
         if waiting is None or waiting.on_progress is None:
             return False
         total, message = params.get("total"), params.get("message")

@@ -20,6 +20,9 @@ _PLAIN_ONLY: Final[int] = (
     else orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 
+_LONG: Final = 24
+"""Characters of an id from which it is not looked at as a number."""
+
 CLOSED: Final = "Connection closed"
 """What a dispatcher says of a connection that has ended, as the SDK's does."""
 
@@ -84,6 +87,13 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
         if type(code) is int and type(message) is str:
             raise MCPError(code, message, fields.get("data"))
     raise MCPError(types.PARSE_ERROR, "its answer cannot be read")
+
+
+def request_key(number: types.RequestId) -> types.RequestId:
+    """What an id is looked up by: `"7"` and 7 are one, since some peers send a number back as text."""
+    if type(number) is str and len(number) < _LONG and number.removeprefix("-").isdecimal():
+        return int(number)
+    return number
 
 
 def progress_token(params: dict[str, Any] | None) -> types.ProgressToken | None:

@@ -11,7 +11,7 @@ import anyio
 import mcp_types as types
 
 from mcp_toolset.bridge.backpressure import calling
-from mcp_toolset.bridge.messages import CLOSED, json_of, request_line, result_of
+from mcp_toolset.bridge.messages import CLOSED, json_of, request_key, request_line, result_of
 from mcp_toolset.bridge.pipes import PipePair
 from mcp_toolset.bridge.reasons import reason_or
 from mcp_toolset.bridge.sdk import (
@@ -19,7 +19,6 @@ from mcp_toolset.bridge.sdk import (
     MCPError,
     RequestTimedOut,
     client_span,
-    coerce_request_id,
     tracing,
 )
 from mcp_toolset.bridge.underway import Waiting
@@ -134,7 +133,7 @@ class Outbox:
     def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
         """The key to wait under, and the id to send."""
         if given is not None:
-            key = coerce_request_id(given)
+            key = request_key(given)
             if key in self._waiting:
                 raise ValueError(f"request id {given!r} is already in flight")
             return key, given

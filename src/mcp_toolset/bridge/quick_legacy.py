@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_toolset.bridge import posted
 from mcp_toolset.bridge.eras import Quick
 from mcp_toolset.bridge.lowlevel import LowlevelServer
-from mcp_toolset.bridge.messages import CLOSED, json_of, request_line, result_of, strict_object
+from mcp_toolset.bridge.messages import CLOSED, json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.bridge.posted import Outcome, PostedRequest
 from mcp_toolset.bridge.posts import SESSION, Body
 from mcp_toolset.bridge.reasons import reason_in, reason_or
@@ -32,7 +32,6 @@ from mcp_toolset.bridge.sdk import (
     NoBackChannelError,
     RequestTimedOut,
     SessionManager,
-    coerce_request_id,
     held_open,
 )
 from mcp_toolset.bridge.underway import Waiting
@@ -164,7 +163,7 @@ class _Session:
 
     async def _answer(self, message: dict[str, Any], quick: Quick, http: Request, send: Send) -> None:
         call = _Call(message, http, send, self)
-        key = coerce_request_id(call.request_id)
+        key = request_key(call.request_id)
         self._calls[key] = call
         try:
             await call.run(quick)
@@ -184,7 +183,7 @@ class _Session:
             return send
         method, number = message.get("method"), message.get("id")
         if method is None and type(number) in (int, str):
-            waiting = self._waiting.get(coerce_request_id(cast("types.RequestId", number)))
+            waiting = self._waiting.get(request_key(cast("types.RequestId", number)))
             return send if waiting is None else _when(send, 202, lambda: waiting.settle(message))
         params: object = message.get("params")
         if method == "notifications/cancelled" and isinstance(params, dict):
@@ -195,7 +194,7 @@ class _Session:
         return send
 
     def _cancel(self, number: types.RequestId, reason: str | None) -> None:
-        call = self._calls.get(coerce_request_id(number))
+        call = self._calls.get(request_key(number))
         if call is not None:
             call.cancel(reason)
 

@@ -214,6 +214,8 @@ class _UnderWay:
     def __exit__(self, *_: object) -> None:
         _calling.reset(self._token)
         self._call.end()
+        # The variables hold the call, so that the two would wait for the garbage collector.
+        self._call.around = None
         del self._calls[id(self._call)]
 
 

@@ -45,7 +45,6 @@ from mcp.shared.dispatcher import (
     OnRequest,
     Outbound,
     ProgressFnT,
-    coerce_request_id,
     run_notify_intercept,
 )
 from mcp.shared.exceptions import MCPError, NoBackChannelError
@@ -108,7 +107,6 @@ __all__ = [
     "call_route",
     "classify_inbound_request",
     "client_span",
-    "coerce_request_id",
     "connection_of",
     "fault_for_peer",
     "header_fault",

@@ -210,6 +210,15 @@ class UpstreamSession:
                 token = opts["request_id"] = self.calls.token(call)
         why = given_up.set(call.reason)
         try:
+            if slots.value and self._keeps_time_of(call):
+                opts["timeout"] = seconds
+                slots.acquire_nowait()
+                try:
+                    return await self.request(
+                        method, params, context=call.context, opts=opts, tool=tool, token=token
+                    )
+                finally:
+                    slots.release()
             return await self._in_time(call, method, params, opts, token, seconds, slots, tool)
         except TimeoutError:
             self.health.missed(seconds)
@@ -241,19 +250,14 @@ class UpstreamSession:
         slots: anyio.Semaphore,
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
-        asked = partial(self.request, method, params, context=call.context, opts=opts, tool=tool, token=token)
-        if slots.value and self._keeps_time_of(call):
-            opts["timeout"] = seconds
-            slots.acquire_nowait()
-            try:
-                return await asked()
-            finally:
-                slots.release()
+        """Send a request whose time is kept here, because it may stand still."""
         with anyio.fail_after(seconds) as scope:
             call.time = WorkingTime(scope)
             async with slots:
                 await self._hear(call.context)
-                return await asked()
+                return await self.request(
+                    method, params, context=call.context, opts=opts, tool=tool, token=token
+                )
 
     def _keeps_time_of(self, call: CallInFlight) -> bool:
         """Whether the dispatcher may keep the time of a call: it is one request, and asks nobody."""

@@ -110,18 +110,22 @@ class SessionKey:
         return (self.era, self.declares, self.credentials)
 
 
-def era_for(client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
+MODERN: Final = SessionKey("modern")
+"""The session with a modern server, which is one for all."""
+
+
+def era_for(era: Era, upstream: UpstreamFacts, options: SessionOptions, name: str = "") -> Era:
     """The era in which a request is made: the client's own, unless the server does not speak it.
 
     Args:
-        client: Who makes the request.
+        era: What the client speaks that makes the request.
         upstream: The server.
         options: What the host says about it.
         name: The tool that is called, as the server calls it.
     """
     if options.protocol != "auto":
         return options.protocol
-    wanted = options.eras.get(name, client.era)
+    wanted = options.eras.get(name, era)
     if options.sessions == "shared":
         wanted = "modern"
     return _OTHER[wanted] if upstream.refuses(wanted) else wanted
@@ -130,10 +134,9 @@ def era_for(client: ClientFacts, upstream: UpstreamFacts, options: SessionOption
 def key_for(
     client: ClientFacts, upstream: UpstreamFacts, options: SessionOptions, name: str = ""
 ) -> SessionKey:
-    """The session that a request takes; see `era_for` for the arguments."""
-    era = era_for(client, upstream, options, name)
-    if era == "modern":
-        return SessionKey("modern")
+    """The session that a request of a client takes; see `era_for` for the other arguments."""
+    if era_for(client.era, upstream, options, name) == "modern":
+        return MODERN
     rule = options.sessions
     if rule == "shared":
         return SessionKey("legacy", credentials=client.credentials)
@@ -155,7 +158,7 @@ def key_for(
 def listing_key(era: Era, options: SessionOptions) -> SessionKey | None:
     """The key of the session that lists for everybody; `None` if it takes no requests of clients."""
     apart = options.shows and era == "legacy" and options.sessions != "shared"
-    return None if apart else SessionKey(era)
+    return None if apart else MODERN if era == "modern" else SessionKey(era)
 
 
 def canonical(declares: Mapping[str, Any]) -> str:

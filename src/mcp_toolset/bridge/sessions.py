@@ -35,11 +35,13 @@ from mcp_toolset.bridge.pooled import PooledSession
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.bridge.session import UpstreamSession, digest_of
 from mcp_toolset.bridge.session_key import (
+    MODERN,
     NOTHING_DECLARED,
     ClientFacts,
     SessionKey,
     SessionOptions,
     UpstreamFacts,
+    era_for,
     key_for,
     listing_key,
 )
@@ -65,6 +67,8 @@ TURN: Final = 1.0
 
 TRIAL: Final = 10.0
 """Seconds that a server has to say whether it speaks the legacy era, while that is not known."""
+
+NEVER: Final = float("-inf")
 
 SECOND_TRIAL: Final = 300.0
 """Seconds after which that is tried once more, if the server said nothing to it."""
@@ -126,7 +130,7 @@ class SessionPool:
         self._known = None if link.transport == "in-process" else KnownEras(link.identity)
         self._main: SessionKey | None = None
         self._settled = False
-        self._try_again_at = float("-inf")
+        self._try_again_at = NEVER
         self._without_legacy = self.facts
         self._sessions: dict[int, PooledSession] = {}
         self._ready: dict[SessionKey, PooledSession] = {}
@@ -211,6 +215,8 @@ class SessionPool:
 
         A legacy client has one key for as long as it is connected, so that it is looked up and not made.
         """
+        if caller.modern and era_for("modern", self._facts(), self.options, name) == "modern":
+            return self._other(MODERN)
         client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
         if client is None:
             return self._other(self._key(caller, name))
@@ -222,7 +228,7 @@ class SessionPool:
         return self._other(known[2])
 
     def _other(self, key: SessionKey) -> SessionKey | None:
-        return None if key == self._main else key
+        return None if key is self._main or key == self._main else key
 
     def _key(self, caller: WireContext, name: str = "") -> SessionKey:
         authorization = caller.authorization if self._forwards else None
@@ -236,14 +242,18 @@ class SessionPool:
         return key_for(client, self._facts(), self.options, name)
 
     def _facts(self) -> UpstreamFacts:
-        if self.facts.legacy is None and anyio.current_time() < self._try_again_at:
+        if (
+            self.facts.legacy is None
+            and self._try_again_at > NEVER
+            and anyio.current_time() < self._try_again_at
+        ):
             return self._without_legacy
         return self.facts
 
     @property
     def is_modern(self) -> bool:
         """Whether the session that lists speaks 2026-07-28."""
-        return self._main == SessionKey("modern")
+        return self._main == MODERN
 
     @property
     def listens(self) -> bool:

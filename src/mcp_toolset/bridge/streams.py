@@ -19,7 +19,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 
 from mcp_toolset.bridge.handling import Handling
-from mcp_toolset.bridge.messages import CLOSED, progress_token
+from mcp_toolset.bridge.messages import CLOSED, progress_token, request_key
 from mcp_toolset.bridge.reasons import reason_in
 from mcp_toolset.bridge.sdk import (
     CallOptions,
@@ -27,7 +27,6 @@ from mcp_toolset.bridge.sdk import (
     OnNotifyIntercept,
     OnRequest,
     ServerMessageMetadata,
-    coerce_request_id,
     fault_for_peer,
     stream_dispatcher,
 )
@@ -136,7 +135,7 @@ class _Calls:
         return item
 
     def _begin(self, request: types.JSONRPCRequest) -> None:
-        key = coerce_request_id(request.id)
+        key = request_key(request.id)
         incoming = self._under_way[key] = Incoming(
             self.dispatcher, request.id, progress_token(request.params)
         )
@@ -145,7 +144,7 @@ class _Calls:
     def _cancel(self, params: Mapping[str, Any]) -> None:
         number: object = params.get("requestId")
         if isinstance(number, int | str):
-            incoming = self._under_way.get(coerce_request_id(number))
+            incoming = self._under_way.get(request_key(number))
             if incoming is not None:
                 incoming.cancel(reason_in(params))
 
