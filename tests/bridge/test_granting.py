@@ -384,7 +384,7 @@ async def test_f37_a_store_that_fails_is_no_way_in_and_tells_nobody_apart(tmp_pa
         assert resolved.is_error and str(tmp_path) not in resolved.text
         assert len(server.listed(Caller("one", "ann"))) == 4
         found = await server.call_tool("search_tools", {"query": "x"}, context=ANN)
-        assert [hit["id"] for hit in found.structured["hits"]] == ["x"]
+        assert [hit["id"] for hit in found.structured["hits"]] == ["erp_x"]
         with pytest.raises(GrantStoreError):
             server.grants.revoke_all()
     assert up.reached == []
@@ -409,9 +409,9 @@ async def test_x5_what_the_host_withholds_is_said_or_hidden_and_never_runs() -> 
         found = await server.call_tool("search_tools", {"query": "the x y z w"}, context=ANN)
         hits = {hit["id"]: (hit["state"], hit["reason"], hit["retry_in"]) for hit in found.structured["hits"]}
         assert hits == {
-            "x": ("unauthorised", "ask an administrator", 60),
-            "y": ("filtered", "switched off in this project", None),
-            "w": ("available", None, None),
+            "erp_x": ("unauthorised", "ask an administrator", 60),
+            "erp_y": ("filtered", "switched off in this project", None),
+            "erp_w": ("available", None, None),
         }
         answer = await server.call_tool("resolve_tools", {"ids": ["x", "y", "z", "w", "q"]}, context=ANN)
         reasons = [one["reason"] for one in answer.structured["tools"]]

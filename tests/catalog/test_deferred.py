@@ -101,7 +101,7 @@ async def test_h22_the_surface_is_four_tools_that_never_move():
 async def test_x1_search_resolve_call():
     desk = Desk(READ, WIPE)
     found = (await desk.call("search_tools", query="read an invoice")).structured
-    assert found["hits"][0]["id"] == "read_invoice" and found["hits"][0]["state"] == "available"
+    assert found["hits"][0]["id"] == "erp_read_invoice" and found["hits"][0]["state"] == "available"
     (resolved,) = await desk.resolve("read_invoice")
     assert resolved["status"] == "granted" and resolved["definition"] == READ.to_wire()
     result = await desk.call("call_tool", grant=resolved["grant"], arguments={"n": 1})
@@ -113,7 +113,7 @@ async def test_x1_search_resolve_call():
 async def test_x1_a_search_can_resolve_its_first_hits_at_once():
     desk = Desk(READ, WIPE)
     found = (await desk.call("search_tools", query="read an invoice", resolve=1)).structured
-    assert [one["id"] for one in found["resolved"]] == ["read_invoice"]
+    assert [one["id"] for one in found["resolved"]] == ["erp_read_invoice"]
     assert (await desk.call("call_tool", grant=found["resolved"][0]["grant"])).text == "read_invoice {}"
     with pytest.raises(UnknownToolError):
         await desk.call("wipe_disk")
@@ -213,9 +213,9 @@ async def test_h22_a_request_for_too_much_is_refused():
 async def test_h21_a_search_can_be_narrowed_and_says_when_nothing_fits():
     desk = Desk(READ, WIPE)
     found = (await desk.call("search_tools", query="disk invoice", server="ops")).structured
-    assert [hit["id"] for hit in found["hits"]] == ["wipe_disk"]
+    assert [hit["id"] for hit in found["hits"]] == ["ops_wipe_disk"]
     found = (await desk.call("search_tools", query="invoice", exclude=["read_invoice"])).structured
-    assert "read_invoice" not in [hit["id"] for hit in found["hits"]]
+    assert "erp_read_invoice" not in [hit["id"] for hit in found["hits"]]
     found = (await desk.call("search_tools", query="invoice", server="nobody")).structured
     assert found["hits"] == [] and "Try other words" in found["note"]
 
@@ -361,7 +361,7 @@ class Hiding(Desk):
 async def test_f24_a_held_tool_is_found_as_changed_and_cannot_be_had():
     desk = Hiding(READ, hidden="")
     (hit,) = (await desk.call("search_tools", query="erase the disk")).structured["hits"]
-    assert (hit["id"], hit["state"], hit["reason"]) == ("ops/wipe_disk", "changed", HELD[1])
+    assert (hit["id"], hit["state"], hit["reason"]) == ("ops_wipe_disk", "changed", HELD[1])
     (absent,) = await desk.resolve("ops/wipe_disk")
     assert (absent["status"], absent["grant"], absent["reason"]) == ("not_available", None, HELD[1])
     with pytest.raises(UnknownToolError):

@@ -31,6 +31,7 @@ from mcp_toolset.catalog.deferred_tools import (
     search_binding,
 )
 from mcp_toolset.catalog.grants import GrantLedger, GrantRecord, ToolGrant, replay_key
+from mcp_toolset.catalog.hit_ids import HitIds
 from mcp_toolset.catalog.preview import ServerNote, preview_of
 from mcp_toolset.catalog.search import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
@@ -49,6 +50,9 @@ _ADDED: Final = 16
 
 _REMOVED: Final = 256
 """Tools that are taken out of it in one go: as long, or a little longer where all are worded alike."""
+
+_LOOKED_AT: Final = 10
+"""Hits among which those are looked for that an unknown id is like."""
 
 _T = TypeVar("_T")
 
@@ -97,6 +101,7 @@ class DeferredCatalog:
         self._held: dict[str, tuple[ToolBinding, str]] = {}
         self._indexed: frozenset[str] = frozenset()
         self._index = SearchIndex(scorer=scorer)
+        self._ids = HitIds()
         self._searching = search_binding(self._search)
         self._fixed = (
             resolve_binding(self._resolve),
@@ -127,10 +132,12 @@ class DeferredCatalog:
         gone = sorted(self._indexed - tools.keys() - kept.keys())
         self._indexed -= frozenset(gone)
         self._tools, self._held = tools, kept
+        found = self._findable()
+        self._ids.remove(gone)
+        self._ids.add(found[name] for name in self._indexed)
         for names in _slices(gone, _REMOVED):
             self._index.remove(names)
             yield
-        found = self._findable()
         for some in _slices(list(found), _REMOVED):
             # Together, as a word that many tools have is looked through once for all that go.
             self._index.remove(
@@ -140,6 +147,7 @@ class DeferredCatalog:
                 self._index.add(
                     CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
                 )
+                self._ids.add(found[name] for name in names)
                 self._indexed |= frozenset(names)
                 yield
 
@@ -217,7 +225,10 @@ class DeferredCatalog:
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
         """What a search finds, for the host: nothing is withheld from it."""
         found = self._index.search(query, server=server, limit=limit)
-        return [replace(hit, state=self._state(self._found_tool(hit.name))[0]) for hit in found]
+        return [
+            replace(hit, id=self._ids.id_of(hit.name), state=self._state(self._found_tool(hit.name))[0])
+            for hit in found
+        ]
 
     def _findable(self) -> dict[str, ToolBinding]:
         """Every tool that a search can find, those held back too."""
@@ -240,7 +251,7 @@ class DeferredCatalog:
             request.query,
             server=request.server,
             limit=request.limit,
-            exclude=[*request.exclude, *hidden],
+            exclude=[*hidden, *(name for id in request.exclude for name in self._ids.named(id))],
             wait=False,
         )
         held = {grant.name: grant for grant in self._granted(context)} if found else {}
@@ -252,7 +263,7 @@ class DeferredCatalog:
     def _hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
         state, reason, retry_in = self._standing(self._found_tool(hit.name), grant, context)
         return Hit(
-            id=hit.id,
+            id=self._ids.id_of(hit.name),
             signature=hit.signature,
             description=hit.description,
             server=hit.server,
@@ -305,42 +316,69 @@ class DeferredCatalog:
         if not ids:
             return []
         replay = replay_key(context)
-        wanted = list(dict.fromkeys(ids))
-        resolve = partial(self._records, wanted, context, replay)
-        records = dict(zip(wanted, await self._apart(resolve), strict=True))
-        return [self._resolution(records[id], context) for id in ids]
+        wanted = {id: self._available(id, context) for id in ids}
+        records = await self._apart(partial(self._records, wanted, context, replay))
+        return [self._resolution(id, records[id], context) for id in ids]
 
-    def _records(self, ids: Sequence[str], context: ToolContext, replay: str) -> list[GrantRecord]:
-        known = {id: self._ledger.recorded(id, context, replay) for id in ids}
-        asked = [(id, self._available(id, context)) for id, record in known.items() if record is None]
+    def _records(
+        self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
+    ) -> dict[str, GrantRecord]:
+        known = {id: self._recorded(id, found, context, replay) for id, found in wanted.items()}
+        asked = [(id, found) for id, found in wanted.items() if known[id] is None]
         fresh = iter(self._ledger.resolved(asked, context, replay) if asked else ())
-        return [record or next(fresh) for record in known.values()]
+        return {id: record or next(fresh) for id, record in known.items()}
+
+    def _recorded(
+        self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
+    ) -> GrantRecord | None:
+        """What came of an id under the caller's replay key, or of the same tool by another id."""
+        others = () if isinstance(found, str) or not replay else sorted(self._ids.spellings(found.name))
+        recorded = (self._ledger.recorded(one, context, replay) for one in (id, *others))
+        return next((record for record in recorded if record is not None), None)
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
-        binding = self._found_tool(id) if id in self._indexed else None
-        if binding is None or self._policy.hides(binding, context):
-            return self._no_such(context)
+        """The tool that an id or a public name stands for, or why it cannot be had."""
+        names = self._named(id, context)
+        if len(names) > 1:
+            return f"several tools have this id; use {' or '.join(map(self._ids.id_of, names))}"
+        if not names:
+            return self._no_such(id, context)
+        binding = self._found_tool(names[0])
         _, reason, _ = self._standing(binding, None, context)
         return reason or binding
 
-    def _no_such(self, context: ToolContext) -> str:
-        """Alike for what is not there and what is hidden; a server that is down may have it (X5)."""
-        away = self._unavailable(None, self._hidden(context))
-        names = ", ".join(one.server for one in away)
-        return f"{_NO_SUCH} ({names} cannot be reached now and may have it)" if away else _NO_SUCH
+    def _named(self, id: str, context: ToolContext) -> list[str]:
+        """The public names of the tools that an id may stand for, of those that the caller may know of."""
+        return self._ids.named(id, lambda name: not self._policy.hides(self._found_tool(name), context))
 
-    def _resolution(self, record: GrantRecord, context: ToolContext) -> Resolution:
-        grant, binding = record.grant, self._tools.get(record.id)
+    def _no_such(self, id: str, context: ToolContext) -> str:
+        """Alike for what is not there and what is hidden; a server that is down may have it (X5)."""
+        hidden = self._hidden(context)
+        near = self._near(id, hidden)
+        told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
+        names = ", ".join(one.server for one in self._unavailable(None, hidden))
+        return f"{told} ({names} cannot be reached now and may have it)" if names else told
+
+    def _near(self, id: str, hidden: frozenset[str]) -> list[str]:
+        """The ids of the tools that somebody may have meant who asks for one that is not there."""
+        hits = self._index.search(id, limit=_LOOKED_AT, exclude=hidden, wait=False)
+        return self._ids.near(id, [hit.name for hit in hits])
+
+    def _resolution(self, id: str, record: GrantRecord, context: ToolContext) -> Resolution:
+        grant = record.grant
         if grant is None:
+            found = self._named(id, context)
+            binding = self._tools.get(found[0]) if len(found) == 1 else None
             fault = record.reason
         else:
+            binding = self._tools.get(grant.name)
             fault = self._ledger.lapsed(grant) or self._ledger.moved(grant, binding)
         if grant is None or fault or binding is None or self._policy.withheld(binding, context) is not None:
             retry_in = None if binding is None else self._standing(binding, None, context)[2]
             reason = fault or _NO_SUCH
-            return Resolution(id=record.id, status="not_available", reason=reason, retry_in=retry_in)
+            return Resolution(id=id, status="not_available", reason=reason, retry_in=retry_in)
         return Resolution(
-            id=record.id,
+            id=id,
             status="granted",
             grant=grant.handle,
             expires_in=self._ledger.remaining(grant),
@@ -370,11 +408,16 @@ class DeferredCatalog:
 
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
         """The caller's grant, if the host lets the caller have its tool at all."""
-        grant = self._ledger.find(reference, context)
+        grant = self._ledger.find(reference, context) or self._by_id(reference, context)
         binding = None if grant is None else self._tools.get(grant.name)
         if binding is not None and self._policy.withheld(binding, context) is not None:
             return None
         return grant
+
+    def _by_id(self, id: str, context: ToolContext) -> ToolGrant | None:
+        """The caller's grant for the tool that an id stands for."""
+        names = self._ids.named(id, lambda name: name != id)
+        return self._ledger.find(names[0], context) if len(names) == 1 else None
 
     async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         grant = self._admitted(call, context)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from mcp_toolset.catalog.grants import LONGEST_REFERENCE
+from mcp_toolset.catalog.hit_ids import LONGEST_ID
 from mcp_toolset.errors import GrantError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.function import Tool, tool
@@ -22,9 +23,6 @@ from mcp_toolset.tools.view import Redirect, ToolBinding
 
 MAX_RESOLVED: Final = 20
 """Tools that one `resolve_tools` call may ask for."""
-
-LONGEST_ID: Final = 200
-"""Characters of an id; nothing in a catalog has a longer one."""
 
 HitState = Literal["available", "offline", "changed", "filtered", "unauthorised"]
 """Whether a found tool can be had now, and if not, what stands in the way (X5)."""

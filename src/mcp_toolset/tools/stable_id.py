@@ -32,13 +32,14 @@ def check_ids(bindings: Iterable[ToolBinding]) -> None:
 def check_id(id: str, group: Sequence[ToolBinding]) -> None:
     """Refuse the bindings of one id if they are different tools and the id was chosen; see `check_ids`."""
     tools = {builtins.id(one.origin): one for one in group if one.origin is not None}
-    if len(tools) > 1 and any(map(_is_chosen, tools.values())):
+    if len(tools) > 1 and any(map(chosen_id, tools.values())):
         places = " and ".join(one.place or "one" for one in list(tools.values())[:2])
         raise NameConflictError(f"two tools have the id {id!r}: {places}; give each its own with @tool(id=…)")
 
 
-def _is_chosen(binding: ToolBinding) -> bool:
+def chosen_id(binding: ToolBinding) -> str:
+    """The id that the author of a binding's tool chose for it; empty if nobody did."""
     tool = binding.origin
-    if not isinstance(tool, Tool):
-        return False
-    return tool.id not in (default_id(tool.name, tool.function), f"tool:{tool.name}")
+    if not isinstance(tool, Tool) or tool.id in (default_id(tool.name, tool.function), f"tool:{tool.name}"):
+        return ""
+    return tool.id
