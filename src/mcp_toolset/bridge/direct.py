@@ -7,7 +7,8 @@ request, though the caller here already has a deadline of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Final
 
@@ -26,6 +27,17 @@ from mcp_toolset.bridge.underway import Unasked
 
 _log = logging.getLogger("mcp_toolset.upstream")
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
+
+
+@asynccontextmanager
+async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[DirectCalls]:
+    """A dispatcher that calls a server of this process directly, without framing (modern era)."""
+    async with server.lifespan(server) as state:
+        calls = DirectCalls(server, state)
+        try:
+            yield calls
+        finally:
+            calls.close()
 
 
 class DirectCalls:

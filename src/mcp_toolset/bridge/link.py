@@ -29,9 +29,10 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp.shared.message import SessionMessage
 
 from mcp_toolset.bridge.child import child_dispatcher
+from mcp_toolset.bridge.direct import in_process_dispatcher
 from mcp_toolset.bridge.http_client import UpstreamHttp, UpstreamSse
 from mcp_toolset.bridge.lines import MAX_MESSAGE
-from mcp_toolset.bridge.sdk import Server, in_process_dispatcher, lowlevel_of, stream_dispatcher
+from mcp_toolset.bridge.sdk import Server, lowlevel_of, stream_dispatcher
 from mcp_toolset.bridge.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.config import chain

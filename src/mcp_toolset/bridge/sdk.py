@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Generator, Iterable, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Container, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from contextvars import Context
 from http import HTTPStatus
 from math import isinf
@@ -113,7 +113,6 @@ __all__ = [
     "header_map",
     "held_open",
     "holds_cleanup",
-    "in_process_dispatcher",
     "in_server_span",
     "lowlevel_of",
     "modern_error_data",
@@ -309,20 +308,6 @@ def client_span(method: str, params: Mapping[str, Any] | None) -> Generator[dict
         raise
     finally:
         span.end()
-
-
-@asynccontextmanager
-async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[Dispatcher[Any]]:
-    """A dispatcher that calls a server of this process directly, without framing (modern era)."""
-    # Direct calls are served by what is built on this module.
-    from mcp_toolset.bridge.direct import DirectCalls
-
-    async with server.lifespan(server) as state:
-        calls = DirectCalls(server, state)
-        try:
-            yield calls
-        finally:
-            calls.close()
 
 
 def lowlevel_of(server: object) -> Server[Any] | None:
