@@ -14,9 +14,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.bridge.limits import HttpLimits, peer_of
-from mcp_toolset.bridge.posts import LEGACY, SESSION, VERSION, header
+from mcp_toolset.bridge.posts import LEGACY, VERSION, header
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import SessionManager, end_session, idle_since, open_sessions
+from mcp_toolset.bridge.wire import SESSION
 
 _OTHER_BYTES: Final = (b"\xff\xfe", b"\xfe\xff")
 _NOT_UTF_8: Final = (

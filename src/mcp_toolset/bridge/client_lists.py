@@ -85,6 +85,11 @@ class ListNews:
     capability: str
     shared: bool = False
 
+    @property
+    def of_one_client(self) -> bool:
+        """Whether the list is that of one client's own session."""
+        return bool(self.key.client)
+
     def is_for(self, client: ServedClient) -> bool:
         """Whether a client sees this list."""
         route = client.routes.get(self.pool)

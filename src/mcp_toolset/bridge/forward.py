@@ -18,9 +18,8 @@ from pydantic_core import to_json
 from mcp_toolset.bridge.ask import Replay, RoundTrips
 from mcp_toolset.bridge.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.bridge.delivery import PATIENCE
-from mcp_toolset.bridge.posts import SESSION
 from mcp_toolset.bridge.sdk import MCPError, request_outbound, token_principal
-from mcp_toolset.bridge.wire import LOG_LEVELS, forwarded_meta, is_modern, meta_of
+from mcp_toolset.bridge.wire import LOG_LEVELS, SESSION, forwarded_meta, is_modern, meta_of
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.tools.asking import (
     ANSWERABLE,

@@ -14,7 +14,6 @@ from mcp_toolset.tools.call import ToolContext
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.client import ServedClient
-    from mcp_toolset.bridge.client_lists import ListNews
 
 Wire = Mapping[str, Any]
 Ending = Callable[[], Awaitable[None]]
@@ -45,6 +44,24 @@ TEMPLATES: Final = Kind(
 )
 PROMPTS: Final = Kind("prompts/list", "prompts", "name", types.Prompt, "prompts")
 KINDS: Final = (RESOURCES, TEMPLATES, PROMPTS)
+
+
+class ListChange(Protocol):
+    """A list that has changed for some clients only, as `ClientLists` tells."""
+
+    @property
+    def capability(self) -> str:
+        """What the list is of: `tools`, `resources` or `prompts`."""
+        ...
+
+    @property
+    def of_one_client(self) -> bool:
+        """Whether the list is that of one client's own session."""
+        ...
+
+    def is_for(self, client: ServedClient) -> bool:
+        """Whether a client sees this list."""
+        ...
 
 
 class Offers(Protocol):
@@ -102,7 +119,7 @@ class Offers(Protocol):
         """Of `tools`, `resources`, `prompts`: the lists that it said to have changed; told once."""
         ...
 
-    def list_news(self) -> Sequence[ListNews]:
+    def list_news(self) -> Sequence[ListChange]:
         """The lists of single clients that have changed since this was asked last."""
         ...
 

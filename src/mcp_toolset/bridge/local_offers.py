@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
-from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
+from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, ListChange, Wire
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.call import ToolContext
 from mcp_toolset.tools.prompts import CompletionProvider, PromptProvider, Reference
@@ -18,7 +18,6 @@ from mcp_toolset.tools.resources import ResourceProvider, UpdatingResources
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.client import ServedClient
-    from mcp_toolset.bridge.client_lists import ListNews
 
 MAX_COMPLETIONS: Final = 100
 """Values in one answer (server/utilities/completion)."""
@@ -143,7 +142,7 @@ class LocalOffers:
         """Nothing: a provider's change is seen in its lists."""
         return frozenset()
 
-    def list_news(self) -> Sequence[ListNews]:
+    def list_news(self) -> Sequence[ListChange]:
         """Every client sees the same."""
         return ()
 

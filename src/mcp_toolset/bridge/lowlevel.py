@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
@@ -32,6 +32,7 @@ from mcp_toolset.bridge.caching import STRICTEST, CacheHint
 from mcp_toolset.bridge.client import CLIENT_KEY, ServedClient, client_of
 from mcp_toolset.bridge.eras import INLINE, serve_connection
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.kinds import ListChange
 from mcp_toolset.bridge.messages import json_of
 from mcp_toolset.bridge.offering import Offering
 from mcp_toolset.bridge.outcome import halted
@@ -57,9 +58,6 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.asking import InputRequired, joined
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
-
-if TYPE_CHECKING:
-    from mcp_toolset.bridge.client_lists import ListNews
 
 Request = ServerRequestContext[Any, Any]
 
@@ -232,14 +230,14 @@ class LowlevelServer(Server[Any]):
             return False
         return all(self._offering.tells_itself(source, client) for source in sources)
 
-    async def announce_lists(self, news: Collection[ListNews]) -> None:
+    async def announce_lists(self, news: Collection[ListChange]) -> None:
         """Tell the clients of single sessions that what they see has changed."""
         for each in news:
             for connection in list(self._sessions.values()):
                 client: ServedClient | None = connection.state.get(CLIENT_KEY)
                 if client is not None and each.is_for(client):
                     await _bounded(partial(_SENDS[each.capability], connection))
-            if not each.key.client:
+            if not each.of_one_client:
                 await self._bus.publish(_EVENTS[each.capability]())
 
     async def announce_to(self, request: Request) -> None:

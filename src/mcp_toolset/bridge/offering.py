@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.bridge.addresses import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.bridge.caching import CacheHint, strictest
-from mcp_toolset.bridge.kinds import KINDS, PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
+from mcp_toolset.bridge.kinds import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    Ending,
+    Kind,
+    ListChange,
+    Offers,
+    Wire,
+)
 from mcp_toolset.bridge.local_offers import LocalOffers
 from mcp_toolset.bridge.unlisted import UnlistedMounts
 from mcp_toolset.bridge.wire import joint_meta
@@ -21,7 +31,6 @@ from mcp_toolset.tools.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.bridge.client import ServedClient
-    from mcp_toolset.bridge.client_lists import ListNews
 
 _PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
 _PAGES: Final = ("ui", *_PAGE_KEYS)
@@ -93,7 +102,7 @@ class Offering:
         offers = self._mounted().get(source)
         return offers is not None and offers.tells_itself(client)
 
-    def list_news(self) -> list[ListNews]:
+    def list_news(self) -> list[ListChange]:
         """The lists of single clients, tools included, that have changed since this was asked last."""
         return [each for offers in self._mounted().values() for each in offers.list_news()]
 

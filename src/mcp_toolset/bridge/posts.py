@@ -9,10 +9,10 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive
 
 from mcp_toolset.bridge.sdk import MAX_BODY
+from mcp_toolset.bridge.wire import SESSION
 
 Headers = list[tuple[bytes, bytes]]
 
-SESSION: Final = b"mcp-session-id"
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
 

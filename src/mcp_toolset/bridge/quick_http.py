@@ -21,7 +21,7 @@ from mcp_toolset.bridge.eras import Callers
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.messages import strict_object
 from mcp_toolset.bridge.posted import PostedRequest
-from mcp_toolset.bridge.posts import LEGACY, METHOD, SESSION, VERSION, Body, header, usual_head
+from mcp_toolset.bridge.posts import LEGACY, METHOD, VERSION, Body, header, usual_head
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
@@ -29,6 +29,7 @@ from mcp_toolset.bridge.sdk import (
     call_route,
     header_map,
 )
+from mcp_toolset.bridge.wire import SESSION
 
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""

@@ -23,7 +23,7 @@ from mcp_toolset.bridge.eras import Quick
 from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.messages import CLOSED, json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.bridge.posted import Outcome, PostedRequest
-from mcp_toolset.bridge.posts import SESSION, Body
+from mcp_toolset.bridge.posts import Body
 from mcp_toolset.bridge.reasons import reason_in, reason_or
 from mcp_toolset.bridge.sdk import (
     REQUEST_CANCELLED,
@@ -35,6 +35,7 @@ from mcp_toolset.bridge.sdk import (
     held_open,
 )
 from mcp_toolset.bridge.underway import Waiting
+from mcp_toolset.bridge.wire import SESSION
 
 HOLDS: Final = 20
 """How many times in the idle time of a session its use is told to the SDK."""

@@ -20,6 +20,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_toolset.bridge.answers import carried
 
+SESSION: Final = b"mcp-session-id"
+"""The header that names a legacy session over HTTP."""
+
 _HOP_BY_HOP: Final = frozenset(
     {
         PROTOCOL_VERSION_META_KEY,
