@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp_toolset.bridge.hub import toolset_from_config
     from mcp_toolset.bridge.limits import HttpLimits
     from mcp_toolset.bridge.manual import PendingCall
-    from mcp_toolset.bridge.reload import ReloadReport
+    from mcp_toolset.bridge.reloadable import ReloadReport
     from mcp_toolset.bridge.remote import RemoteToolset
     from mcp_toolset.bridge.serve import serve
     from mcp_toolset.bridge.server import ToolsetServer
@@ -197,7 +197,7 @@ _HOMES: Final = {
     "RateLimit": "calls.rate",
     "Reject": "calls.decision",
     "RejectedInput": "tools.typed_call",
-    "ReloadReport": "bridge.reload",
+    "ReloadReport": "bridge.reloadable",
     "RemoteToolset": "bridge.remote",
     "ResultCache": "calls.cache",
     "RetryLimit": "calls.retry",

@@ -14,7 +14,7 @@ from tests.catalog.mounts import Mount
 from tests.faults.harness import hostile, tool, until
 
 from mcp_toolset import ToolRegistry, ToolsetServer
-from mcp_toolset.bridge import hub
+from mcp_toolset.bridge import hub, mounts
 from mcp_toolset.bridge.hub import toolset_from_config
 from mcp_toolset.bridge.serve import server_of
 from mcp_toolset.catalog.lockfile import LockFile
@@ -32,7 +32,8 @@ def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> L
         return Mount(server.name, *lists[server.name])
 
     if "real" not in request.node.name:
-        monkeypatch.setattr(hub, "mounted", remote)
+        for module in (hub, mounts):
+            monkeypatch.setattr(module, "mounted", remote)
     return lists
 
 

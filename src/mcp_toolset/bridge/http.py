@@ -7,7 +7,7 @@ import socket
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import uvicorn
@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcp_toolset.bridge.admission import Admission
 from mcp_toolset.bridge.arrival import ArrivingRequest, checked_timeout, watching_heads
 from mcp_toolset.bridge.deadline import REQUEST_TIMEOUT
+from mcp_toolset.bridge.http_server import HttpApplication, HttpServer
 from mcp_toolset.bridge.limits import HttpLimits, peer_of
-from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.posts import header
 from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.quick_legacy import LegacySessions
@@ -30,9 +30,6 @@ from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.bridge.signals import patience
 from mcp_toolset.bridge.unsent import BoundedSend, Unsent
 from mcp_toolset.errors import ToolsetError
-
-if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
 
 MCP_PATH: Final = "/mcp"
 SSE_PATH: Final = "/sse"
@@ -49,7 +46,7 @@ _HURRIED: Final = 0.3
 
 
 def http_app(
-    server: LowlevelServer,
+    server: HttpServer,
     *,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
@@ -97,7 +94,7 @@ def http_app(
     return app
 
 
-def _quicken(app: Starlette, server: LowlevelServer, limits: HttpLimits, *, streams: bool) -> None:
+def _quicken(app: Starlette, server: HttpServer, limits: HttpLimits, *, streams: bool) -> None:
     """Answer what can be answered without the SDK before its endpoint; not past its authentication."""
     for route in app.router.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
@@ -110,7 +107,7 @@ def _quicken(app: Starlette, server: LowlevelServer, limits: HttpLimits, *, stre
 class Draining:
     """The requests under way, so that a stop can end them in order instead of having them cut off (F44)."""
 
-    def __init__(self, server: LowlevelServer) -> None:
+    def __init__(self, server: HttpServer) -> None:
         """Watch over the requests to `server`."""
         self._server = server
         self.requests: set[anyio.CancelScope] = set()
@@ -128,7 +125,7 @@ class Draining:
 class _SseEndpoint:
     """The event stream of the SSE transport: one connection, one session."""
 
-    def __init__(self, server: LowlevelServer, messages: SseServerTransport, draining: Draining) -> None:
+    def __init__(self, server: HttpServer, messages: SseServerTransport, draining: Draining) -> None:
         self._server = server
         self._messages = messages
         self._draining = draining
@@ -212,7 +209,7 @@ def _security(hosts: Sequence[str], origins: Sequence[str]) -> TransportSecurity
 
 
 async def serve_http(
-    server: ToolsetServer,
+    server: HttpApplication,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,

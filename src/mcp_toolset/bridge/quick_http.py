@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_toolset.bridge import posted
 from mcp_toolset.bridge.eras import Callers
-from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.http_server import HttpServer
 from mcp_toolset.bridge.messages import strict_object
 from mcp_toolset.bridge.posted import PostedRequest
 from mcp_toolset.bridge.posts import LEGACY, METHOD, VERSION, Body, header, usual_head
@@ -41,7 +41,7 @@ class QuickAnswers:
     """The endpoint of streamable HTTP."""
 
     def __init__(
-        self, sdk: ASGIApp, server: LowlevelServer, sessions: LegacySessions, *, streams: bool = True
+        self, sdk: ASGIApp, server: HttpServer, sessions: LegacySessions, *, streams: bool = True
     ) -> None:
         """Stand before `sdk`.
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.bridge import posted
 from mcp_toolset.bridge.eras import Quick
-from mcp_toolset.bridge.lowlevel import LowlevelServer
+from mcp_toolset.bridge.http_server import HttpServer
 from mcp_toolset.bridge.messages import CLOSED, json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.bridge.posted import Outcome, PostedRequest
 from mcp_toolset.bridge.posts import Body
@@ -60,7 +60,7 @@ class LegacySessions:
         resumes: Whether events are kept, so that a client can have those it has missed.
     """
 
-    def __init__(self, sdk: ASGIApp, server: LowlevelServer, manager: SessionManager) -> None:
+    def __init__(self, sdk: ASGIApp, server: HttpServer, manager: SessionManager) -> None:
         """Stand before `sdk`, whose sessions `manager` keeps."""
         self._sdk = sdk
         self._server = server

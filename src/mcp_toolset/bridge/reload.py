@@ -12,75 +12,22 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
-from mcp_toolset.bridge.hub import (
-    ConfiguredToolset,
-    Mount,
-    enabled,
-    lock_of,
-    lock_path,
-    mounted,
-    settle,
-    shaped,
-)
 from mcp_toolset.bridge.misconfigured import Misconfigured
+from mcp_toolset.bridge.mounts import Mount, enabled, lock_of, lock_path, mounted, settle, shaped
+from mcp_toolset.bridge.reloadable import ReloadReport
 from mcp_toolset.catalog.lockfile import LockFile
 from mcp_toolset.config import HubConfig
 from mcp_toolset.errors import NameConflictError, StateError
 from mcp_toolset.tools.source import ToolSource
 
-__all__ = ["ReloadReport", "Reloads"]
-
 _log = logging.getLogger("mcp_toolset.reload")
 _AT_RESTART: Final = ("name", "client_prefix", "list_patience")
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadReport:
-    """What a reload came to, by the names of the servers.
-
-    Attributes:
-        added: Mounted for the first time.
-        removed: Mounted no longer.
-        restarted: Started again, because they are reached in another way.
-        altered: Named, chosen or judged in another way, over the connection that they had.
-        starting: Of those added or restarted, the ones that have not answered yet. One that is started
-            again is called as it was until then.
-        at_restart: Settings that hold from the next start of the server on.
-        misconfigured: Those whose entries cannot be used, where that was otherwise before; each has its
-            reason as its status.
-    """
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    restarted: tuple[str, ...] = ()
-    altered: tuple[str, ...] = ()
-    starting: tuple[str, ...] = ()
-    at_restart: tuple[str, ...] = ()
-    misconfigured: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        """Whether anything was different."""
-        differs = (self.added, self.removed, self.restarted, self.altered, self.at_restart)
-        return any((*differs, self.misconfigured))
-
-    def __str__(self) -> str:
-        """One line for people."""
-        parts = (
-            ("added", self.added),
-            ("removed", self.removed),
-            ("started again", self.restarted),
-            ("altered", self.altered),
-            ("still starting", self.starting),
-            ("to hold from the next start", self.at_restart),
-            ("misconfigured", self.misconfigured),
-        )
-        return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names) or "nothing differs"
 
 
 @dataclass(eq=False, slots=True)
@@ -95,12 +42,34 @@ class _Starting:
         self.settled.set()
 
 
+class Configured(Protocol):
+    """The configuration that is served, and the mounts of its servers; see `ConfiguredToolset`."""
+
+    @property
+    def config(self) -> HubConfig:
+        """The configuration that holds now."""
+        ...
+
+    @property
+    def mounts(self) -> Mapping[str, Mount]:
+        """What is mounted, by the names of the servers."""
+        ...
+
+    def wanted(self, config: HubConfig | None) -> HubConfig:
+        """A configuration to take the place of this one, read again unless it is given."""
+        ...
+
+    def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
+        """Serve this from the next compilation on."""
+        ...
+
+
 class Reloads:
     """Owns the mounts of a configuration that were started after the server was."""
 
     def __init__(
         self,
-        configured: ConfiguredToolset,
+        configured: Configured,
         *,
         sources: Callable[[], Mapping[str, ToolSource]],
         changed: Callable[[], None],

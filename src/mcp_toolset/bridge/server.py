@@ -25,7 +25,7 @@ from mcp_toolset.bridge.lowlevel import LowlevelServer
 from mcp_toolset.bridge.manual import MANUAL_TIMEOUT, ManualCalls, PendingCall
 from mcp_toolset.bridge.news import News
 from mcp_toolset.bridge.offering import Offering
-from mcp_toolset.bridge.reloadable import PATIENCE, reloadable_in
+from mcp_toolset.bridge.reloadable import PATIENCE, Reloading, ReloadReport, reloadable_in
 from mcp_toolset.bridge.served import ServedTools
 from mcp_toolset.bridge.unlisted import UnlistedMounts
 from mcp_toolset.calls.background import BackgroundWork
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.bridge.limits import HttpLimits
-    from mcp_toolset.bridge.reload import ReloadReport, Reloads
     from mcp_toolset.catalog.deferred import DeferredCatalog
     from mcp_toolset.catalog.search import Scorer, SearchHit
     from mcp_toolset.config import HubConfig
@@ -193,7 +192,7 @@ class ToolsetServer:
         )
         self._news = News(self._served, self._offering, self.lowlevel)
         self._attachments = Attachments(self.registry, self._news.changed.set)
-        self._reloads: Reloads | None = None
+        self._reloads: Reloading | None = None
 
     def derived(
         self,
