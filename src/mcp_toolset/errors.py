@@ -164,6 +164,11 @@ class GrantError(CallError):
 class CannotAskError(CallError):
     """The client of a call cannot be asked, refused the request, or gave no answer in time (A14, N4)."""
 
+    def __init__(self, message: str, *, obstacle: str = "") -> None:
+        """Tell the model why, and perhaps what to do; `obstacle` is the reason alone."""
+        self.obstacle = obstacle or message
+        super().__init__(message)
+
 
 class ClientCapabilityError(CallError):
     """A tool needs a capability that the client does not declare (2026-07-28, basic/versioning)."""

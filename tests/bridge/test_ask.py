@@ -218,7 +218,9 @@ async def test_n4_ask_is_a_refusal_where_the_client_cannot_answer(mode: str) -> 
     server = ToolsetServer(Toolset(delete), middleware=[PermissionChecker(lambda call: "ask")])
     async with connected(server, mode) as client:
         result = await client.call_tool("delete", {"n": 3})
-    assert result.is_error and "not permitted" in text_of(result) and not ran
+    assert result.is_error and not ran
+    assert "has the user asked about this call, and this client shows no questions" in text_of(result)
+    assert "use a client that shows questions (elicitation)" in text_of(result)
 
 
 @pytest.mark.parametrize("mode", ERAS)

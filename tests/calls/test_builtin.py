@@ -109,12 +109,24 @@ async def test_n4_ask_runs_only_if_the_person_accepts(answer: Any, runs: bool):
     assert question["message"] == "Allow the call of probe with {}?"
 
 
-async def test_n4_ask_without_a_client_is_a_refusal():
-    assert not await decided(lambda call: "ask")
+async def refused(context: ToolContext, **options: Any) -> str:
+    """Why a call did not run that the user had to be asked about."""
+    checker = PermissionChecker(lambda call: "ask", **options)
+    result, ran = await through(checker, {"content": []}, context=context)
+    reason = rejection_reason(result)
+    assert not ran and reason is not None and reason.source == "policy"
+    return reason.reason
 
 
-async def test_n4_silence_is_a_no():
-    assert not await decided(lambda call: "ask", Person(None), ask_deadline=0.01)
+async def test_n4_ask_without_a_client_is_a_refusal_that_says_so():
+    told = await refused(LOCAL_CONTEXT)
+    assert told.startswith("probe did not run: the policy of this server has the user asked about this call")
+    assert "this call has no client that answers requests" in told
+    assert told.endswith("use a client that shows questions (elicitation), or have the policy allow the call")
+
+
+async def test_n4_silence_is_a_no_and_the_reason_says_so():
+    assert "and there was no answer within 0.01 s" in await refused(Person(None), ask_deadline=0.01)
 
 
 def texts(*parts: str) -> dict[str, Any]:

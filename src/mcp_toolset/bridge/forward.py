@@ -188,11 +188,12 @@ class WireContext(ToolContext):
 
     async def _elicited(self, question: str, schema: Mapping[str, Any] | None, name: str) -> Answer:
         params = elicitation(question, schema)
-        obstacle = self._obstacle()
-        if obstacle:
+        missing = self._obstacle()
+        if missing:
+            obstacle = f"this client shows no questions ({missing})"
             raise CannotAskError(
-                f"the user has to be asked, and this client shows no questions ({obstacle}); "
-                f"ask in your own words: {question}"
+                f"the user has to be asked, and {obstacle}; ask in your own words: {question}",
+                obstacle=obstacle,
             )
         answer = Answer.of_wire(await self._asked(ELICITATION, params, name))
         if answer.accepted:

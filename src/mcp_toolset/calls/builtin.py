@@ -14,7 +14,7 @@ from mcp_toolset.calls.cutting import cut
 from mcp_toolset.calls.decision import Reject
 from mcp_toolset.calls.middleware import Next
 from mcp_toolset.calls.rejection import rejection
-from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.errors import CallError, CannotAskError, DefinitionError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.result import ToolResult
 
@@ -47,19 +47,32 @@ class PermissionChecker:
             return await next()
         if permission == "ask":
             # On 2026-07-28 the question ends the call here, and the repeated call passes with the answer.
+            obstacle: str | None = f"there was no answer within {self._ask_deadline:g} s"
             with anyio.move_on_after(self._ask_deadline):
-                permission = "allow" if await _confirmed(call, context) else "deny"
-            if permission == "allow":
+                obstacle = await _obstacle(call, context)
+            if obstacle is None:
                 return await next()
+            if obstacle:
+                return rejection(Reject(_unasked(call.name, obstacle), "policy"))
         return rejection(Reject(f"{call.name} is not permitted by the policy of this server", "policy"))
 
 
-async def _confirmed(call: ToolCall, context: ToolContext) -> bool:
+async def _obstacle(call: ToolCall, context: ToolContext) -> str | None:
+    """What keeps a call from running: nothing (`None`), the user's refusal (empty), or why there is none."""
     question = f"Allow the call of {call.name} with {call.arguments!r}?"
     try:
-        return (await context.elicit(question, _NO_FIELDS)).accepted
+        return None if (await context.elicit(question, _NO_FIELDS)).accepted else ""
+    except CannotAskError as fault:
+        return fault.obstacle
     except CallError:
-        return False
+        return ""
+
+
+def _unasked(name: str, obstacle: str) -> str:
+    return (
+        f"{name} did not run: the policy of this server has the user asked about this call, and {obstacle}; "
+        "use a client that shows questions (elicitation), or have the policy allow the call"
+    )
 
 
 class OutputFormatter:
