@@ -121,3 +121,21 @@ def test_no_file_carries_the_address_of_a_package_registry():
         if host.encode() in path.read_bytes()
     ]
     assert found == []
+
+
+def test_a_tool_is_declared_and_run_without_the_sdk_and_its_models():
+    program = """
+import asyncio, sys
+from mcp_toolset import Toolset, tool
+from mcp_toolset.tools.call import LOCAL_CONTEXT
+from mcp_toolset.tools.view import execute
+
+@tool
+def add(a: int, b: int) -> list[int]:
+    return [a + b]
+
+(binding,) = Toolset(add).view().values()
+print(asyncio.run(execute(binding, {"a": 1, "b": 2}, LOCAL_CONTEXT)).structured)
+print({name.partition(".")[0] for name in sys.modules} & {"mcp", "mcp_types", "numpy"})
+"""
+    assert run(sys.executable, "-c", program).splitlines() == ["{'result': [3]}", "set()"]

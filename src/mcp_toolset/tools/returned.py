@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
-import mcp_types
 from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
@@ -19,14 +19,18 @@ from mcp_toolset.tools.result import ToolResult, encodable
 from mcp_toolset.tools.result_shape import checked_result
 from mcp_toolset.tools.schema import UNUSABLE, PlainSchema, reason_of
 
-_CONTENT: Final = (
-    mcp_types.TextContent,
-    mcp_types.ImageContent,
-    mcp_types.AudioContent,
-    mcp_types.ResourceLink,
-    mcp_types.EmbeddedResource,
-)
-_UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.empty, *_CONTENT)
+_CONTENT: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
+_UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.empty)
+
+
+def _content() -> tuple[type[Any], ...]:
+    """The protocol's models of content blocks; none as long as no module has imported them.
+
+    Importing them takes longer than importing all of this package, and most tools return none.
+    """
+    models = sys.modules.get("mcp_types")
+    found = (getattr(models, name, None) for name in _CONTENT)
+    return tuple(model for model in found if model is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def _value_type(annotation: Any) -> Any:
 
 
 def _is_untyped(annotation: Any) -> bool:
-    if annotation in _UNTYPED:
+    if annotation in _UNTYPED or annotation in _content():
         return True
     origin, items = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -164,20 +168,21 @@ def _is_content(annotation: Any) -> bool:
     """Whether it is content that goes into a result as it is, or a choice or a list of such."""
     nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
     inner = get_args(annotation) if nests else ()
-    return annotation in (*_CONTENT, ToolResult) or any(map(_is_content, inner))
+    return annotation in (*_content(), ToolResult) or any(map(_is_content, inner))
 
 
 def _untyped(value: Any) -> ToolResult:
     if value is None:
         return ToolResult.of_content([])
     items: list[Any] = list(cast("list[Any]", value)) if isinstance(value, list | tuple) else [value]
-    if any(isinstance(item, _CONTENT) for item in items):
-        return ToolResult.of_content([_block(item) for item in items])
+    models = () if isinstance(value, str) else _content()
+    if any(isinstance(item, models) for item in items):
+        return ToolResult.of_content([_block(item, models) for item in items])
     return ToolResult.of_text(_shown(value))
 
 
-def _block(item: Any) -> dict[str, Any]:
-    if isinstance(item, _CONTENT):
+def _block(item: Any, models: tuple[type[Any], ...]) -> dict[str, Any]:
+    if isinstance(item, models):
         return item.model_dump(by_alias=True, mode="json", exclude_none=True)
     return {"type": "text", "text": _shown(item)}
 
