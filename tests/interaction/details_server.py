@@ -34,8 +34,9 @@ OFFERS = {
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
+    "logging": {},
 }
-TOOLS = ("quiet.note", "same", "update", "hang", "ask", "custom", "release")
+TOOLS = ("quiet.note", "same", "update", "hang", "ask", "withdraw", "custom", "release")
 
 
 class Server:
@@ -78,6 +79,12 @@ class Server:
                 # It takes its time: until the tool `release` is called.
                 return self.held.append((number, wanted))
             return self.listen(number, wanted)
+        if HANGING in str(params):
+            return
+        if params.get("uri") == "made:talk":
+            for level in ("info", "error"):
+                self.note("message", level=level, data=level)
+            self.note("example/spoken", what="anything")
         answer = self.answer(method, params, number)
         if answer is not None:
             self.send(id=number, **answer)
@@ -124,6 +131,8 @@ class Server:
             case "ask":
                 self.send(id="question", method="elicitation/create", params=QUESTION)
                 return None
+            case "withdraw":
+                self.note("cancelled", requestId="question", reason="somebody else has answered")
             case "hang":
                 return None
             case "release":
@@ -135,6 +144,9 @@ class Server:
                 pass
         return self.result(content=[{"type": "text", "text": name}])
 
+
+HANGING = "made:hanging"
+"""What is read, or filled into a prompt, without an end."""
 
 INFO = {"name": "details", "version": "1"}
 QUESTION = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}

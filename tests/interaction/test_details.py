@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from tests.interaction import details_server
 from tests.interaction.raw_client import RawClient, raw_client
@@ -30,12 +31,17 @@ def server_era(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def bridged(client_era: str, server_era: str, log: Path | None = None) -> AsyncGenerator[RawClient]:
+async def bridged(
+    client_era: str,
+    server_era: str,
+    log: Path | None = None,
+    capabilities: dict[str, Any] | None = None,
+) -> AsyncGenerator[RawClient]:
     command = [sys.executable, details_server.__file__, server_era, str(log or "")]
     mounted = Toolset(RemoteToolset(command, name="up"), name="hub")
     async with ToolsetServer(mounted, keep=False) as server:
         await server.settled()
-        async with raw_client(server, client_era) as client:
+        async with raw_client(server, client_era, capabilities) as client:
             yield client
 
 
@@ -120,21 +126,73 @@ async def test_u39_a_dotted_name_stays_readable(client_era: str) -> None:
     assert said["content"] == [{"type": "text", "text": "quiet.note"}]
 
 
+CANCELLED: dict[str, dict[str, Any]] = {
+    "tools/call": {"name": "hang", "arguments": {}},
+    "resources/read": {"uri": details_server.HANGING},
+    "prompts/get": {"name": "greet", "arguments": {"who": details_server.HANGING}},
+}
+"""Requests that the server never answers."""
+
+
 async def test_u39_the_reason_of_a_cancellation_reaches_the_server(
     client_era: str, server_era: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
 
-    def taken(method: str) -> list[dict[str, Any]]:
-        messages = [json.loads(line) for line in log.read_text().splitlines()]
-        return [each["params"] for each in messages if each.get("method") == method]
+    async def taken(client: RawClient, method: str, what: str) -> dict[str, Any]:
+        while True:
+            for message in map(json.loads, log.read_text().splitlines()):
+                if message.get("method") == method and what in json.dumps(message):
+                    return message["params"]
+            await client.ask("tools/call", name="custom", arguments={})
 
-    async with bridged(client_era, server_era, log) as client:
-        number = await client.begin("tools/call", name="hang", arguments={})
-        while not taken("tools/call"):
-            await client.ask("tools/call", name="custom", arguments={})
-        reason = {"requestId": number, "reason": "the user has changed the plan"}
-        await client.send(method="notifications/cancelled", params=reason)
-        while not (cancelled := taken("notifications/cancelled")):
-            await client.ask("tools/call", name="custom", arguments={})
-    assert cancelled[-1]["reason"] == "the user has changed the plan"
+    with anyio.fail_after(60):
+        async with bridged(client_era, server_era, log) as client:
+            for method, params in CANCELLED.items():
+                number = await client.begin(method, **params)
+                await taken(client, method, "hang")
+                reason = f"no {method} is needed any more"
+                await client.send(
+                    method="notifications/cancelled", params={"requestId": number, "reason": reason}
+                )
+                assert (await taken(client, "notifications/cancelled", reason))["reason"] == reason
+
+
+async def test_u39_the_reason_of_a_withdrawn_question_reaches_the_client() -> None:
+    async with bridged("legacy", "legacy", capabilities={"elicitation": {}}) as client:
+        await client.begin("tools/call", name="ask", arguments={})
+        asked = await client.until(lambda message: message.get("method") == "elicitation/create")
+        await client.ask("tools/call", name="withdraw", arguments={})
+        cancelled = await client.told("notifications/cancelled")
+    assert cancelled == {"requestId": asked["id"], "reason": "somebody else has answered"}
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
+async def test_u39_what_a_server_says_outside_of_any_call_reaches_the_only_client(
+    capabilities: dict[str, Any],
+) -> None:
+    async with bridged("legacy", "legacy", capabilities=capabilities) as client:
+        await client.ask("logging/setLevel", level="warning")
+        await client.ask("resources/subscribe", uri="made:talk")
+        assert (await client.told("notifications/example/spoken"))["what"] == "anything"
+        assert (await client.told("notifications/message"))["data"] == "error"
+        assert not [each for each in client.heard if each["method"] == "notifications/message"]
+
+
+async def test_u39_what_a_server_says_outside_of_any_call_is_for_none_of_several_clients() -> None:
+    mounted = Toolset(RemoteToolset([sys.executable, details_server.__file__, "legacy", ""], name="up"))
+    async with (
+        ToolsetServer(mounted, keep=False) as server,
+        raw_client(server, "legacy") as one,
+        raw_client(server, "legacy") as other,
+        raw_client(server, "legacy", {"elicitation": {}}) as alone,
+    ):
+        await server.settled()
+        await one.ask("tools/call", name="quiet_note", arguments={})
+        for client in (other, alone):
+            await client.ask("resources/subscribe", uri="made:talk")
+        # The third one has a session of its own, on which this is said after what was said to the others.
+        await alone.told("notifications/example/spoken")
+        for client in (one, other):
+            await client.ask("tools/call", name="quiet_note", arguments={})
+            assert not [each for each in client.heard if not each["method"].endswith("list_changed")]

@@ -29,10 +29,22 @@ class ClientOffers:
         lists: ClientLists,
         watches: ClientWatches,
         pool: SessionPool,
+        *,
         said: Callable[[], frozenset[str]],
+        met: Callable[[ToolContext], None],
     ) -> None:
-        """Join what there is of one server; `said` tells once which lists it has said to have changed."""
+        """Join what there is of one server.
+
+        Args:
+            common: What it offers to all.
+            lists: What it lists to some.
+            watches: What clients watch on sessions of their own.
+            pool: Those sessions.
+            said: Tells once which lists it has said to have changed.
+            met: Takes note of who uses the session that lists, beside calls.
+        """
         self._said = said
+        self._met = met
         self._common = common
         self._lists = lists
         self._watches = watches
@@ -103,6 +115,7 @@ class ClientOffers:
                 return await self._watches.watch(key, context, uri, updated)
             except OtherEraError:
                 pass
+        self._met(context)
         return await self._common.watch(uri, updated)
 
     def said(self) -> frozenset[str]:

@@ -119,6 +119,7 @@ class ClientWatches:
         first, watching[watch] = not watching, None
         pooled.holds += 1
         try:
+            session.calls.outside.meet(watch.caller)
             if first:
                 await session.request("resources/subscribe", {"uri": watch.uri})
             if watch.began.is_set():

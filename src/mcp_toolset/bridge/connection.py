@@ -19,6 +19,7 @@ import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.caching import STRICTEST, CacheHint
+from mcp_toolset.bridge.change_stream import ACKNOWLEDGING, ChangeStream
 from mcp_toolset.bridge.client import ANSWERABLE_WHOLE
 from mcp_toolset.bridge.client_lists import CAPABILITIES, TOOLS, ClientLists
 from mcp_toolset.bridge.client_offers import ClientOffers
@@ -52,7 +53,6 @@ from mcp_toolset.errors import (
     InvalidOutputError,
     StateError,
     UpstreamError,
-    UpstreamProtocolError,
     UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
@@ -129,6 +129,9 @@ class UpstreamConnection:
             changed=self._changed,
             hidden_text=self.tools.pins.hidden_text,
         )
+        self._changes = ChangeStream(
+            link.name, request=self._request, outdated=self._outdated, refused=self._not_told
+        )
         self.lists = ClientLists(
             link.name,
             self.pool,
@@ -140,7 +143,9 @@ class UpstreamConnection:
         self.lists.merge = self._merge
         self.lists.on_change = self._changed
         self._watches = ClientWatches(link.name, self.pool)
-        self.client_offers = ClientOffers(self.offers, self.lists, self._watches, self.pool, self.said)
+        self.client_offers = ClientOffers(
+            self.offers, self.lists, self._watches, self.pool, said=self.said, met=self._met
+        )
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
         self.pool.on_stir = self._rest.stir
@@ -296,12 +301,16 @@ class UpstreamConnection:
         try:
             with anyio.fail_after(None) as deadline:
                 deadline.deadline = anyio.current_time() + self.start_timeout
-                async with self._fresh_session().connected(self._stderr, self._notification) as opened:
-                    await self._start(*opened, WorkingTime(deadline))
+                async with (
+                    self._fresh_session().connected(self._stderr, self._notification) as opened,
+                    anyio.create_task_group() as group,
+                ):
+                    await self._start(*opened, WorkingTime(deadline), group)
                     deadline.deadline = float("inf")
                     self._rest.over()
                     settled()
-                    await self._hold(*opened)
+                    await self._hold(opened[1])
+                    group.cancel_scope.cancel()
             return self._explained(self._lost_by)
         except TimeoutError:
             return self._explained(f"no answer within {self.start_timeout:g} s")
@@ -321,7 +330,13 @@ class UpstreamConnection:
         main.health.on_change = self._health_changed
         return main
 
-    async def _start(self, session: ClientSession, dispatcher: ObservedDispatcher, time: WorkingTime) -> None:
+    async def _start(
+        self,
+        session: ClientSession,
+        dispatcher: ObservedDispatcher,
+        time: WorkingTime,
+        group: anyio.abc.TaskGroup,
+    ) -> None:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
         self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
@@ -329,13 +344,18 @@ class UpstreamConnection:
         self._era = await self._main.begin(session, dispatcher, era, self._protocol)
         self.pool.listens_in("modern" if self._main.modern else "legacy")
         self._introduce(self._main.server, session.instructions or "")
-        self._told_of_changes = _announces_changes(session)
+        declared = session.server_capabilities
+        told_of = _told_of(declared)
+        self._told_of_changes = "toolsListChanged" in told_of
+        self._changes.begin()
+        if self._main.modern and told_of:
+            group.start_soon(self._changes.hold, told_of, self._lost.is_set)
+            await self._changes.settled(min(ACKNOWLEDGING, self.start_timeout / 4))
         listing = await self._walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
         time.pause()
         await self._admit(listing)
         time.resume()
-        declared = session.server_capabilities
         await self.offers.take(
             {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True),
             modern=self._main.modern,
@@ -349,14 +369,12 @@ class UpstreamConnection:
         said = "" if server is None else server.description or server.title or ""
         self._about = self.link.scrubbed(one_line(said or self.instructions))
 
-    async def _hold(self, session: ClientSession, dispatcher: ObservedDispatcher) -> None:
+    async def _hold(self, dispatcher: ObservedDispatcher) -> None:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._keep_fresh)
                 group.start_soon(self.offers.keep_fresh)
                 if self._main.modern:
-                    tools = {"toolsListChanged": True} if self._told_of_changes else {}
-                    group.start_soon(self._listen, {**tools, **self.offers.listening})
                     group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
                 group.start_soon(self._watch_health)
@@ -439,25 +457,13 @@ class UpstreamConnection:
                     self._set("ready", said)
             await anyio.sleep(REFRESH_GAP)
 
-    async def _listen(self, wanted: Mapping[str, bool]) -> None:
-        """Hold a `subscriptions/listen` stream open (2026-07-28); after a gap, list again."""
-        if not wanted:
-            return
-        backoff = Backoff()
-        while True:
-            began = anyio.current_time()
-            try:
-                await self._request("subscriptions/listen", {"notifications": dict(wanted)})
-            except UpstreamProtocolError as fault:
-                self._log.debug("no change notifications: %s", in_log(fault))
-                self._told_of_changes = False
-                return
-            except UpstreamError:
-                if self._lost.is_set():
-                    return
-            await anyio.sleep(backoff.after(anyio.current_time() - began))
-            self._refresh.set()
-            self.offers.outdated()
+    def _outdated(self) -> None:
+        """List again: a change may have been missed."""
+        self._refresh.set()
+        self.offers.outdated()
+
+    def _not_told(self) -> None:
+        self._told_of_changes = False
 
     async def _take_list_surely(self, *, said: bool) -> None:
         """List, a second time if the request was lost on an open connection: one request proves nothing."""
@@ -566,6 +572,9 @@ class UpstreamConnection:
         finally:
             self._asking -= 1
 
+    def _met(self, context: ToolContext) -> None:
+        self._main.calls.outside.meet(context)
+
     async def _arrived(self) -> None:
         """Wait for the first attempt to succeed or fail, at most as long as a call may take."""
         arrived = anyio.Event()
@@ -620,9 +629,7 @@ class UpstreamConnection:
             self._tools_said = True
             self._refresh.set()
             return True
-        if self.offers.heard(method, params):
-            return True
-        return False
+        return self.offers.heard(method, params) or self._changes.heard(method, params)
 
     def _explained(self, reason: str) -> str:
         last = self._stderr.last
@@ -637,8 +644,10 @@ class UpstreamConnection:
             callback()
 
 
-def _announces_changes(session: ClientSession) -> bool:
-    capabilities = session.server_capabilities
-    return (
-        capabilities is not None and capabilities.tools is not None and bool(capabilities.tools.list_changed)
-    )
+def _told_of(declared: types.ServerCapabilities | None) -> dict[str, bool]:
+    """The lists of which the server tells that they have changed, as `subscriptions/listen` names them."""
+    offered = {
+        name: None if declared is None else getattr(declared, name)
+        for name in ("tools", "resources", "prompts")
+    }
+    return {f"{name}ListChanged": True for name, each in offered.items() if each and each.list_changed}

@@ -19,7 +19,7 @@ from mcp_toolset.bridge.ask import Replay, RoundTrips
 from mcp_toolset.bridge.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.bridge.delivery import PATIENCE
 from mcp_toolset.bridge.sdk import MCPError, request_outbound, token_principal
-from mcp_toolset.bridge.wire import LOG_LEVELS, SESSION, forwarded_meta, is_modern, meta_of
+from mcp_toolset.bridge.wire import SESSION, forwarded_meta, is_modern, meta_of, wants_log
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.tools.asking import (
     ANSWERABLE,
@@ -343,13 +343,7 @@ class WireContext(ToolContext):
     def _wants_log(self, level: object) -> bool:
         """A legacy client that set no level leaves it to the server, which passes on what there is."""
         wanted = self.log_level
-        if wanted is None:
-            return not self.modern
-        return (
-            wanted in LOG_LEVELS
-            and level in LOG_LEVELS
-            and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
-        )
+        return wants_log(wanted, level) if wanted is not None else not self.modern
 
 
 def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> None:

@@ -217,7 +217,7 @@ class UpstreamOffers:
     def heard(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take in a notification; `False` if it is none of resources or prompts."""
         if method == ACKNOWLEDGED:
-            stream = self._streams.get(str(meta_of(params or {}).get(_SUBSCRIPTION)))
+            stream = self._streams.get(subscription_in(params))
             if stream is not None:
                 stream.holds.set()
             return stream is not None
@@ -240,15 +240,6 @@ class UpstreamOffers:
         """List again what belongs to these capabilities; all of it if none is named."""
         self._stale.update(capabilities or ("resources", "prompts"))
         self._news.set()
-
-    @property
-    def listening(self) -> dict[str, Any]:
-        """What a modern server is to be asked to tell of (`subscriptions/listen`)."""
-        return {
-            f"{capability}ListChanged": True
-            for capability in ("resources", "prompts")
-            if self.declares(capability, "listChanged")
-        }
 
     async def keep_fresh(self) -> None:
         """List again after changes; any number of them during one listing cause one more (F13)."""
@@ -491,3 +482,8 @@ def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferLis
 def _shown(kind: Kind, entry: Any) -> str:
     name: Any = cast("Mapping[str, Any]", entry).get(kind.identity) if isinstance(entry, Mapping) else None
     return name if isinstance(name, str) and name else "(no name)"
+
+
+def subscription_in(params: Mapping[str, Any] | None) -> str:
+    """The id of the request whose stream a notification is of (2026-07-28)."""
+    return str(meta_of(params or {}).get(_SUBSCRIPTION))

@@ -3,7 +3,8 @@
 Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
 told only while all calls in flight are of one client, and it goes before the results of all of them, on the
-stream of the newest. A message for nobody is dropped.
+stream of the newest. What comes while no call is in flight is for the session's only client, see `Outside`.
+A message for nobody is dropped.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import mcp_types as types
 from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.delivery import Delivery
 from mcp_toolset.bridge.forward import WireContext
+from mcp_toolset.bridge.outside import Outside
 from mcp_toolset.bridge.sdk import MCPError
 from mcp_toolset.tools.call import ToolContext
 
@@ -201,6 +203,8 @@ class _UnderWay:
     __slots__ = ("_call", "_calls", "_token")
 
     def __init__(self, home: CallsInFlight, calls: dict[int, CallInFlight], call: CallInFlight) -> None:
+        if call.client != home.outside.key:
+            home.outside.used_by(call.client, call.context)
         self._calls = calls
         self._call = call
         call.home, call.outer = home, _calling.get()
@@ -224,10 +228,12 @@ class CallsInFlight:
 
     Attributes:
         asking: Questions of which it cannot be told which of its client's calls has caused them.
+        outside: Where messages go that come while no call is in flight.
     """
 
     def __init__(self) -> None:
         """Start without any."""
+        self.outside = Outside()
         self.asking: set[_Asking] = set()
         self._calls: dict[int, CallInFlight] = {}
         self._start: Callable[..., object] | None = None
@@ -298,6 +304,8 @@ class CallsInFlight:
     def _take_of_any(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Take what may be of any call under way: it comes before the results of all."""
         calls = self._open()
+        if not calls and self._start is not None:
+            return self.outside.take(method, params, self._start)
         owner = _newest(calls)
         if owner is None:
             return

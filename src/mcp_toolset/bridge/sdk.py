@@ -63,14 +63,14 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
-from mcp.shared.message import ServerMessageMetadata
+from mcp.shared.message import MessageMetadata, ServerMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 from starlette.types import ASGIApp, Message, Scope
 
-from mcp_toolset.bridge.reasons import given_up, reason_or
+from mcp_toolset.bridge.reasons import given_up, reason_in, reason_or
 from mcp_toolset.tools.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
@@ -238,7 +238,8 @@ def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozens
 class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
     """Shows notifications, in the order in which they come, in the context of their sender.
 
-    A request that is given up is cancelled for the reason that its own client has given.
+    A request that is given up is cancelled for the reason that its own client has given; why a peer gives one
+    up is `reason` of its context.
     """
 
     def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
@@ -249,6 +250,21 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
         self, request_id: types.RequestId, reason: str, related_request_id: types.RequestId | None
     ) -> None:
         await super()._cancel_outbound(request_id, reason_or(reason), related_request_id)
+
+    def _dispatch_notification(
+        self,
+        msg: types.JSONRPCNotification,
+        metadata: MessageMetadata,
+        on_notify: OnNotify,
+        sender_ctx: Context | None,
+    ) -> None:
+        """Note on the request that a peer gives up why it does."""
+        if msg.method == "notifications/cancelled":
+            number: object = (msg.params or {}).get("requestId")
+            known = self._in_flight.get(coerce_request_id(number)) if isinstance(number, int | str) else None
+            if known is not None:
+                known.dctx.reason = reason_in(msg.params)  # pyright: ignore[reportAttributeAccessIssue]
+        super()._dispatch_notification(msg, metadata, on_notify, sender_ctx)
 
     async def run(
         self,

@@ -93,6 +93,8 @@ class UpstreamSession:
         self.link = link
         self.declares = declares
         self.calls = CallsInFlight()
+        if client is not None:
+            self.calls.outside.client_is(client)
         self.questions = Questions(link.name, self.calls, declares, client)
         self.dispatcher: ObservedDispatcher | None = None
         self.protocol_version: str | None = None

@@ -45,6 +45,14 @@ _ALL_CONTENT: Final = max(_CONTENT_SINCE.values())
 _MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
+def wants_log(wanted: str | None, level: object) -> bool:
+    """Whether a log message is severe enough for a client; one that has not said takes all."""
+    if wanted is None:
+        return True
+    known = wanted in LOG_LEVELS and level in LOG_LEVELS
+    return known and LOG_LEVELS.index(cast("str", level)) >= LOG_LEVELS.index(wanted)
+
+
 def is_modern(version: str | None) -> bool:
     """Whether a protocol revision is of the modern era."""
     return version in MODERN_PROTOCOL_VERSIONS
