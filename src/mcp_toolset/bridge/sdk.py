@@ -45,6 +45,7 @@ from mcp.shared.dispatcher import (
     OnRequest,
     Outbound,
     ProgressFnT,
+    coerce_request_id,
     run_notify_intercept,
 )
 from mcp.shared.exceptions import MCPError, NoBackChannelError
