@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.benchmarks.conftest import Refused
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "definitions.py"
 HAS_FASTMCP = importlib.util.find_spec("fastmcp") is not None
@@ -18,7 +19,7 @@ PEERS = ["fastmcp", "pydantic", "ours"] if HAS_FASTMCP else ["pydantic", "ours"]
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -56,7 +57,5 @@ def test_the_report_names_versions_options_and_who_is_left_out(quick: tuple[dict
 
 
 @pytest.mark.parametrize("option", ["--rounds", "--tools"])
-def test_a_wrong_option_is_a_usage_error(option: str) -> None:
-    done = run(option, "0")
-    assert done.returncode == 2
-    assert option in done.stderr
+def test_a_wrong_option_is_a_usage_error(refused: Refused, option: str) -> None:
+    assert option in refused(SCRIPT, option, "0")

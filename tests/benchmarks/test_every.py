@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -9,12 +10,17 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
+
+from mcp_toolset import Toolset, ToolsetServer, tool
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
-FEWER_PIECES = 1.2
-"""How much more CPU than the SDK's own server a local tool of ours may cost, both under the same load."""
+FEWER_PIECES = 0.8
+"""How many function calls a local tool of ours may take for each on the SDK's own server."""
 
 
 def run(name: str, *arguments: str) -> str:
@@ -56,22 +62,60 @@ def test_pauses_are_measured_while_another_client_is_answered(folder: Path) -> N
     assert all(row["calls meanwhile"] > 0 for row in found["rows"] if "search" not in row["phase"])
 
 
-def test_a_local_tool_costs_no_more_than_on_the_servers_of_the_sdk(folder: Path) -> None:
-    found = report(folder, "local_tool", "--rounds", "2", "--budget", "0.05")
+def test_a_local_tool_is_measured_on_our_server_and_on_those_of_the_sdk(folder: Path) -> None:
+    found = report(folder, "local_tool", "--quick")
     assert found["base"] == "mcpserver"
     assert len(found["rows"]) == 2 * 2 * 2 * 3
-    ours = [row for row in found["rows"] if row["peer"] == "ours" and row["scenario"] == "memory"]
-    # 0.5 to 0.7 on any machine; CPU of one process, in the same run.
-    assert all(row["x_cpu"] < FEWER_PIECES for row in ours)
+    assert all(row["x_cpu"] > 0 for row in found["rows"])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_local_tool_takes_fewer_function_calls_than_on_the_servers_of_the_sdk(mode: Any) -> None:
+    sdk = MCPServer("echo")
+    sdk.tool()(echo)
+    own = ToolsetServer(Toolset(tool(echo))).lowlevel
+    base, ours = [await function_calls(target, mode) for target in (sdk, own)]
+    # 0.68 of them in the older era, 0.66 in the newer one, in every run.
+    assert 0 < ours < FEWER_PIECES * base
+
+
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+async def function_calls(target: Any, mode: Any) -> int:
+    """How many Python functions run for ten calls of `echo`, those of the client among them."""
+    counted = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    with anyio.fail_after(60):
+        async with Client(target, mode=mode) as client:
+            await client.call_tool("echo", {"text": "first"})
+            gc.collect()
+            gc.disable()
+            sys.setprofile(count)
+            try:
+                for _ in range(10):
+                    await client.call_tool("echo", {"text": "again"})
+            finally:
+                sys.setprofile(None)
+                gc.enable()
+    return counted
 
 
 def test_the_soak_counts_what_could_leak(folder: Path) -> None:
-    found = report(folder, "soak", "--seconds", "2")
+    found = report(folder, "soak", "--seconds", "1")
     assert found["calls"] > 0
-    first, last = found["samples"][0], found["samples"][-1]
-    assert last["handles"] <= first["handles"]
-    # An idle worker thread may have gone meanwhile.
-    assert last["threads"] <= first["threads"]
+    # Worker threads come and go with the load; what leaks is more at the end than ever before.
+    half = len(found["samples"]) // 2
+    for kind in ("handles", "threads"):
+        numbers = [sample[kind] for sample in found["samples"]]
+        assert numbers[-1] <= max(numbers[:half])
 
 
 def test_what_was_measured_is_drawn(folder: Path, tmp_path: Path) -> None:

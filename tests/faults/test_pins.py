@@ -60,7 +60,7 @@ class Upstream:
     async def pin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own."""
         line = [sys.executable, "-m", "mcp_toolset", "pin", str(self.config), *arguments]
-        with anyio.fail_after(30):
+        with anyio.fail_after(90):
             return await anyio.to_thread.run_sync(
                 lambda: subprocess.run(line, capture_output=True, text=True)
             )
