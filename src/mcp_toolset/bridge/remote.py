@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,8 +29,11 @@ from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import Tool
 from mcp_toolset.tools.lenient import repaired
 from mcp_toolset.tools.names import public_name
+from mcp_toolset.tools.selector import near_names
 from mcp_toolset.tools.source import Provenance, SourceStatus, ToolSource
+from mcp_toolset.tools.tool_names import NameUse
 from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view import ToolBinding
 
 DEFAULT_TIMEOUT = 60.0
@@ -142,6 +146,7 @@ class RemoteToolset(Toolset):
             forward_authorization=forward_authorization,
             shows=declared,
         )
+        self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"
         super().__init__(name=name)
 
@@ -227,6 +232,17 @@ class RemoteToolset(Toolset):
     def sources(self) -> list[ToolSource]:
         """The mount itself."""
         return [self]
+
+    def unbound(self) -> list[UnboundName]:
+        """The names in `eras` of tools that the server does not list; see docs/names.md."""
+        listed = {one.definition.name: one for one in self.bindings()} if self._eras else {}
+        known = {*listed, *(name for name, _ in self.status.set_aside)} if self._eras else set[str]()
+        tools = KnownTools(listed.values, [self])
+        return [
+            replace(tools.missing(NameUse(name, "eras"), near_names(name, listed)), server=self.source_name)
+            for name in self._eras
+            if name not in known
+        ]
 
     @property
     def snapshot(self) -> CatalogSnapshot:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mcp_toolset.catalog.assignment import NameRules, assigned, key_of
+from mcp_toolset.catalog.hiding import HidingPatterns
 from mcp_toolset.catalog.membership import RegistryMembership
 from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
@@ -28,7 +29,7 @@ from mcp_toolset.tools.names import limit_beside, readable_name
 from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
 from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.unbound import KnownTools, UnboundName
+from mcp_toolset.tools.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.view import Gate, ToolBinding, ToolView
 
 _log = logging.getLogger("mcp_toolset.registry")
@@ -97,7 +98,8 @@ class ToolRegistry:
             client_prefix: What a client puts before every name, such as `mcp__hub__`: the names stay
                 within 64 characters with it (H23).
             reserved: Names that no other tool may have while some toolset is deferred.
-            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided (H13).
+            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided (H13). One
+                that fits nothing is no error here, as toolsets may be registered later; see `unbound`.
 
         Raises:
             NameConflictError: two tools or two mounts have one name.
@@ -108,6 +110,8 @@ class ToolRegistry:
         self._reserved = frozenset(reserved)
         self._surface = _Surface(hidden=tuple(hidden))
         self._listeners: dict[object, Callable[[], None]] = {}
+        self._hiding = HidingPatterns()
+        self._missing_names = NameReport()
         if toolsets:
             handles = {_handle_of(toolset): toolset for toolset in toolsets}
             self._put(_compiled(replace(self._surface, toolsets=handles)))
@@ -178,11 +182,21 @@ class ToolRegistry:
 
     def known_tools(self) -> KnownTools:
         """What names are held against: every tool of the toolsets, member or not, and what may bring more."""
-        return KnownTools(self._everything, list(self.sources().values()))
+        return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
 
     def unbound(self) -> list[UnboundName]:
-        """The names that verbs of the toolsets were given and that stand for no tool; see docs/names.md."""
-        return [found for toolset in self._surface.toolsets.values() for found in toolset.unbound()]
+        """The names given to verbs of the toolsets, or to `hide`, that fit no tool; see docs/names.md."""
+        surface = self._surface
+        inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
+        # The host has been refused a wrong name, unless it said that the tool comes later.
+        return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
+
+    def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
+        """Patterns of `hide` that have never fitted a tool."""
+        surface = self._surface
+        return self._hiding.missing(
+            patterns, surface.entries.values(), surface.live.values(), self.known_tools()
+        )
 
     def _everything(self) -> list[ToolBinding]:
         surface = self._surface
@@ -194,6 +208,8 @@ class ToolRegistry:
 
         A tool of it that has left the registry since is refused when it is called (H7).
         """
+        if self._surface.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
         resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
         return ToolView(resident, known=self.known_tools())
 
@@ -291,14 +307,24 @@ class ToolRegistry:
             _require_fresh(generation, surface)
             return self._choose(surface, members)
 
-    def hide(self, *patterns: str) -> int:
+    def hide(self, *patterns: str, strict: bool | None = None) -> int:
         """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
 
         A pattern is compared with the public name and with the name that the toolset asked for, so
         that no tool slips through by a name that had to be altered. It is the host's policy, not part
         of a state: it holds for tools that come later, and through `apply_state` and `restore_state`.
+
+        Args:
+            *patterns: The patterns.
+            strict: `False` takes names of tools that come later; `True` refuses patterns, too, that fit
+                nothing, as soon as all mounted servers have listed.
+
+        Raises:
+            UnknownToolError: a name fits no tool, and all tools are known; nothing has changed.
         """
         with self._changing() as surface:
+            if surface.toolsets:
+                self._hiding.require(self._missing(patterns), self.known_tools(), strict)
             self._put(replace(surface, hidden=(*surface.hidden, *patterns)))
         return self.generation
 

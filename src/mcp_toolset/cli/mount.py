@@ -154,7 +154,7 @@ async def opened(
             await stack.enter_async_context(server)
             await server.settled()
         warn_of_keys(server)
-        _complain_of(str(one) for one in server.unbound() if not one.waiting)
+        _complain_of(str(one) for one in server.unbound() if one.is_settled)
         if reasons or not reachable(server):
             require_something(server)
         yield server

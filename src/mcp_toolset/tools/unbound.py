@@ -26,7 +26,8 @@ class UnboundName:
         name: The name as it was given.
         where: What it was given to, such as `hooks.execution`.
         near: The public names that may have been meant.
-        waiting: The mounted servers that have not listed their tools, any of which may bring it.
+        waiting: The mounted servers that are not ready, any of which may bring it.
+        starting: Those of them that are still starting.
         kind: Whether it is the name of nothing; a pattern that fits nothing, or nothing any more since
             the tools have other names; or ambiguous.
         server: The mounted server that all the tools are of, if there is only one.
@@ -38,6 +39,12 @@ class UnboundName:
     waiting: tuple[str, ...] = ()
     kind: Literal["unknown", "pattern", "moved", "ambiguous"] = "unknown"
     server: str = ""
+    starting: tuple[str, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is time to tell: no server is starting that may bring it, nor is its own one down."""
+        return not self.starting and not (self.server and self.waiting)
 
     @property
     def reason(self) -> str:
@@ -48,9 +55,11 @@ class UnboundName:
             return f"no tool fits this pattern any more: the names are {', '.join(self.near)} now"
         fault = "no tool fits this pattern" if self.kind == "pattern" else "there is no such tool"
         fault += f" of server {self.server!r}" if self.server else ""
-        if self.waiting:
+        if not self.is_settled:
             return f"{fault} so far; not listed yet: {', '.join(self.waiting)}"
-        return f"{fault}; did you mean {' or '.join(self.near)}?" if self.near else fault
+        near = f"; did you mean {' or '.join(self.near)}?" if self.near else ""
+        away = f" ({', '.join(self.waiting)} cannot be reached now and may have it)" if self.waiting else ""
+        return f"{fault}{near}{away}"
 
     def __str__(self) -> str:
         """The name, where it was given, and what is wrong."""
@@ -76,8 +85,18 @@ class KnownTools:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The sources that have not listed their tools."""
+        """The sources that are not ready."""
         return tuple(one.source_name for one in self.sources if one.status.state != "ready")
+
+    @property
+    def starting(self) -> tuple[str, ...]:
+        """The sources that have neither listed their tools nor failed."""
+        return tuple(one.source_name for one in self.sources if one.status.state in ("closed", "starting"))
+
+    def missing(self, use: NameUse, near: Iterable[str]) -> UnboundName:
+        """What is to be told of a name that stands for none of the tools."""
+        kind = "pattern" if use.is_pattern else "unknown"
+        return UnboundName(use.name, use.where, tuple(near), self.waiting, kind, starting=self.starting)
 
 
 def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> list[UnboundName]:
@@ -103,10 +122,7 @@ def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> lis
             continue
         every = every or ToolNames(known.everything())
         if not every.reached(use):
-            kind = "pattern" if use.is_pattern else "unknown"
-            found[use.where, use.name] = UnboundName(
-                use.name, use.where, tuple(names.near(use) or every.near(use)), known.waiting, kind
-            )
+            found[use.where, use.name] = known.missing(use, names.near(use) or every.near(use))
     return list(found.values())
 
 
@@ -115,8 +131,8 @@ class NameReport:
     """Tells about names that stand for no tool: once each, and again after they stood for one.
 
     Where all tools are known, because nothing is mounted, such a name is an error, and a pattern that
-    fits nothing a warning. Mounted servers may bring the tool later: once all have listed, it is a
-    warning. A name that once stood for a tool is a warning at most, since tools come and go.
+    fits nothing a warning. Mounted servers may bring the tool later: once none is starting any more, it
+    is a warning. A name that once stood for a tool is a warning at most, since tools come and go.
 
     Attributes:
         strict: `True` has every warning be an error, `False` every error a warning.
@@ -125,7 +141,7 @@ class NameReport:
 
     strict: bool | None = None
     found: tuple[UnboundName, ...] = ()
-    _told: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _told: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     _bound: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def look(
@@ -157,13 +173,18 @@ class NameReport:
         errors = [one for one in self.found if self._is_error(one, is_closed)]
         if errors:
             raise UnknownNameError("; ".join(map(str, errors)))
-        settled = [one for one in self.found if not one.waiting]
-        for one in settled:
-            if (one.where, one.name) not in self._told:
+        settled = {_key(one): one for one in self.found if one.is_settled}
+        for key, one in settled.items():
+            if key not in self._told:
                 _log.warning("%s", in_log(one))
-        self._told = {(one.where, one.name) for one in settled}
+        # A server that is starting again is no reason to tell the same twice.
+        self._told = (self._told | settled.keys()) & set(map(_key, self.found))
 
     def _is_error(self, one: UnboundName, is_closed: bool) -> bool:
         if self.strict is False or one.waiting or (one.where, one.name) in self._bound:
             return False
         return self.strict is True or (is_closed and one.kind != "pattern")
+
+
+def _key(one: UnboundName) -> tuple[str, str, str]:
+    return one.where, one.name, one.server
