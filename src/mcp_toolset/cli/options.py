@@ -7,20 +7,28 @@ two targets: a command after `--` takes the place of TARGET, which then is not w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
+from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.target import FORMS
 
+if TYPE_CHECKING:
+    from mcp_toolset.cli.mount import MountOptions
+
 __all__ = [
+    "Reach",
     "TargetCommand",
     "deferred_option",
     "examples",
     "json_option",
     "lock_option",
+    "reach_options",
     "serving_arguments",
     "serving_options",
     "target_and_words",
@@ -184,3 +192,40 @@ def serving_arguments(ctx: click.Context) -> list[str | Path]:
 def verbose_option(function: _Function) -> _Function:
     """`-v`."""
     return click.option("-v", "--verbose", count=True, help="Log to stderr; twice for everything.")(function)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a command that ends by itself reaches its target.
+
+    Attributes:
+        headers: Sent to the URL that is the target.
+        timeout: Seconds for connecting and for each call; `None` leaves the defaults.
+        verbose: How often `-v` was given.
+    """
+
+    headers: Headers = field(default=(), repr=False)
+    timeout: float | None = None
+    verbose: int = 0
+
+    def mounting(self, *, deferred: bool | None = None, lock: Path | None = None) -> MountOptions:
+        """The options of the target's mount; see `MountOptions`."""
+        from mcp_toolset.cli.mount import MountOptions
+
+        return MountOptions(deferred, self.timeout, lock=lock, headers=self.headers)
+
+    def log(self) -> None:
+        """Send log records to stderr, warnings only with `-v`."""
+        from mcp_toolset.cli.output import log_to_stderr
+
+        log_to_stderr(self.verbose, quiet=True)
+
+
+def reach_options(function: _Function) -> _Function:
+    """`--header`, `--token-env`, `--timeout` and `-v`; the command is given all of them as `reach`."""
+
+    @wraps(function)
+    def told(*args: Any, headers: Headers, timeout: float | None, verbose: int, **kwargs: Any) -> Any:
+        return function(*args, reach=Reach(headers, timeout, verbose), **kwargs)
+
+    return cast("_Function", credential_options(timeout_option(verbose_option(told))))

@@ -10,13 +10,13 @@ import json
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 from mcp import Client
+from tests.faults.sweep.case import Case
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.bridge.eras import INLINE, serve_connection
@@ -131,20 +131,6 @@ FAULTS: dict[str, Callable[[Message], list[bytes]]] = {
     "leaves in a line": lambda message: [_raw(message)[:25]],
 }
 """Names of faults, and what is sent instead of a message."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One fault at one message."""
-
-    transport: str
-    modern: bool
-    fault: str
-    at: int
-
-    def __str__(self) -> str:
-        era = "modern" if self.modern else "legacy"
-        return f"{self.transport} {era}: {self.fault} at message {self.at}"
 
 
 async def cases(folder: Path) -> list[Case]:

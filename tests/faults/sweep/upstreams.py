@@ -11,11 +11,11 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from tests.faults.harness import alive, received
+from tests.faults.sweep.case import Case
 from tests.faults.sweep.messages import MESSAGES, SPOILED
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
@@ -54,20 +54,6 @@ HTTP = (
     "broken encoding",
 )
 FAULTS = {"stdio": STDIO, "http": HTTP}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One fault at one message."""
-
-    transport: str
-    modern: bool
-    fault: str
-    at: int
-
-    def __str__(self) -> str:
-        era = "modern" if self.modern else "legacy"
-        return f"{self.transport} {era}: {self.fault} at message {self.at}"
 
 
 @tool

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     examples,
     json_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError
@@ -43,17 +42,13 @@ __all__ = ["call_command"]
 )
 @click.argument("words", nargs=-1, metavar="TARGET TOOL [ARGUMENTS…] | TOOL [ARGUMENTS…] -- COMMAND…")
 @json_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def call_command(
     ctx: click.Context,
     words: Sequence[str],
     as_json: bool,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> int:
     """Call TOOL of TARGET and print its result.
 
@@ -67,16 +62,16 @@ def call_command(
 
     arguments = typed_arguments(typed, sys.stdin)
 
-    from mcp_toolset.cli.mount import MountOptions, opened
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import opened
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
 
     async def call() -> ToolResult:
-        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as server:
+        async with opened(place, reach.mounting()) as server:
             binding = await _tool(server, tool, target or "-- " + " ".join(command))
-            return await _call(server, binding, _fitting(binding, arguments), timeout)
+            return await _call(server, binding, _fitting(binding, arguments), reach.timeout)
 
     with answering() as output:
         result = run(call)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     examples,
     json_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError
@@ -38,17 +37,13 @@ __all__ = ["get_command"]
 )
 @click.argument("words", nargs=-1, metavar="TARGET PROMPT [ARGUMENTS…] | PROMPT [ARGUMENTS…] -- COMMAND…")
 @json_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def get_command(
     ctx: click.Context,
     words: Sequence[str],
     as_json: bool,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> None:
     """Get PROMPT of TARGET and print its messages. ARGUMENTS are key=value words."""
     target, command, (prompt, *typed) = target_and_words(ctx, words, "PROMPT", more=True)
@@ -58,14 +53,14 @@ def get_command(
 
     arguments = typed_arguments(typed, sys.stdin).as_texts()
 
-    from mcp_toolset.cli.mount import MountOptions, opened
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import opened
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
 
     async def get() -> Mapping[str, Any]:
-        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as server:
+        async with opened(place, reach.mounting()) as server:
             return await _get(server, prompt, arguments)
 
     with answering() as output:

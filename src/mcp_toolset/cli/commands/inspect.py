@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     deferred_option,
     examples,
     json_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
@@ -47,33 +46,29 @@ BYTES_PER_TOKEN: Final = 4
 @click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @json_option
 @deferred_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def inspect_command(
     ctx: click.Context,
     words: Sequence[str],
     as_json: bool,
     deferred: bool | None,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> int:
     """Show servers, eras, transports, status, tools set aside and why, and sizes in bytes and tokens."""
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
     from mcp_toolset.cli.clearing import clearing
-    from mcp_toolset.cli.mount import MountOptions, mount, name_down, reachable, warn_of_keys
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import mount, name_down, reachable, warn_of_keys
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.progress import opening
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
 
     async def look(output: Output) -> int:
-        server = mount(place, MountOptions(deferred, timeout, headers=headers))
+        server = mount(place, reach.mounting(deferred=deferred))
         async with AsyncExitStack() as stack:
             with opening(server):
                 await stack.enter_async_context(server)

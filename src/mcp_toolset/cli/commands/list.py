@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     deferred_option,
     examples,
     json_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
@@ -47,9 +46,7 @@ __all__ = ["list_command"]
 @click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
 @json_option
 @deferred_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def list_command(
     ctx: click.Context,
@@ -59,9 +56,7 @@ def list_command(
     strict: bool,
     as_json: bool,
     deferred: bool | None,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> int:
     """List the tools that a model would see, what is behind search, and how the servers are doing."""
     target, command, _ = target_and_words(ctx, words)
@@ -70,14 +65,14 @@ def list_command(
     place = parse_target(target, command)
 
     from mcp_toolset.cli.clearing import clearing
-    from mcp_toolset.cli.mount import MountOptions, name_down, opened
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import name_down, opened
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
 
     async def show(output: Output) -> bool:
-        async with opened(place, MountOptions(deferred, timeout, headers=headers), reasons=False) as server:
+        async with opened(place, reach.mounting(deferred=deferred), reasons=False) as server:
             if prompts or resources:
                 await _show_offered(server, output, prompts=prompts)
             elif output.as_json:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     examples,
     json_option,
     lock_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.target import ConfigFile, parse_target
 from mcp_toolset.tools.screen import counted
@@ -49,9 +48,7 @@ __all__ = ["pin_command"]
 )
 @lock_option
 @json_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def pin_command(
     ctx: click.Context,
@@ -60,9 +57,7 @@ def pin_command(
     check: bool,
     lock: Path | None,
     as_json: bool,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> int:
     """Pin the definitions of mounted tools, show what has changed since, and accept it.
 
@@ -76,13 +71,12 @@ def pin_command(
         raise click.UsageError(f"{names[0]!r} is a name to accept; add --accept", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import MountOptions
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
     options, wish = (
-        MountOptions(timeout=timeout, lock=lock, headers=headers),
+        reach.mounting(lock=lock),
         _Wish(accept, check, tuple(names)),
     )
     with answering(as_json=as_json) as output:

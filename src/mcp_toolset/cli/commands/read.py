@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     examples,
     json_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.target import parse_target
 
@@ -36,30 +35,26 @@ __all__ = ["read_command"]
 )
 @click.argument("words", nargs=-1, metavar="TARGET URI | URI -- COMMAND…")
 @json_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def read_command(
     ctx: click.Context,
     words: Sequence[str],
     as_json: bool,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> None:
     """Read the resource at URI of TARGET and print it; with --json whatever it holds, else its text."""
     target, command, (uri,) = target_and_words(ctx, words, "URI")
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.mount import MountOptions, opened
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import opened
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
 
     async def read() -> Mapping[str, Any]:
-        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as server:
+        async with opened(place, reach.mounting()) as server:
             return await _read(server, uri)
 
     with answering() as output:

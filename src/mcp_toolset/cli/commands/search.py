@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
+    Reach,
     TargetCommand,
     examples,
     json_option,
+    reach_options,
     target_and_words,
-    timeout_option,
-    verbose_option,
 )
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
@@ -44,9 +43,7 @@ __all__ = ["search_command"]
 )
 @click.option("--server", metavar="NAME", help="Only tools of this server.")
 @json_option
-@credential_options
-@timeout_option
-@verbose_option
+@reach_options
 @click.pass_context
 def search_command(
     ctx: click.Context,
@@ -54,9 +51,7 @@ def search_command(
     limit: int,
     server: str | None,
     as_json: bool,
-    headers: Headers,
-    timeout: float | None,
-    verbose: int,
+    reach: Reach,
 ) -> None:
     """Search the tools of TARGET for what QUERY says they should do."""
     target, command, rest = target_and_words(ctx, words, "QUERY", more=True)
@@ -64,14 +59,14 @@ def search_command(
     query = " ".join(rest)
 
     from mcp_toolset.cli.clearing import clearing
-    from mcp_toolset.cli.mount import MountOptions, opened
-    from mcp_toolset.cli.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import opened
+    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
-    log_to_stderr(verbose, quiet=True)
+    reach.log()
 
     async def find(output: Output) -> None:
-        async with opened(place, MountOptions(timeout=timeout, headers=headers)) as mounted:
+        async with opened(place, reach.mounting()) as mounted:
             hits = _search(mounted, query, server, limit)
             rows = clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
             if as_json:
