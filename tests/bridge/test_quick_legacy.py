@@ -484,7 +484,8 @@ async def test_a_silent_call_is_kept_alive_by_comments(
                 await anyio.sleep(0.01)
             stage.go_on.set()
     assert dict(wire.sent[0]["headers"])[b"content-type"] == b"text/event-stream"
-    assert wire.sent[1]["body"] == wire.sent[2]["body"] == b": ping\r\n\r\n"
+    assert wire.sent[1]["body"] == b"id: 1-0\r\nretry: 1000\r\ndata:\r\n\r\n: ping\r\n\r\n"
+    assert wire.sent[2]["body"] == b": ping\r\n\r\n"
     assert b"waited" in wire.sent[-1]["body"] and not wire.sent[-1]["more_body"]
 
 

@@ -99,7 +99,7 @@ def _quicken(app: Starlette, server: HttpServer, limits: HttpLimits, *, streams:
     for route in app.router.routes:
         if isinstance(route, Route) and isinstance(route.endpoint, StreamableHTTPASGIApp):
             manager = route.endpoint.session_manager
-            sessions = LegacySessions(route.app, server, manager)
+            sessions = LegacySessions(route.app, server, manager, limits)
             quick = QuickAnswers(route.app, server, sessions, streams=streams)
             route.app = Admission(quick, manager, sessions, limits)
 

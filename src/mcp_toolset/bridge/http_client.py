@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
 from mcp_toolset.bridge.faults import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.bridge.kept_events import closing
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.repair import RepairedEvents, readable
 from mcp_toolset.errors import UpstreamUnavailableError
@@ -39,6 +41,7 @@ GOODBYE_TIMEOUT: Final = 1.0
 _SESSION_ID: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 _EVENTS: Final = "text/event-stream"
+_WITH_ID: Final = re.compile(rb"^id:", re.MULTILINE)
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
@@ -98,13 +101,18 @@ class UpstreamHttp(_Client):
         """Send a request; only what ends the connection is raised for a posted message."""
         if request.method == "GET" and _posting.get() is not self:
             return await self._listen(request, options)
-        return await super().send(request, **options)
+        response = await super().send(request, **options)
+        if request.method == "GET" and (close := closing.get()) is not None:
+            response.stream = _EndOfPart(response.stream, close, resumable=True)
+        return response
 
     async def posted(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a message and read its answer whole, unless that is a stream of events."""
         _posting.set(self)
         response = await super().posted(request, options)
         if _has_events(response):
+            if (close := closing.get()) is not None:
+                response.stream = _EndOfPart(response.stream, close)
             response.stream = RepairedEvents(response.stream)
         else:
             response.stream = _Capped(response.stream)
@@ -224,6 +232,29 @@ class _Capped(httpx2.AsyncByteStream):
             if size > MAX_MESSAGE:
                 raise _TooLongError(f"its answer has more than {MAX_MESSAGE} bytes")
             yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+class _EndOfPart(httpx2.AsyncByteStream):
+    """The events of an answer, whose server may end the stream early, to be asked for the rest of it.
+
+    `close` is called then: what the server frees is freed towards the client too. Nobody reads to the end of
+    a stream that has brought the answer.
+    """
+
+    def __init__(self, body: Any, close: Callable[[], None], *, resumable: bool = False) -> None:
+        self._body = body
+        self._close = close
+        self._resumable = resumable
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        async for chunk in self._body:
+            self._resumable = self._resumable or _WITH_ID.search(chunk) is not None
+            yield chunk
+        if self._resumable:
+            self._close()
 
     async def aclose(self) -> None:
         await self._body.aclose()

@@ -26,6 +26,8 @@ class HttpLimits:
         unread: Bytes of answers that may wait to be sent; an answer beyond that is dropped.
         unread_per_peer: The same for one address.
         header_lines: Header lines of one request.
+        kept: Bytes of events that are kept for legacy clients that may come back for them.
+        kept_per_session: The same for one session.
     """
 
     sessions: int = 2000
@@ -33,6 +35,8 @@ class HttpLimits:
     unread: int = 256 * _MB
     unread_per_peer: int = 64 * _MB
     header_lines: int = 200
+    kept: int = 64 * _MB
+    kept_per_session: int = 16 * _MB
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -19,7 +19,9 @@ from starlette.types import Send
 from mcp_toolset.bridge.answers import UNWRITTEN, answer_line
 from mcp_toolset.bridge.eras import Quick, request_of
 from mcp_toolset.bridge.handling import Handling
+from mcp_toolset.bridge.kept_events import EventLog
 from mcp_toolset.bridge.messages import json_of, progress_params, progress_token
+from mcp_toolset.bridge.resumed import PING, STREAM
 from mcp_toolset.bridge.sdk import (
     CallOptions,
     Connection,
@@ -36,12 +38,6 @@ PING_INTERVAL: Final = 15.0
 Outcome = tuple[dict[str, Any] | None, types.ErrorData | None]
 """The result of a request, or what went wrong; neither if it was cancelled."""
 
-_STREAM: Final = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"connection", b"keep-alive"),
-    (b"x-accel-buffering", b"no"),
-]
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -52,7 +48,10 @@ class PostedRequest(Unasked):
         http: The HTTP request that it came in.
         scope: What the handler runs in.
         finished: Whether the handler has ended, so that nothing more can be said before the answer.
+        log: What is kept of its stream; `None` before that has begun, and where nothing is.
     """
+
+    log: EventLog | None = None
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class PostedRequest(Unasked):
         *,
         streams: bool,
         asks: bool = False,
-        headers: tuple[tuple[bytes, bytes], ...] = (),
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         """Take a request.
 
@@ -81,7 +80,7 @@ class PostedRequest(Unasked):
         self._streams = streams
         self.http = http
         self._headers = headers
-        self._streaming = False
+        self._streaming = self._detached = self._complete = False
         self._sending: anyio.Lock | None = None
         self._beside: Handling | None = None
         self._cancel_requested = None
@@ -138,24 +137,63 @@ class PostedRequest(Unasked):
     async def ping(self) -> None:
         """Keep the connection in use while there is nothing to say."""
         if self._streams:
-            await self.event(b": ping\r\n\r\n")
+            await self.event(PING)
 
     async def event(self, event: bytes) -> None:
-        """Send an event, which makes a stream of the response; once the handler has ended, nothing."""
+        """Send an event that is not kept; see `say`."""
+        await self._push(None, event)
+
+    async def say(self, message: bytes) -> None:
+        """Send a message, which makes a stream of the response; once the handler has ended, nothing."""
+        await self._push(message)
+
+    async def _push(self, message: bytes | None, event: bytes = b"") -> None:
         if self._sending is None:
             self._sending = anyio.Lock()
         async with self._sending:
             if self.finished:
                 return
-            if not self._streaming:
-                headers = [*_STREAM, *self._headers]
-                await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-                self._streaming = True
-            await self._send({"type": "http.response.body", "body": event, "more_body": True})
+            primed = b"" if self._streaming else await self._begin()
+            if message is not None:
+                event = _event_of(message) if self.log is None else self.log.add(message)
+            if not self._detached:
+                await self._part(primed + event, more=True)
 
-    async def say(self, message: bytes) -> None:
-        """Send a message before the answer."""
-        await self.event(_event_of(message))
+    async def _begin(self) -> bytes:
+        """Begin a stream; returns its first event, if there is one before what is said."""
+        headers = [*STREAM, *self._headers]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._streaming = True
+        self.log = self.keep()
+        return b"" if self.log is None else self.log.priming()
+
+    def keep(self) -> EventLog | None:
+        """Where the events of its stream are kept, if its client may come back for them."""
+        return None
+
+    async def close_early(self) -> None:
+        """End the response, if its client may come back for the rest of it; the call goes on."""
+        if self._sending is None:
+            self._sending = anyio.Lock()
+        async with self._sending:
+            if self._detached and self.log is not None:
+                self.log.detach()
+            elif not self.finished:
+                primed = b"" if self._streaming else await self._begin()
+                self._detached = self.log is not None
+                await self._part(primed, more=not self._detached)
+
+    def close_soon(self) -> None:
+        """Do so beside the handler."""
+        self.beside(self.close_early)
+
+    def detach(self) -> None:
+        """Send nothing more in the response: its client has come back in another request."""
+        self._detached = True
+
+    async def _part(self, event: bytes, *, more: bool) -> None:
+        self._complete = not more
+        await self._send({"type": "http.response.body", "body": event, "more_body": more})
 
     def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
         """The answer, and the status that its error code has."""
@@ -170,14 +208,16 @@ class PostedRequest(Unasked):
     async def answer(self, body: bytes, status: int) -> None:
         """Send the answer and complete the response; who calls keeps no result in memory beside it."""
         if self._sending is None:
-            return await self._complete(body, status)
+            return await self._answer(body, status)
         # A task of the tool's own may be saying something at this moment.
         async with self._sending:
-            await self._complete(body, status)
+            await self._answer(body, status)
 
-    async def _complete(self, body: bytes, status: int) -> None:
+    async def _answer(self, body: bytes, status: int) -> None:
         if self._streaming:
-            await self._send({"type": "http.response.body", "body": _event_of(body), "more_body": False})
+            event = _event_of(body) if self.log is None else self.log.end(body)
+            if not self._complete:
+                await self._part(b"" if self._detached else event, more=False)
             return
         headers = [
             (b"content-type", b"application/json"),

@@ -15,6 +15,7 @@ Headers = list[tuple[bytes, bytes]]
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
+LAST_EVENT: Final = b"last-event-id"
 
 LEGACY: Final = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
 """What a request of the legacy era may have as its version; the handshake has none."""
@@ -70,6 +71,14 @@ def _is_json(kind: bytes) -> bool:
 def _takes_both(accept: bytes) -> bool:
     kinds = {kind.partition(b";")[0].strip().lower() for kind in accept.split(b",")}
     return _JSON in kinds and _EVENTS in kinds
+
+
+def takes_events(headers: Headers) -> bool:
+    """Whether a request accepts a stream of events."""
+    kinds = {
+        kind.partition(b";")[0].strip().lower() for kind in (header(headers, b"accept") or b"").split(b",")
+    }
+    return not kinds.isdisjoint((_EVENTS, b"text/*", b"*/*"))
 
 
 class Body:

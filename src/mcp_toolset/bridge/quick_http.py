@@ -19,9 +19,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcp_toolset.bridge import posted
 from mcp_toolset.bridge.eras import Callers
 from mcp_toolset.bridge.http_server import HttpServer
+from mcp_toolset.bridge.kept_events import place_of
 from mcp_toolset.bridge.messages import strict_object
 from mcp_toolset.bridge.posted import PostedRequest
-from mcp_toolset.bridge.posts import LEGACY, METHOD, VERSION, Body, header, usual_head
+from mcp_toolset.bridge.posts import (
+    LAST_EVENT,
+    LEGACY,
+    METHOD,
+    VERSION,
+    Body,
+    header,
+    takes_events,
+    usual_head,
+)
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import (
     ERROR_CODE_HTTP_STATUS,
@@ -33,8 +43,6 @@ from mcp_toolset.bridge.wire import SESSION
 
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""
-
-_LAST_EVENT: Final = b"last-event-id"
 
 
 class QuickAnswers:
@@ -63,8 +71,10 @@ class QuickAnswers:
         """Answer one request, or pass it on."""
         headers = scope["headers"]
         if scope["method"] == "GET" and not self._resumes:
-            # No events are kept, so a client that wants those after the last one gets a new stream.
-            headers = [(name, value) for name, value in headers if name != _LAST_EVENT]
+            if await self._resumed(scope, receive, send):
+                return
+            # Of what is not a call no events are kept, so a client that wants them gets a new stream.
+            headers = [(name, value) for name, value in headers if name != LAST_EVENT]
             scope = {**scope, "headers": headers}
         head = usual_head(headers) if scope["method"] == "POST" else None
         version = head.get(VERSION) if head is not None else header(headers, VERSION)
@@ -78,6 +88,21 @@ class QuickAnswers:
             await self._answer(scope, receive, send, head[METHOD].decode("latin-1"))
             return
         await self._sdk(scope, receive, send)
+
+    async def _resumed(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Whether a client has come back for the rest of a call, and was answered."""
+        headers = scope["headers"]
+        place = place_of(header(headers, LAST_EVENT))
+        name = header(headers, SESSION)
+        if (
+            place is None
+            or name is None
+            or header(headers, VERSION) not in LEGACY
+            or not takes_events(headers)
+        ):
+            return False
+        session = self._sessions.find(name)
+        return session is not None and await session.resume(*place, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, method: str) -> None:
         quick = self._server.quick(method)

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
+from mcp_types.version import is_version_at_least
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,10 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_toolset.bridge import posted
 from mcp_toolset.bridge.eras import Quick
 from mcp_toolset.bridge.http_server import HttpServer
+from mcp_toolset.bridge.kept_events import EventLog, KeptEvents, SessionEvents, closing
+from mcp_toolset.bridge.limits import HttpLimits
 from mcp_toolset.bridge.messages import CLOSED, json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.bridge.posted import Outcome, PostedRequest
 from mcp_toolset.bridge.posts import Body
 from mcp_toolset.bridge.reasons import reason_in, reason_or
+from mcp_toolset.bridge.resumed import RestOfCall, gone
 from mcp_toolset.bridge.sdk import (
     REQUEST_CANCELLED,
     CallOptions,
@@ -41,6 +45,9 @@ HOLDS: Final = 20
 """How many times in the idle time of a session its use is told to the SDK."""
 
 _METHOD: Final = "tools/call"
+_RESUMES_SINCE: Final = "2025-11-25"
+"""Older clients cannot read the event that gives a stream an id."""
+
 _LAST_WORD: Final = 1.0
 """Seconds that a client has to take an answer when serving ends."""
 
@@ -57,10 +64,10 @@ class LegacySessions:
     """The sessions of one endpoint in which calls are answered here.
 
     Attributes:
-        resumes: Whether events are kept, so that a client can have those it has missed.
+        resumes: Whether the SDK keeps events, so that a client can have those it has missed.
     """
 
-    def __init__(self, sdk: ASGIApp, server: HttpServer, manager: SessionManager) -> None:
+    def __init__(self, sdk: ASGIApp, server: HttpServer, manager: SessionManager, limits: HttpLimits) -> None:
         """Stand before `sdk`, whose sessions `manager` keeps."""
         self._sdk = sdk
         self._server = server
@@ -69,6 +76,7 @@ class LegacySessions:
         self.resumes = manager.event_store is not None
         self._off = manager.stateless or self.resumes
         self._known: dict[bytes, _Session] = {}
+        self._kept = KeptEvents(limits)
 
     def find(self, name: bytes) -> _Session | None:
         """A session by the value of its header, if it is open and calls in it can be answered here."""
@@ -90,6 +98,7 @@ class LegacySessions:
             connection,
             self._sdk,
             self._server.quick,
+            SessionEvents(self._kept),
             idle=self._manager.session_idle_timeout,
             streams=not self._manager.json_response,
         )
@@ -111,13 +120,16 @@ class _Session:
         connection: Connection,
         sdk: ASGIApp,
         find: Callable[[str], Quick | None],
+        events: SessionEvents,
         *,
         idle: float | None,
         streams: bool,
     ) -> None:
-        self.headers = ((SESSION, name),)
+        self.headers = [(SESSION, name)]
         self.connection = connection
         self.streams = streams
+        self.events = events
+        self.resumes = is_version_at_least(connection.protocol_version, _RESUMES_SINCE)
         self.pause = posted.PING_INTERVAL if idle is None else min(posted.PING_INTERVAL, idle / HOLDS)
         self._sdk = sdk
         self._find = find
@@ -171,7 +183,28 @@ class _Session:
         finally:
             if self._calls.get(key) is call:
                 del self._calls[key]
+            if call.log is not None:
+                call.log.give_up()
         await self.hold(http.scope)
+
+    async def resume(self, name: int, number: int, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Send the rest of a call; `False` if the session is not open to who asks.
+
+        The connection that the events of the call went to so far gets nothing more.
+        """
+        if scope.get("user") is not None or not await self.hold(scope):
+            return False
+        log = self.events.find(name)
+        if log is None:
+            await gone(scope, receive, send, self.headers)
+            return True
+        rest = RestOfCall(log, number)
+        if not log.ended:
+            log.detach()
+            log.detach = rest.close
+        await rest.send(receive, send, self.headers, lambda: self.hold(scope), self.pause)
+        await self.hold(scope)
+        return True
 
     @property
     def busy(self) -> bool:
@@ -216,6 +249,7 @@ class _Session:
             call.scope.cancel()
         for waiting in self._waiting.values():
             waiting.settle(None)
+        self.events.forget()
 
 
 class _Call(PostedRequest):
@@ -233,12 +267,16 @@ class _Call(PostedRequest):
 
     async def run(self, quick: Quick) -> None:
         """Call, and answer, whatever happens."""
+        token = closing.set(self.close_soon) if self._session.resumes else None
         try:
             outcome: Outcome = await self.perform(quick, self._session.connection, self._session.pause)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
                 await self.answer(*self.body_of((None, _ENDED), _OK))
             raise
+        finally:
+            if token is not None:
+                closing.reset(token)
         if self._cancelled:
             outcome = None, _CANCELLED
         elif outcome == (None, None):
@@ -253,6 +291,13 @@ class _Call(PostedRequest):
         self._cancelled, self.reason = True, reason
         self.cancel_requested.set()
         self.scope.cancel()
+
+    def keep(self) -> EventLog | None:
+        if not self._session.resumes:
+            return None
+        log = self._session.events.log(self.request_id)
+        log.detach = self.detach
+        return log
 
     async def watch(self) -> None:
         self.beside(self._keep_alive)
