@@ -19,6 +19,7 @@ from mcp_toolset.bridge.beside import beside
 from mcp_toolset.catalog.registry import SourceHandle, ToolRegistry
 from mcp_toolset.errors import CallError, StateError, sole
 from mcp_toolset.tools.call import ToolCall, ToolContext
+from mcp_toolset.tools.made import Each
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.toolset import Toolset
 from mcp_toolset.tools.view import Executor
@@ -42,7 +43,7 @@ class Attachment:
     def counted(self) -> Toolset:
         """The toolset, with its calls known here."""
         return self.toolset.through(
-            lambda binding: replace(binding, execute=partial(self._execute, binding.execute)),
+            Each(lambda binding: replace(binding, execute=partial(self._execute, binding.execute))),
             defers=self.toolset.defers,
         )
 

@@ -20,6 +20,7 @@ from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, 
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.made import Each
 from mcp_toolset.tools.names import (
     check_public_name,
     mounted_name,
@@ -159,7 +160,7 @@ class _Named(Transformed):
         self._served = served
         self._names = names
         self._told = frozenset[str]()
-        super().__init__(inner, names)
+        super().__init__(inner, Each(names))
 
     def compiled(self, turn: object) -> list[ToolBinding]:
         """The bindings under their names."""

@@ -238,7 +238,6 @@ class Offering:
         """The binding of a mounted tool, with public URIs in the results where sources share any."""
         if not binding.source:
             return binding
-        binding = self._with_app(binding)
         source, execute = binding.source, binding.execute
 
         async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
@@ -250,12 +249,16 @@ class Offering:
 
         return replace(binding, execute=readdressed)
 
-    def _with_app(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a tool whose page, if it has one, is named by its public address."""
+    def apps(self) -> dict[str, str]:
+        """What stands before the pages of each mounted source's apps; see `with_app`."""
+        return apps_of(self._mounted())
+
+    def with_app(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a mounted tool whose page, if it has one, is named by its public address."""
         meta = binding.definition.meta
-        if not meta or not any(key in meta for key in _PAGES):
+        if not binding.source or not meta or not any(key in meta for key in _PAGES):
             return binding
-        apps = apps_of(self._mounted())
+        apps = self.apps()
 
         def public(uri: Any) -> Any:
             return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,7 +21,7 @@ from mcp_toolset.bridge.session_key import SessionOptions
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.catalog.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins import PinPolicy, Pins
-from mcp_toolset.catalog.source import CatalogSnapshot, ListedTool
+from mcp_toolset.catalog.source import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.call import ToolContext
@@ -38,6 +38,14 @@ from mcp_toolset.tools.view import ToolBinding
 
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_START_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The tools of a snapshot, each with the binding that was made of it."""
+
+    snapshot: CatalogSnapshot
+    made: Mapping[str, tuple[ListedTool, ToolBinding]]
 
 
 class RemoteToolset(Toolset):
@@ -148,6 +156,7 @@ class RemoteToolset(Toolset):
         )
         self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"
+        self._bound_tools = _Bound(EMPTY_SNAPSHOT, {})
         super().__init__(name=name)
 
     @property
@@ -252,7 +261,17 @@ class RemoteToolset(Toolset):
     def bindings(self) -> list[ToolBinding]:
         """The tools as the server last listed them."""
         connection = self.connection
-        return [self._binding(connection, tool) for tool in connection.snapshot.tools.values()]
+        snapshot, known = connection.snapshot, self._bound_tools
+        if snapshot is not known.snapshot:
+            # A tool that is listed as before is the same object in the next snapshot.
+            made = {
+                name: before
+                if (before := known.made.get(name)) is not None and before[0] is tool
+                else (tool, self._binding(connection, tool))
+                for name, tool in snapshot.tools.items()
+            }
+            known = self._bound_tools = _Bound(snapshot, made)
+        return [binding for _, binding in known.made.values()]
 
     def _binding(self, connection: UpstreamConnection, tool: ListedTool) -> ToolBinding:
         definition = tool.definition

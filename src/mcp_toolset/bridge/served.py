@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -21,6 +21,7 @@ from mcp_toolset.calls.rules import Rules
 from mcp_toolset.catalog.held import held_tools
 from mcp_toolset.catalog.registry import ToolRegistry
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.made import Made
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus, ToolSource
 from mcp_toolset.tools.tool_names import ToolNames
@@ -46,6 +47,18 @@ class _Shown:
     wire: dict[str, Any]
 
 
+class Apps(Protocol):
+    """What names the pages of mounted tools."""
+
+    def apps(self) -> object:
+        """What the names depend on beside the tool."""
+        ...
+
+    def with_app(self, binding: ToolBinding) -> ToolBinding:
+        """The tool with its page, if it has one, under its public address."""
+        ...
+
+
 class ServedTools:
     """The members of a registry: described, bound, gated, as one table that calls and lists are read off.
 
@@ -64,6 +77,7 @@ class ServedTools:
         registry: ToolRegistry,
         catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
+        apps: Apps,
         *,
         rules: Rules,
         own_hint: CacheHint = STRICTEST,
@@ -73,7 +87,8 @@ class ServedTools:
         Args:
             registry: What there is.
             catalog: Makes what deferred tools are behind; asked when there is one.
-            bound: Gives a tool what this server lets it have.
+            bound: Gives a tool what this server lets it have; it looks at nothing but the tool.
+            apps: Names the pages of mounted tools.
             rules: What decides about calls and texts; description hooks are asked at each compilation.
             own_hint: How long clients may keep the application's part of the list.
         """
@@ -86,6 +101,12 @@ class ServedTools:
         self.wire: list[dict[str, Any]] = []
         self.moved = Flag()
         self._bound = bound
+        self._apps = apps
+        # What was made of each tool; a source that has not changed is not compiled again.
+        self._made_addressed = Made(apps.with_app)
+        self._made_bound = Made(bound)
+        self._made_shown = Made(self._shown_as)
+        self._made_gated = Made(registry.gated)
         self._rules = rules
         self._named = ToolNames(())
         self.report = NameReport(rules.strict)
@@ -133,7 +154,7 @@ class ServedTools:
                 source.list_meta() for source in sources if isinstance(source, RemarkedSource)
             )
             self.has_own = any(not binding.source for binding in bound)
-            self.table, self._dispatch, self._shown = compiled
+            self.table, self._named, self._dispatch, self._shown = compiled
             self._varying = {
                 name: source
                 for name, source in self.registry.sources().items()
@@ -141,7 +162,6 @@ class ServedTools:
             }
             self._variants = {}
             self.wire = self._variant(LOCAL_CONTEXT)
-            self._named = ToolNames(self.table.values())
             self._settled = settled
             self.moved.set()
 
@@ -184,7 +204,8 @@ class ServedTools:
 
     def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
         self._overrides.look(described, self.registry.sources().values())
-        return [self._bound(binding) for binding in described if binding.on]
+        addressed = self._made_addressed.of((one for one in described if one.on), self._apps.apps())
+        return self._made_bound.of(addressed)
 
     async def _fill_catalog(self, bound: Sequence[ToolBinding]) -> None:
         if not self.defers:
@@ -198,11 +219,21 @@ class ServedTools:
 
     def _compiled(
         self, bound: Sequence[ToolBinding]
-    ) -> tuple[Mapping[str, ToolBinding], ToolDispatch, list[_Shown]]:
-        table = self._gated(bound)
-        shown = [_Shown(binding, binding.to_wire()) for binding in table if not binding.deferred]
-        dispatch = ToolDispatch(table, rules=self._rules)
-        return {binding.name: binding for binding in table}, dispatch, shown
+    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[_Shown]]:
+        """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
+        shown = self._made_shown.of(one for one in bound if not one.deferred)
+        table = [one.binding for one in shown]
+        if self.defers:
+            surface = list(map(self._bound, self.catalog.surface()))
+            shown += [_Shown(one, one.to_wire()) for one in surface]
+            table += [*surface, *self._made_gated.of(self.catalog.gated())]
+        names = ToolNames(table)
+        dispatch = ToolDispatch(table, rules=self._rules, names=names, before=self._dispatch)
+        return {binding.name: binding for binding in table}, names, dispatch, shown
+
+    def _shown_as(self, binding: ToolBinding) -> _Shown:
+        gated = self.registry.gated(binding)
+        return _Shown(gated, gated.to_wire())
 
     async def compiled_by_now(self) -> None:
         """Wait for the compilation that is under way, if one is."""
@@ -230,6 +261,8 @@ class ServedTools:
             (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
         )
         known = self._variants.get(hidden)
+        if known is None and not hidden:
+            known = self._variants[hidden] = [each.wire for each in self._shown]
         if known is None:
             aside = dict(hidden)
             known = self._variants[hidden] = [
@@ -291,14 +324,6 @@ class ServedTools:
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""
         return {name: source.status for name, source in self.registry.sources().items()}
-
-    def _gated(self, bound: Sequence[ToolBinding]) -> list[ToolBinding]:
-        """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
-        table = [self.registry.gated(binding) for binding in bound if not binding.deferred]
-        if self.defers:
-            table += map(self._bound, self.catalog.surface())
-            table += map(self.registry.gated, self.catalog.gated())
-        return table
 
 
 def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:

@@ -184,6 +184,7 @@ class ToolsetServer:
             self.registry,
             self._catalog,
             lambda binding: self._offering.bound(self._local.bound(binding)),
+            self._offering,
             rules=self._rules,
             own_hint=list_hint,
         )

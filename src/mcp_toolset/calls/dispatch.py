@@ -37,6 +37,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.made import same
 from mcp_toolset.tools.plain import copied
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.result_shape import checked_result
@@ -50,12 +51,35 @@ MAX_REDIRECTS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class _ToolRules:
+    """What of the rules is for one tool: middleware and hooks, and the names that middleware knows it by."""
+
+    middleware: tuple[ToolMiddleware, ...] = ()
+    asked: tuple[BoundHook, ...] = ()
+    seeing: tuple[BoundResultHook, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def same_as(self, other: _ToolRules) -> bool:
+        """Whether these are the very same rules."""
+        return (
+            same(self.middleware, other.middleware)
+            and same(self.asked, other.asked)
+            and same(self.seeing, other.seeing)
+            and self.names == other.names
+        )
+
+
+_NO_RULES: Final = _ToolRules()
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """A binding with its chain composed, and the names that stand for it."""
+    """A binding with its chain composed, the names that stand for it, and the rules that are in the chain."""
 
     binding: ToolBinding
     run: Run
     names: tuple[str, ...] = ()
+    rules: _ToolRules | None = None
 
     def check(self, call: ToolCall) -> None:
         """Raise `InvalidArgumentsError` unless the arguments fit."""
@@ -76,6 +100,7 @@ class ToolDispatch:
         tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
         rules: Rules | None = None,
         names: ToolNames | None = None,
+        before: ToolDispatch | None = None,
     ) -> None:
         """Compose the chain of every tool.
 
@@ -86,11 +111,16 @@ class ToolDispatch:
             tool_middleware: Around single tools, inside the global ones (N3).
             rules: All of these together, instead.
             names: What names stand for, where `bindings` are some of a bigger table's.
+            before: A table whose chains are taken over, those of the same bindings under the same rules.
         """
         rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
         bindings = list(bindings)
         names = names or ToolNames(bindings)
-        self._routes = {binding.name: _route(binding, rules, names) for binding in bindings}
+        known: Mapping[str, Route] = {} if before is None else before._routes
+        self._routes = {
+            binding.name: _route(binding, _rules_for(binding, rules, names), known.get(binding.name))
+            for binding in bindings
+        }
 
     def admit(self, call: ToolCall, context: ToolContext) -> tuple[Route, ToolCall]:
         """Everything that happens before the first wait: look up, gate, argument check, redirect.
@@ -152,19 +182,30 @@ class ToolDispatch:
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 
-def _route(binding: ToolBinding, rules: Rules, names: ToolNames) -> Route:
-    run = partial(_execute, binding, _executor(binding))
-    middleware = rules.around(binding, names)
-    route = Route(binding, run, names.exact(binding) if middleware else ())
+def _rules_for(binding: ToolBinding, rules: Rules, names: ToolNames) -> _ToolRules:
     hooks = rules.hooks
+    if hooks.is_empty and not rules.has_middleware:
+        return _NO_RULES
+    middleware = rules.around(binding, names)
+    exact = names.exact(binding) if middleware else ()
     asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
+    return _ToolRules(middleware, asked, seeing, exact)
+
+
+def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Route:
+    if known is not None and known.binding is binding and known.rules is not None:
+        if rules is known.rules or rules.same_as(known.rules):
+            return known
+    run = partial(_execute, binding, _executor(binding))
+    middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
+    route = Route(binding, run, rules.names)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
     elif asked:
         run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
-    return Route(binding, run, route.names)
+    return Route(binding, run, route.names, rules)
 
 
 async def _around(

@@ -38,6 +38,7 @@ from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.asking import InputRequired
 from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.made import Made
 from mcp_toolset.tools.result import ToolResult
 from mcp_toolset.tools.source import SourceStatus
 from mcp_toolset.tools.view import ToolBinding
@@ -99,7 +100,8 @@ class DeferredCatalog:
         self._deferring = deferring
         self._tools: dict[str, ToolBinding] = {}
         self._held: dict[str, tuple[ToolBinding, str]] = {}
-        self._indexed: frozenset[str] = frozenset()
+        self._indexed: dict[str, ToolBinding] = {}
+        self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
         self._ids = HitIds()
         self._searching = search_binding(self._search)
@@ -126,19 +128,20 @@ class DeferredCatalog:
 
         What is gone is gone at once; what is new or has changed is found from its own slice on.
         """
-        before = self._findable()
         tools = {binding.name: binding for binding in bindings}
         kept = {binding.name: (binding, reason) for binding, reason in held}
-        gone = sorted(self._indexed - tools.keys() - kept.keys())
-        self._indexed -= frozenset(gone)
+        gone = sorted(self._indexed.keys() - tools.keys() - kept.keys())
+        for name in gone:
+            del self._indexed[name]
         self._tools, self._held = tools, kept
-        found = self._findable()
+        found, before = self._findable(), self._indexed
         self._ids.remove(gone)
-        self._ids.add(found[name] for name in self._indexed)
+        self._ids.add(found[name] for name, binding in before.items() if found[name] is not binding)
         for names in _slices(gone, _REMOVED):
             self._index.remove(names)
             yield
-        for some in _slices(list(found), _REMOVED):
+        fresh = [name for name, binding in found.items() if before.get(name) is not binding]
+        for some in _slices(fresh, _REMOVED):
             # Together, as a word that many tools have is looked through once for all that go.
             self._index.remove(
                 name for name in some if name in before and _differs(before[name], found[name])
@@ -148,7 +151,7 @@ class DeferredCatalog:
                     CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
                 )
                 self._ids.add(found[name] for name in names)
-                self._indexed |= frozenset(names)
+                self._indexed.update((name, found[name]) for name in names)
                 yield
 
     @property
@@ -170,10 +173,10 @@ class DeferredCatalog:
 
     def gated(self) -> list[ToolBinding]:
         """Every deferred tool, behind the gate."""
-        return [
-            replace(binding, gate=self._gate, execute=partial(self._run, binding))
-            for binding in self._tools.values()
-        ]
+        return self._made_gated.of(self._tools.values())
+
+    def _gated(self, binding: ToolBinding) -> ToolBinding:
+        return replace(binding, gate=self._gate, execute=partial(self._run, binding))
 
     def ungated(self, name: str) -> ToolBinding | None:
         """A deferred tool as it is without a gate, for the host, who needs no grant."""

@@ -16,15 +16,17 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
-from mcp_toolset.catalog.assignment import NameRules, assigned, key_of
+from mcp_toolset.catalog.assignment import Assigned, NameRules, assigned, key_of
+from mcp_toolset.catalog.chosen import Chosen, chosen, is_hidden, joined, remembered
 from mcp_toolset.catalog.hiding import HidingPatterns
 from mcp_toolset.catalog.membership import RegistryMembership
 from mcp_toolset.catalog.state import ToolEntry, ToolKey, ToolState
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
 from mcp_toolset.tools.call import ToolCall, ToolContext
 from mcp_toolset.tools.hidden_text import in_log
+from mcp_toolset.tools.made import distinct
 from mcp_toolset.tools.names import limit_beside, readable_name
 from mcp_toolset.tools.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.source import ToolSource
@@ -33,9 +35,6 @@ from mcp_toolset.tools.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.view import Gate, ToolBinding, ToolView
 
 _log = logging.getLogger("mcp_toolset.registry")
-
-MAX_ORPHANS: Final = 10_000
-"""Tools without a source that are remembered; the oldest that nobody has decided about go first."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,11 +73,21 @@ class _Surface:
     hidden: tuple[str, ...] = ()
     sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
     compiled: tuple[ToolBinding, ...] = ()
+    offered: Mapping[str, ToolBinding] = field(default_factory=dict[str, ToolBinding])
+    # What the above was joined of, by source. A change takes over the sources that it does not touch.
+    parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
+    chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
 
     def same_as(self, other: _Surface) -> bool:
         """Whether the two differ in nothing that a state or a caller could tell."""
-        mine = (self.toolsets, self.entries, self.live.keys(), self.members, self.hidden)
-        return mine == (other.toolsets, other.entries, other.live.keys(), other.members, other.hidden)
+        mine = (self.toolsets, self.entries, self.members, self.hidden)
+        return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
+
+    def _same_keys(self, other: _Surface) -> bool:
+        return self.parts.keys() == other.parts.keys() and all(
+            part is other.parts[source] or part.live.keys() == other.parts[source].live.keys()
+            for source, part in self.parts.items()
+        )
 
 
 class ToolRegistry:
@@ -176,9 +185,7 @@ class ToolRegistry:
 
     def bindings(self) -> list[ToolBinding]:
         """The members under their public names, in order."""
-        surface = self._surface
-        members = (surface.live[key] for key in surface.members.values())
-        return [one if one.on else replace(one, on=True) for one in members]
+        return list(self._surface.offered.values())
 
     def known_tools(self) -> KnownTools:
         """What names are held against: every tool of the toolsets, member or not, and what may bring more."""
@@ -325,7 +332,7 @@ class ToolRegistry:
         with self._changing() as surface:
             if surface.toolsets:
                 self._hiding.require(self._missing(patterns), self.known_tools(), strict)
-            self._put(replace(surface, hidden=(*surface.hidden, *patterns)))
+            self._put(replace(surface, hidden=(*surface.hidden, *patterns), chosen={}))
         return self.generation
 
     def snapshot(self) -> ToolState:
@@ -350,7 +357,8 @@ class ToolRegistry:
             for key in surface.live.keys() - entries.keys():
                 left = replace(surface.entries[key], member=False)
                 entries[key] = replace(left, name="") if left.name in names else left
-            self._put(replace(surface, entries=entries, generation=surface.generation + 1))
+            generation = surface.generation + 1
+            self._put(replace(surface, entries=entries, generation=generation, parts={}, chosen={}))
             return StateReport(self._surface.generation, _orphaned(state, self._surface))
 
     def restore_state(self, state: ToolState) -> StateReport:
@@ -362,7 +370,9 @@ class ToolRegistry:
         with self._changing() as surface:
             kept = {key: entry for key, entry in surface.entries.items() if key in surface.live}
             entries = {**kept, **{entry.key: entry for entry in state.tools}}
-            before = replace(surface, entries=entries, live={}, generation=state.generation)
+            before = replace(
+                surface, entries=entries, live={}, generation=state.generation, parts={}, chosen={}
+            )
             self._surface = replace(self._computed(before), generation=state.generation)
             return StateReport(state.generation, _orphaned(state, self._surface))
 
@@ -388,7 +398,7 @@ class ToolRegistry:
         for selector, member in members.items():
             key = key_of(shown[public_name_of(selector, shown)])
             entries[key] = replace(entries[key], member=member)
-        self._put(replace(surface, entries=entries))
+        self._put(replace(surface, entries=entries, chosen={}))
         return self._surface.generation
 
     def _put(self, wanted: _Surface) -> None:
@@ -405,21 +415,26 @@ class ToolRegistry:
     def _computed(self, wanted: _Surface) -> _Surface:
         toolsets = wanted.toolsets.values()
         reserved = self._reserved if any(toolset.defers for toolset in toolsets) else frozenset[str]()
-        named = assigned(
-            wanted.compiled, wanted.entries, wanted.live.keys(), NameRules(reserved, self._limit)
-        )
-        live = {key_of(binding): binding for binding in named}
-        entries = _remembered(wanted.entries, live)
-        members = {
-            binding.name: key
-            for key, binding in live.items()
-            if _is_member(binding, entries[key]) and not _is_hidden(binding, wanted.hidden)
+        rules = NameRules(reserved, self._limit)
+        assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
+        parts = assignment.parts
+        fresh = {source for source, part in parts.items() if wanted.parts.get(source) is not part}
+        entries = remembered(wanted.entries, assignment.live, fresh)
+        by_source = {
+            source: wanted.chosen[source]
+            if source in wanted.chosen and source not in fresh
+            else chosen(part.live, entries, wanted.hidden)
+            for source, part in parts.items()
         }
+        members = joined(by_source, assignment)
         return replace(
             wanted,
-            entries=MappingProxyType(entries),
-            live=MappingProxyType(live),
-            members=MappingProxyType(members),
+            entries=entries if entries is wanted.entries else MappingProxyType(dict(entries)),
+            live=MappingProxyType(assignment.live),
+            members=MappingProxyType(members.keys),
+            offered=MappingProxyType(members.bindings),
+            parts=parts,
+            chosen=by_source,
         )
 
     def _require(self, handle: SourceHandle) -> None:
@@ -440,13 +455,14 @@ def _handle_of(toolset: Toolset) -> SourceHandle:
 def _compiled(surface: _Surface) -> _Surface:
     """The surface with what its toolsets say now, before anything of it is settled."""
     toolsets = surface.toolsets.values()
-    compiled = tuple(binding for toolset in toolsets for binding in toolset.bindings())
-    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=compiled)
+    compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
+    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
 
 
 def _tell_altered(after: _Surface, before: _Surface) -> None:
     """Log each name that is not as the host would have it, when it is given."""
-    for key, binding in after.live.items():
+    fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
+    for key, binding in (item for part in fresh for item in part.live.items()):
         entry = after.entries[key]
         if entry.name in (entry.asked, readable_name(entry.asked, binding.definition.name)):
             continue
@@ -466,40 +482,9 @@ def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
     return named
 
 
-def _remembered(
-    entries: Mapping[ToolKey, ToolEntry], live: Mapping[ToolKey, ToolBinding]
-) -> dict[ToolKey, ToolEntry]:
-    """What is known of every tool now; a name that a live tool has is no orphan's any more (H12)."""
-    names = {binding.name for binding in live.values()}
-    kept = {
-        key: replace(entry, name="") if key not in live and entry.name in names else entry
-        for key, entry in entries.items()
-    }
-    for key, binding in live.items():
-        asked, known = binding.asked or binding.name, kept.get(key)
-        if known is None or (known.name, known.asked) != (binding.name, asked):
-            member = None if known is None else known.member
-            kept[key] = ToolEntry(key.source, key.id, binding.name, asked, member)
-    excess = len(kept) - len(live) - MAX_ORPHANS
-    if excess > 0:
-        idle = [key for key, entry in kept.items() if key not in live and entry.member is None]
-        for key in idle[:excess]:
-            del kept[key]
-    return kept
-
-
-def _is_member(binding: ToolBinding, entry: ToolEntry) -> bool:
-    return binding.on if entry.member is None else entry.member
-
-
-def _is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
-    names = {binding.name, binding.asked or binding.name}
-    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
-
-
 def _shown(surface: _Surface) -> dict[str, ToolBinding]:
     """The tools that are there, members or not, by public name, but for what a policy hides."""
-    return {one.name: one for one in surface.live.values() if not _is_hidden(one, surface.hidden)}
+    return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
 
 
 def _require_fresh(generation: int, surface: _Surface) -> None:

@@ -38,6 +38,11 @@ class NamedStep(Generic[V]):
         self.is_bound = False
         """Whether each name stood for one tool or several when this was last asked."""
 
+    @property
+    def names_only(self) -> bool:
+        """Whether it depends on nothing but the tools: what a group of tools has in it may change."""
+        return all(use.tool is None for use, _ in self._by)
+
     def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
         """The step for the tools as they are now."""
         table = self._told(ToolNames(bindings))

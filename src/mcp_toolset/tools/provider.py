@@ -102,6 +102,7 @@ class DynamicToolset(Toolset):
         self._refresh = refresh
         self._timeout = timeout
         self._offered: dict[str, _Offered] = {}
+        self._bound_tools: dict[str, tuple[_Offered, ToolBinding]] = {}
         self._status = SourceStatus()
         self._callbacks: list[Callable[[], None]] = []
         self._stale = anyio.Event()
@@ -136,8 +137,7 @@ class DynamicToolset(Toolset):
     def compiled(self, turn: object) -> list[ToolBinding]:
         """The tools as the provider last listed them."""
         step = self._prepared.for_turn(turn)
-        bindings = [self._binding(offered) for offered in self._offered.values()]
-        return [done for binding in bindings if (done := step(binding)) is not None]
+        return [done for binding in self._bindings() if (done := step(binding)) is not None]
 
     def changed(self) -> None:
         """Say that the provider's tools have changed; they are listed again while the toolset is open."""
@@ -211,6 +211,16 @@ class DynamicToolset(Toolset):
     def _unsubscribe(self, callback: Callable[[], None]) -> None:
         if callback in self._callbacks:
             self._callbacks.remove(callback)
+
+    def _bindings(self) -> list[ToolBinding]:
+        offered, known = self._offered, self._bound_tools
+        self._bound_tools = {
+            name: before
+            if (before := known.get(name)) is not None and before[0] is one
+            else (one, self._binding(one))
+            for name, one in offered.items()
+        }
+        return [binding for _, binding in self._bound_tools.values()]
 
     def _binding(self, offered: _Offered) -> ToolBinding:
         name = offered.definition.name

@@ -22,6 +22,7 @@ from mcp_toolset.tools.compact import help_text, stubbed
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.function import FunctionTool, tool
 from mcp_toolset.tools.identity import declared_tool
+from mcp_toolset.tools.made import Each, Made, distinct, same
 from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.opening import Waiting, open_sources, unwind
 from mcp_toolset.tools.prepare import UNPREPARED, PreparedStep
@@ -113,6 +114,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
         self.name = name
         self._members = (*_DECLARED.of_instance(self), *map(_member, members))
         self._stack: AsyncExitStack | None = None
+        self._bindings_of_tools: dict[int, ToolBinding] = {}
         self._missing_names = NameReport()
         _check_names(self.compiled(UNPREPARED))
 
@@ -128,7 +130,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
         """Every tool as it stands for one turn; with `UNPREPARED`, before `.prepared()` has its say."""
         if type(self).bindings is not Toolset.bindings:
             return self.bindings()
-        return _flat(self._members, turn)
+        return _flat(self._members, turn, self._bindings_of_tools)
 
     def sources(self) -> list[ToolSource]:
         """Everything in the toolset that has to be opened, each once."""
@@ -282,7 +284,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
             return help_text(ToolView(self.compiled(UNPREPARED)), names)
 
         asking = tool(name=help_name, read_only=True, id=f"tool:{help_name}")(tool_help)
-        return Toolset(self.through(stubbed), asking, name=self.name)
+        return Toolset(self.through(Each(stubbed)), asking, name=self.name)
 
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
         """The toolset with more members; `toolset + other` is the same for one (N1).
@@ -355,11 +357,25 @@ class Toolset(ToolsetVerbs, Generic[C]):
         return f"{type(self).__name__}({self.name + ': ' if self.name else ''}{names})"
 
 
-def _flat(members: Iterable[Tool[..., Any] | Toolset], turn: object) -> list[ToolBinding]:
+def _flat(
+    members: Iterable[Tool[..., Any] | Toolset], turn: object, bound: dict[int, ToolBinding] | None = None
+) -> list[ToolBinding]:
     flat: list[ToolBinding] = []
     for member in members:
-        flat.extend([member.bind()] if isinstance(member, Tool) else member.compiled(turn))
-    return flat
+        if isinstance(member, Tool):
+            flat.append(_bound(member, {} if bound is None else bound))
+        else:
+            flat.extend(member.compiled(turn))
+    return distinct(flat)
+
+
+def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
+    """The binding of a tool, which never changes: the same object each time."""
+    found = known.get(id(tool))
+    # A binding holds its tool, so that no other one can have this id meanwhile.
+    if found is None or found.origin is not tool:
+        found = known[id(tool)] = tool.bind()
+    return found
 
 
 def _check_names(bindings: Iterable[ToolBinding]) -> None:
@@ -382,6 +398,10 @@ def _member(member: object) -> Tool[..., Any] | Toolset:
 _DECLARED = ClassMembers(Toolset, frozenset({"name"}))
 
 
+def _unmade(binding: ToolBinding) -> ToolBinding | None:
+    return binding
+
+
 class Transformed(Toolset):
     """Another toolset with every binding passed through one step; what a verb returns."""
 
@@ -390,6 +410,8 @@ class Transformed(Toolset):
         self._inner = inner
         self._transform = transform
         self._defers = defers
+        self._made = Made(transform if isinstance(transform, Each) else _unmade)
+        self._named: tuple[list[ToolBinding], list[ToolBinding]] = ([], [])
         super().__init__(name=inner.name)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
@@ -402,11 +424,21 @@ class Transformed(Toolset):
         if isinstance(transform, TurnStep):
             return [transform(binding) for binding in self._inner.compiled(transform.inside(turn))]
         bindings = self._inner.compiled(turn)
+        if isinstance(transform, Each):
+            return [done for done in self._made.of(bindings) if done is not None]
         if isinstance(transform, NamedStep):
-            step = transform.among(bindings)
-        else:
-            step = transform.for_turn(turn) if isinstance(transform, PreparedStep) else transform
+            return self._as_named(cast("NamedStep[Any]", transform), bindings)
+        step = transform.for_turn(turn) if isinstance(transform, PreparedStep) else transform
         return [done for binding in bindings if (done := step(binding)) is not None]
+
+    def _as_named(self, step: NamedStep[Any], bindings: list[ToolBinding]) -> list[ToolBinding]:
+        """What a step for some tools gives, which depends on all of them: the same while they are."""
+        known, done = self._named
+        if not (step.names_only and known and same(known, bindings)):
+            act = step.among(bindings)
+            done = [made for binding in bindings if (made := act(binding)) is not None]
+            self._named = (bindings, done)
+        return list(done)
 
     def sources(self) -> list[ToolSource]:
         """The inner sources."""

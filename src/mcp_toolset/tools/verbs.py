@@ -16,6 +16,7 @@ from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.frozen import frozen
 from mcp_toolset.tools.hidden_text import in_log
 from mcp_toolset.tools.injected import with_injected
+from mcp_toolset.tools.made import Each
 from mcp_toolset.tools.named_step import NamedStep
 from mcp_toolset.tools.names import check_name, check_prefix, public_name
 from mcp_toolset.tools.prepare import UNPREPARED, PrepareCall, PrepareDefinition, PreparedStep, prepared_step
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: a binding as it should be, or `None` to leave it out."""
 
-Step = Transform | PreparedStep | NamedStep[Any] | TurnStep
+Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
 """A step, or what makes one of a turn, or of the tools that there are."""
 
 _log = logging.getLogger("mcp_toolset.names")
@@ -69,7 +70,7 @@ class ToolsetVerbs:
             DefinitionError: the prefix cannot start a tool's name.
         """
         check_prefix(prefix)
-        return self.through(lambda binding: binding.called(public_name(binding.name, prefix=prefix)))
+        return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
     def renamed(self, names: BySelector[str]) -> Toolset:
         """Tools under other names: `{"now": "then"}`; the others keep theirs.
@@ -107,7 +108,10 @@ class ToolsetVerbs:
             kept = kept.through(NamedStep("include", wanted, _kept))
         if unwanted:
             kept = kept.through(NamedStep("exclude", unwanted, partial(_kept, by_default=True)))
-        return kept.through(lambda binding: binding if predicate is None or predicate(binding) else None)
+        if predicate is None:
+            return kept.through(Each(lambda binding: binding))
+        # It may look at anything, and is asked each time.
+        return kept.through(lambda binding: binding if predicate(binding) else None)
 
     def described(self, descriptions: BySelector[str]) -> Toolset:
         """Other descriptions for some tools: a mapping, or `Descriptions`.
@@ -178,7 +182,9 @@ class ToolsetVerbs:
             raise DefinitionError(f"granting() takes names of capabilities, not {capabilities!r}")
         granted = frozenset(capabilities)
         return self.through(
-            lambda binding: replace(binding, capabilities=granted | (binding.capabilities or frozenset()))
+            Each(
+                lambda binding: replace(binding, capabilities=granted | (binding.capabilities or frozenset()))
+            )
         )
 
     def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Toolset:
@@ -191,8 +197,10 @@ class ToolsetVerbs:
         """
         added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
         return self.through(
-            lambda binding: replace(
-                binding, tags=binding.tags | added, metadata=frozen({**binding.metadata, **noted})
+            Each(
+                lambda binding: replace(
+                    binding, tags=binding.tags | added, metadata=frozen({**binding.metadata, **noted})
+                )
             )
         )
 
@@ -203,7 +211,7 @@ class ToolsetVerbs:
             supplies: Values by parameter name or by type, or a function that gives them for the
                 context of one call. What an outer toolset or the call itself supplies goes before them.
         """
-        return self.through(lambda binding: with_injected(binding, supplies))
+        return self.through(Each(lambda binding: with_injected(binding, supplies)))
 
     def off(self, *selectors: ToolSelector) -> Toolset:
         """Some tools, or all when none is named, outside the default availability (L10).
@@ -216,7 +224,7 @@ class ToolsetVerbs:
 
     def deferred(self) -> Toolset:
         """All tools behind search: found by meaning, resolved, granted and only then callable (X1)."""
-        return self.through(lambda binding: replace(binding, deferred=True), defers=True)
+        return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
         """A copy of what a verb was given; a tool that is not in the toolset cannot be meant.
