@@ -125,8 +125,9 @@ async def test_f24_x5_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: 
         assert (await call(read, path="x")).is_error
         again = await server.call_tool("resolve_tools", {"ids": ["read"]}, context=session)
         assert again.structured["tools"][0]["status"] == "not_available"
+        assert "did you mean up_read?" in again.structured["tools"][0]["reason"]
         (hit, *_) = server.search("read a path")
-        assert (hit.id, hit.state) == ("up/read", "changed"), "found as what was accepted (X5)"
+        assert (hit.id, hit.state) == ("up_read", "changed"), "found as what was accepted (X5)"
         found = await server.call_tool("search_tools", {"query": "read", "resolve": 1}, context=session)
         (shown, *_), (resolved, *_) = found.structured["hits"], found.structured["resolved"]
         assert shown["state"] == "changed" and "no longer annotated as read-only" in shown["reason"]
