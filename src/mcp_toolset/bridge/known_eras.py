@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from mcp_toolset.bridge.cache_folder import cache_folder
 from mcp_toolset.config import Era
+from mcp_toolset.tools.atomic_file import replace_file
 
 KEPT: Final = 24 * 3600.0
 """Seconds for which a finding holds."""
@@ -82,9 +82,7 @@ class KnownEras:
         held.pop(self._identity, None)
         recent = dict(list(held.items())[-MAX_KNOWN + 1 :])
         recent[self._identity] = {**findings, "at": int(time.time())}
-        draft = place.with_name(f"{place.name}.{os.getpid()}")
-        draft.write_text(json.dumps(recent, indent=1), encoding="utf-8")
-        draft.replace(place)
+        replace_file(place, json.dumps(recent, indent=1).encode(), durable=False)
 
 
 def _read(place: Path) -> dict[str, Any]:

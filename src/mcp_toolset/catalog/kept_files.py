@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from mcp_toolset.catalog.kept import KeptCatalog
 from mcp_toolset.errors import InvalidStateError
+from mcp_toolset.tools.atomic_file import replace_file
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of one file; a larger one is neither read nor written."""
@@ -62,24 +61,12 @@ class KeptFiles:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(self.folder / ".lock", timeout=LOCK_PATIENCE, mode=0o600):
-                self._write(self._path(key), text)
+                replace_file(self._path(key), text, durable=False)
                 self._prune()
         except Timeout:
             _log.debug("%s: another process holds the lock; nothing was kept this time", self.folder)
         except OSError as fault:
             self._warn(key, f"{self.folder}: the lists of servers cannot be kept: {fault.strerror}")
-
-    def _write(self, path: Path, text: bytes) -> None:
-        # A temporary file is this user's alone (0600), and so is what it becomes.
-        with tempfile.NamedTemporaryFile(dir=self.folder, prefix=".", delete=False) as file:
-            try:
-                file.write(text)
-                file.close()
-                os.replace(file.name, path)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(file.name)
-                raise
 
     def _prune(self) -> None:
         files = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)

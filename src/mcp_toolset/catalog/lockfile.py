@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
 import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -24,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from mcp_toolset.catalog.canonical import digest_of
 from mcp_toolset.errors import ConfigError, DefinitionError
+from mcp_toolset.tools.atomic_file import replace_file
 from mcp_toolset.tools.definition import ToolDefinition
 from mcp_toolset.tools.hidden_text import plain_to_see, visible
 
@@ -225,13 +225,7 @@ class LockFile:
         try:
             target = self._target()
             mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-            draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-            try:
-                _create(draft, text, mode)
-                os.replace(draft, target)
-            finally:
-                with suppress(FileNotFoundError):
-                    draft.unlink()
+            replace_file(target, text.encode(), 0o666 if mode is None else mode, exact=mode is not None)
         except (OSError, RuntimeError) as error:
             raise self._unwritable(error) from None
 
@@ -246,17 +240,6 @@ class LockEntry:
     def refreshed(self) -> Pinned | None:
         """See `LockFile.refreshed`."""
         return self.file.refreshed(self.server)
-
-
-def _create(path: Path, text: str, mode: int | None) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o666 if mode is None else mode)
-    with os.fdopen(descriptor, "wb") as file:
-        if mode is not None:
-            path.chmod(mode)
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _written(servers: Servers) -> str:

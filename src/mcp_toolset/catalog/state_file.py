@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from mcp_toolset.catalog.state import ToolState
 from mcp_toolset.errors import InvalidStateError, StaleStateError
+from mcp_toolset.tools.atomic_file import replace_file
 
 LOCK_PATIENCE: Final = 5.0
 """Seconds that a save waits for another process's."""
@@ -76,15 +76,7 @@ class StateFile:
     def _write(self, state: ToolState) -> None:
         path = self.path.resolve()
         try:
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-                try:
-                    file.write(state.to_json().encode())
-                    file.flush()
-                    os.fsync(file.fileno())
-                    os.replace(file.name, path)
-                except BaseException:
-                    os.unlink(file.name)
-                    raise
+            replace_file(path, state.to_json().encode())
         except OSError as fault:
             raise self._unwritable(fault) from None
 

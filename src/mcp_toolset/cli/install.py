@@ -18,7 +18,7 @@ from mcp_toolset.bridge.secrets import Secrets, secret_arguments
 from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.entry import Writing, launcher
 from mcp_toolset.cli.jsontext import concealed, entries, with_entry, without_entry
-from mcp_toolset.cli.replacing import read_regular, replace_file
+from mcp_toolset.cli.replacing import read_regular, replace_text
 from mcp_toolset.config.loops import way_back
 from mcp_toolset.errors import ConfigError
 
@@ -149,7 +149,7 @@ def apply(plan: InstallPlan) -> Path | None:
     """
     if not plan.changed or plan.after is None:
         return None
-    return replace_file(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
+    return replace_text(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
 
 
 def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> None:

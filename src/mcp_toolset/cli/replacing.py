@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -17,8 +16,9 @@ from platformdirs import user_cache_path
 
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.tools.atomic_file import create_file, replace_file
 
-__all__ = ["KEPT_BACKUPS", "held", "read_regular", "replace_file"]
+__all__ = ["KEPT_BACKUPS", "held", "read_regular", "replace_text"]
 
 KEPT_BACKUPS: Final = 5
 """Backups that are kept beside a file; older ones are removed."""
@@ -76,7 +76,7 @@ def read_regular(path: Path) -> str | None:
         return None
 
 
-def replace_file(path: Path, before: str | None, after: str, mode: int) -> Path | None:
+def replace_text(path: Path, before: str | None, after: str, mode: int) -> Path | None:
     """Write `after` where `before` was, in one step; returns the backup, None when nothing was there.
 
     Through a link, the file that it points to is replaced. An existing file keeps its mode.
@@ -116,13 +116,7 @@ def _write(target: Path, before: str | None, after: str, mode: int) -> Path | No
     if before is not None:
         mode = target.stat().st_mode & 0o7777
         backup = _back_up(target, before, mode)
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        _create(draft, after, mode, exact=before is not None)
-        os.replace(draft, target)
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()
+    replace_file(target, after.encode(), mode, exact=before is not None)
     return backup
 
 
@@ -134,7 +128,7 @@ def _back_up(target: Path, text: str, mode: int) -> Path:
         number += 1
         backup = target.with_name(f"{target.name}.{number}.bak")
         with suppress(FileExistsError):
-            _create(backup, text, mode, exact=True)
+            create_file(backup, text.encode(), mode, exact=True)
             break
     for old in sorted(kept)[: -(KEPT_BACKUPS - 1)]:
         with suppress(OSError):
@@ -146,14 +140,3 @@ def _backups(target: Path) -> dict[int, Path]:
     name = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
     found = {entry: name.fullmatch(entry.name) for entry in target.parent.iterdir()}
     return {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}
-
-
-def _create(path: Path, text: str, mode: int, *, exact: bool) -> None:
-    """A new file, on disk when this returns. Its mode is subject to the umask unless `exact`."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-    with os.fdopen(descriptor, "wb") as file:
-        if exact:
-            path.chmod(mode)
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
