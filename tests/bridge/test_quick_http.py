@@ -183,11 +183,11 @@ async def test_a_middleware_of_the_hosts_sees_every_request(app: Starlette) -> N
         seen.append(ctx.method)
         return await call_next(ctx)
 
-    endpoint(app)[1]._server.middleware.append(look)
+    server: Any = endpoint(app)[1]._server
+    server.middleware.append(look)
     headers, message = CASES["a list with a cursor"]
     await posted(app, headers, body_of(message))
     await posted(app, LISTING, body_of(LIST))
-    server = endpoint(app)[1]._server
     server.middleware.insert(0, server.middleware.pop())
     await posted(app, LISTING, body_of(LIST))
     assert seen == ["tools/list"]
