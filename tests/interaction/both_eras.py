@@ -1,7 +1,8 @@
 """A server of both protocol eras, on the SDK's, whose tools each ask in the way of one era.
 
 `elicit` sends a request to its client (up to 2025-11-25), `rounds` and `hinted` answer `input_required`
-(2026-07-28), each whatever is spoken; `runs` says how often each has begun in this process.
+(2026-07-28), each whatever is spoken; `numbers` returns a list, which is structured content in 2026-07-28
+alone; `runs` says how often each has begun in this process.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from mcp.server.stdio import stdio_server
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 ANYTHING: dict[str, Any] = {"type": "object"}
+LIST: dict[str, Any] = {"type": "array", "items": {"type": "integer"}}
+MODERN = "2026-07-28"
 RUNS: Counter[str] = Counter()
 
 
 async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
     hints = {"hinted": types.ToolAnnotations(read_only_hint=True)}
     names = ("elicit", "rounds", "hinted", "runs")
-    return types.ListToolsResult(
-        tools=[types.Tool(name=name, input_schema=ANYTHING, annotations=hints.get(name)) for name in names]
-    )
+    tools = [types.Tool(name=name, input_schema=ANYTHING, annotations=hints.get(name)) for name in names]
+    output = LIST if ctx.protocol_version >= MODERN else None
+    tools.append(types.Tool(name="numbers", input_schema=ANYTHING, output_schema=output))
+    return types.ListToolsResult(tools=tools)
 
 
 def text(value: object) -> types.CallToolResult:
@@ -39,6 +43,9 @@ async def called(ctx: Any, params: types.CallToolRequestParams) -> Any:
     if params.name == "runs":
         return text({**RUNS, "pid": os.getpid(), "version": ctx.protocol_version})
     RUNS[params.name] += 1
+    if params.name == "numbers":
+        structured = [1, 2] if ctx.protocol_version >= MODERN else None
+        return text([1, 2]).model_copy(update={"structured_content": structured})
     if params.name == "elicit":
         said = await ctx.session.elicit_form("Which word?", FORM, related_request_id=ctx.request_id)
         return text(said.content["word"])

@@ -67,6 +67,16 @@ async def test_u34_a_modern_client_is_spoken_for_in_its_own_era() -> None:
         assert not len(up.connection.pool)
 
 
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+async def test_u39_a_list_that_only_2026_has_as_structured_content_reaches_a_legacy_client_as_text(
+    mode: str,
+) -> None:
+    async with bridged(mode) as (client, _):
+        result = await client.call_tool("numbers", {})
+        assert (result.is_error, text_of(result)) == (False, "[1, 2]")
+        assert result.structured_content == (None if mode == "legacy" else [1, 2])
+
+
 async def test_u34_tools_that_are_named_go_in_the_era_that_they_need() -> None:
     eras = {"elicit": "legacy", "rounds": "modern"}
     async with bridged("legacy", "one", "two", eras=eras) as (client, _):

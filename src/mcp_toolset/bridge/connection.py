@@ -28,6 +28,7 @@ from mcp_toolset.bridge.deadline import WorkingTime
 from mcp_toolset.bridge.ending import Ending
 from mcp_toolset.bridge.exchange import Exchange
 from mcp_toolset.bridge.faults import ENDED, reason_of
+from mcp_toolset.bridge.forward import WireContext
 from mcp_toolset.bridge.kept_mount import catalog_of, keep_key, server_of
 from mcp_toolset.bridge.kinds import KINDS
 from mcp_toolset.bridge.link import Link
@@ -522,7 +523,13 @@ class UpstreamConnection:
             await self._arrived()
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
-        return self._result(await self.exchange("tools/call", params, context, tool=definition))
+        result = self._result(await self.exchange("tools/call", params, context, tool=definition))
+        output = definition.output_schema
+        if output is None or "structuredContent" in result.wire or output.get("type") == "object":
+            return result
+        # The server may have answered in the revision of its client, which has structured objects alone.
+        legacy = isinstance(context, WireContext) and not context.modern
+        return replace(result, unstructured=legacy)
 
     async def exchange(
         self,

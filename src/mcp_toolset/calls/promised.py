@@ -50,7 +50,7 @@ def check_output(binding: ToolBinding, result: ToolResult) -> None:
     wire = result.wire
     if wire.get("isError") is True or not result.is_complete:
         return
-    if result.halt is not None and "structuredContent" not in wire:
+    if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
         return
     if "structuredContent" not in wire:
         raise InvalidOutputError(f"{_owner(binding)} promised structured content and returned none")

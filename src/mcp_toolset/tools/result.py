@@ -26,11 +26,14 @@ class ToolResult:
         wire: The result in wire form.
         ask: The question that the call waits for (A14); it is then not complete.
         halt: That the loop should end after this call (A12).
+        unstructured: Whether it is without structured content, although its tool promises some, because the
+            client's protocol revision has none of that kind.
     """
 
     wire: Mapping[str, Any]
     ask: AskUser | None = None
     halt: Halt | None = None
+    unstructured: bool = False
 
     @classmethod
     def of_text(cls, text: str, *, is_error: bool = False) -> Self:
