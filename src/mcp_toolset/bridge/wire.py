@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    INVALID_PARAMS,
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
@@ -19,6 +20,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_toolset.bridge.answers import carried
+from mcp_toolset.bridge.sdk import MCPError
 
 SESSION: Final = b"mcp-session-id"
 """The header that names a legacy session over HTTP."""
@@ -56,6 +58,48 @@ def wants_log(wanted: str | None, level: object) -> bool:
 def is_modern(version: str | None) -> bool:
     """Whether a protocol revision is of the modern era."""
     return version in MODERN_PROTOCOL_VERSIONS
+
+
+def check_meta(params: Mapping[str, Any] | None, version: str | None) -> None:
+    """Refuse a request whose `_meta` is malformed, as the SDK's models would (basic, `_meta`).
+
+    Raises:
+        MCPError: a member of it that the protocol knows has the wrong type.
+    """
+    meta: object = params.get("_meta") if params else None
+    if meta is None:
+        return
+    if not isinstance(meta, dict):
+        raise _malformed("is no object")
+    fields = cast("dict[str, Any]", meta)
+    if not isinstance(fields.get("progressToken", ""), str | int):
+        raise _malformed("has a progressToken that is neither a string nor an integer")
+    if is_modern(version):
+        _check_envelope(fields)
+
+
+def _check_envelope(meta: Mapping[str, Any]) -> None:
+    capabilities: object = meta.get(CLIENT_CAPABILITIES_META_KEY, {})
+    if not isinstance(capabilities, dict):
+        raise _malformed(f"has a {CLIENT_CAPABILITIES_META_KEY} that is no object")
+    for name, capability in cast("dict[str, Any]", capabilities).items():
+        if not (capability is None or isinstance(capability, dict)):
+            raise _malformed(f"has a capability {name!r} that is no object")
+    info: object = meta.get(CLIENT_INFO_META_KEY)
+    if not (info is None or _is_named(info)):
+        raise _malformed(f"has a {CLIENT_INFO_META_KEY} without a name and a version")
+    level: object = meta.get(LOG_LEVEL_META_KEY)
+    if not (level is None or level in LOG_LEVELS):
+        raise _malformed(f"has a {LOG_LEVEL_META_KEY} that is none of {', '.join(LOG_LEVELS)}")
+
+
+def _is_named(info: object) -> bool:
+    fields = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
+    return isinstance(fields.get("name"), str) and isinstance(fields.get("version"), str)
+
+
+def _malformed(what: str) -> MCPError:
+    return MCPError(INVALID_PARAMS, f"Invalid request parameters: _meta {what}")
 
 
 def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
