@@ -1,10 +1,12 @@
-"""How costs grow: a call before 10 to 10,000 tools, before 1 to 100 servers, and servers that start together.
+"""How costs grow: a call before 10 to 10,000 tools or 1 to 100 servers, starts, and a change of one server.
 
     python benchmarks/growth.py [--rounds 5] [--json FILE]
 
 The bridge is a process of its own before `raw_upstream.py`, spoken to in raw bytes; the cost of a call is the
 CPU of that process, the least of short samples, taken in turns. Servers that take 0.3 s to start are started
-through the bridge in this process, and without any bridge, all at once, for comparison.
+through the bridge in this process, and without any bridge, all at once, for comparison. What a change costs
+is the CPU of this process from the call that changes one tool until that is served: the tools of that server
+are listed again, and what is served is compiled.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ SLOW = 0.3
 """Seconds that each server takes to start."""
 
 CALLS = 50
+DEADLINE = 120.0
 
 
 def least_cpu(server: Raw, name: str) -> float:
@@ -109,6 +112,43 @@ def starting(count: int, rounds: int) -> dict[str, float]:
     }
 
 
+def changing(count: int, tools: int, rounds: int, *, deferred: bool) -> float:
+    """CPU milliseconds until a changed tool of one of so many servers is served, the least of the rounds."""
+
+    async def run() -> float:
+        command = [sys.executable, "-S", str(HERE / "raw_upstream.py"), str(tools)]
+        mounts = [RemoteToolset(command, name=f"up{n}").prefixed(f"u{n}") for n in range(count)]
+        toolset = Toolset(*mounts)
+        async with ToolsetServer(toolset.deferred() if deferred else toolset, keep=False) as server:
+            await server.settled()
+            await served(server, lambda name: name == f"u{count - 1}_echo{tools - 1}")
+            taken = [await changed(server, edition) for edition in range(1, 2 + rounds)]
+        return 1e3 * min(taken)
+
+    return anyio.run(run)
+
+
+async def changed(server: ToolsetServer, edition: int) -> float:
+    """CPU seconds until the first tool of the first server is served in another edition."""
+    # Nothing of what came before is left to do.
+    await anyio.sleep(0.5)
+    before = time.process_time()
+    await server.call_as_host("u0_echo", {"text": "x", "edition": edition, "tools": 1})
+    await served(server, lambda name: name == "u0_echo", f"Edition {edition}.")
+    await anyio.sleep(0.5)
+    return time.process_time() - before
+
+
+async def served(server: ToolsetServer, named: Callable[[str], bool], ending: str = "") -> None:
+    """Wait for a tool; looking costs little."""
+    with anyio.fail_after(DEADLINE):
+        while not any(  # noqa: ASYNC110
+            named(one.name) and (one.definition.description or "").endswith(ending)
+            for one in server.bindings()
+        ):
+            await anyio.sleep(0.1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -127,12 +167,22 @@ def main() -> int:
     report["servers"] = curve(servers, rounds, lambda size: bridge(1, size, prefixed=True), "u0_echo")
     say("growth", f"servers: {report['servers']}")
     report["starting"] = starting(2 if options.quick else 20, rounds)
+    mounted = (2, 10) if options.quick else (20, 400)
+    for deferred in (False, True):
+        kind = "deferred" if deferred else "listed"
+        report.setdefault("changing", {})[kind] = changing(*mounted, rounds, deferred=deferred)
+    say("growth", f"changing: {report['changing']}")
     rows = [
         (f"a call with {size} {what}, CPU ms", f"{cost:.3f}")
         for what in ("tools", "servers")
         for size, cost in report[what].items()
     ]
     rows += [(f"starting: {name}", f"{figure:.3f}") for name, figure in report["starting"].items()]
+    where = f"of one of {mounted[0]} servers with {mounted[1]} tools each"
+    rows += [
+        (f"a changed tool {where}, {kind}, CPU ms", f"{cost:.0f}")
+        for kind, cost in report["changing"].items()
+    ]
     print(markdown(("what", "figure"), rows))
     if options.json:
         options.json.write_text(json.dumps({**about(), **report}, indent=1) + "\n")

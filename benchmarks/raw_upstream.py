@@ -1,7 +1,7 @@
 """A server without any library, so that what is measured is the bridge: `raw_upstream.py [TOOLS [SECONDS]]`.
 
 It takes that many seconds to start. A call with `{"edition": n}` gives all its tools other descriptions,
-and says that they have changed.
+and says that they have changed; with `{"edition": n, "tools": m}`, its first m tools.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ TEXT = {"type": "object", "properties": {"text": {"type": "string"}, "size": {"t
 DESCRIPTION = "Return the text that was given, or as much text as was asked for, whichever there is. " * 3
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
 editions = [0]
+changing = [COUNT]
 
 
 def tool(number: int) -> dict[str, Any]:
     name = f"echo{number}" if number else "echo"
-    description = f"{DESCRIPTION}Edition {editions[0]}." if editions[0] else DESCRIPTION
+    changed = editions[0] and number < changing[0]
+    description = f"{DESCRIPTION}Edition {editions[0]}." if changed else DESCRIPTION
     return {"name": name, "description": description, "inputSchema": TEXT}
 
 
@@ -39,7 +41,7 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 def called(given: dict[str, Any]) -> dict[str, Any]:
     if given.get("edition"):
-        editions[0] = given["edition"]
+        editions[0], changing[0] = given["edition"], given.get("tools", COUNT)
         sys.stdout.buffer.write(CHANGED)
     text = given.get("text") or "x" * given.get("size", 0)
     return {"content": [{"type": "text", "text": text}]}

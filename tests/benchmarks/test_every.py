@@ -46,11 +46,12 @@ def report(folder: Path, name: str, *arguments: str) -> dict[str, Any]:
     return json.loads(file.read_text())
 
 
-def test_growth_measures_both_curves_and_the_start_of_several_servers(folder: Path) -> None:
+def test_growth_measures_both_curves_the_start_of_several_servers_and_a_change_of_one(folder: Path) -> None:
     found = report(folder, "growth", "--quick")
     assert [list(found[curve]) for curve in ("tools", "servers")] == [["10", "30"], ["1", "3"]]
     assert all(cost > 0 for curve in ("tools", "servers") for cost in found[curve].values())
     assert found["starting"]["all, s"] >= 0.3
+    assert set(found["changing"]) == {"listed", "deferred"} and all(found["changing"].values())
 
 
 def test_pauses_are_measured_while_another_client_is_answered(folder: Path) -> None:
