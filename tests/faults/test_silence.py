@@ -34,7 +34,9 @@ OVERDUE = 0.3
 
 
 def stop(pid: int) -> None:
+    """Stop a child; on a busy machine some of its threads run on for a while, which is waited for."""
     os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED)
 
 
 def go_on(pid: int) -> None:
