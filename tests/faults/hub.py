@@ -43,7 +43,7 @@ def main() -> None:
     if "grace" in options:
         child.GRACE = options["grace"]
     mounts = [
-        RemoteToolset(command, name=name, start_timeout=10).prefixed(name)
+        RemoteToolset(command, name=name, start_timeout=60).prefixed(name)
         for name, command in options.get("mounts", {}).items()
     ]
     serve(Toolset(shout, *mounts), transport=options["transport"], port=options.get("port", 0))

@@ -80,6 +80,13 @@ def free_port() -> int:
         return bound.getsockname()[1]
 
 
+def reachable(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/nothing", trust_env=False).status_code == 404
+    except httpx2.HTTPError:
+        return False
+
+
 class Upstreams:
     """Two mounts of a hub: one that behaves, one that ignores its end and has a child that does too."""
 
@@ -94,6 +101,15 @@ class Upstreams:
     def pids(self) -> list[int]:
         return [pid_of(self.good), pid_of(self.bad)]
 
+    async def started(self) -> None:
+        """An answer of one does not wait for the other."""
+        await until(lambda: all(received(log) for log in (self.good, self.bad)))
+
+
+async def gone(pids: list[int]) -> None:
+    """What is killed has to be scheduled once more before it is gone."""
+    await until(lambda: not any(map(alive, pids)))
+
 
 @pytest.fixture
 def upstreams(tmp_path: Path) -> Upstreams:
@@ -101,13 +117,14 @@ def upstreams(tmp_path: Path) -> Upstreams:
 
 
 @pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "stdin closed", "stdout closed"])
-def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upstreams: Upstreams) -> None:
+async def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upstreams: Upstreams) -> None:
     grace = {} if way == "SIGTERM" else {"grace": 0.5}
     with hub(transport="stdio", mounts=upstreams.commands, **grace) as process:
         tell(process, INITIALIZE, INITIALIZED, call("bad_child"))
         assert told(process)["id"] == 1
         grandchild = int(told(process)["result"]["content"][0]["text"])
         tell(process, call("good_hang", 3))
+        await upstreams.started()
         pids = [*upstreams.pids, grandchild]
         assert all(map(alive, pids))
         if way == "stdin closed":
@@ -122,7 +139,7 @@ def test_f44_a_stdio_hub_ends_in_time_with_all_its_children(way: str, upstreams:
             process.send_signal(getattr(signal, way))
         # Two seconds after the end of input and two after SIGTERM: that child ignores both.
         assert process.wait(timeout=SOON) == 0
-        assert not any(map(alive, pids))
+        await gone(pids)
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
 
@@ -133,7 +150,7 @@ async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
 ) -> None:
     port = free_port()
     with hub(transport=transport, port=port, mounts=upstreams.commands, grace=0.5) as process:
-        await until(lambda: reachable(port))
+        await until(lambda: reachable(port), within=60)
         url = f"http://127.0.0.1:{port}"
         target = sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
         with anyio.move_on_after(60):
@@ -142,13 +159,14 @@ async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
                 grandchild = int(result.content[0].text)  # pyright: ignore[reportAttributeAccessIssue]
                 async with anyio.create_task_group() as group:
                     group.start_soon(silently, client, "good_hang")
+                    await upstreams.started()
                     await until(lambda: '"hang"' in upstreams.good.read_text())
                     pids = [*upstreams.pids, grandchild]
                     process.send_signal(number)
                     await until(lambda: process.poll() is not None)
                     group.cancel_scope.cancel()
         assert process.returncode == 0
-        assert not any(map(alive, pids))
+        await gone(pids)
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
 
@@ -161,24 +179,16 @@ async def silently(client: Client, name: str) -> None:
         return
 
 
-def reachable(port: int) -> bool:
-    try:
-        return httpx2.get(f"http://127.0.0.1:{port}/nothing", trust_env=False).status_code == 404
-    except httpx2.HTTPError:
-        return False
-
-
 async def test_u45_f44_children_of_a_killed_hub_die_with_it(upstreams: Upstreams) -> None:
     with hub(transport="stdio", mounts=upstreams.commands) as process:
         tell(process, INITIALIZE, INITIALIZED, call("bad_child"))
         assert told(process)["id"] == 1
         grandchild = int(told(process)["result"]["content"][0]["text"])
-        # The answer does not wait for this one.
-        await until(lambda: upstreams.good.exists() and "started" in upstreams.good.read_text())
+        await upstreams.started()
         pids = [*upstreams.pids, grandchild]
         process.kill()
         process.wait()
-    await until(lambda: not any(map(alive, pids)))
+    await gone(pids)
 
 
 WAYS = ("unflushed", "flushed", "descriptor", "stream", "child", "child_left")

@@ -15,7 +15,6 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import Any
 
 import anyio
@@ -25,13 +24,13 @@ from mcp import MCPError
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.runner import serve_loop
 from mcp.server.sse import SseServerTransport
-from mcp.server.stdio import stdio_server
 from mcp.shared.message import ServerMessageMetadata
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from tests.interaction import lines
 
 MODERN = "2026-07-28"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -297,11 +296,6 @@ async def serve(server: Server[Any], read: Any, write: Any, *, legacy: bool) -> 
     await serve_loop(server, read, write, lifespan_state={}, init_options=options)
 
 
-async def on_stdio(made: Made, era: str) -> None:
-    async with stdio_server() as (read, write):
-        await serve(made(), read, write, legacy=era == "legacy")
-
-
 class LegacyOnly:
     """Refuses what it does not know, as servers before 2026-07-28 do."""
 
@@ -348,50 +342,23 @@ def http_app(made: Made) -> Starlette:
     return Starlette(routes=[Mount(f"/{era}", app=app) for era, app in apps.items()], lifespan=lifespan)
 
 
-class Lines:
-    """What the SDK's transport of standard output writes to, for a connection."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self.writer = writer
-
-    async def write(self, line: str) -> None:
-        self.writer.write(line.encode())
-
-    async def flush(self) -> None:
-        await self.writer.drain()
-
-
-async def on_lines(made: Made, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serve what `relay.py` hands on, from the SDK's transport on: a server of its own for each relay."""
-    era = (await reader.readline()).decode().strip()
-    files: Any = {"stdin": reader, "stdout": Lines(writer)}
-    try:
-        async with stdio_server(**files) as (read, write):
-            await serve(made(), read, write, legacy=era == "legacy")
-    except* ConnectionError:
-        # The relay was killed.
-        pass
-    finally:
-        writer.close()
-
-
 async def on_ports(made: Made) -> None:
-    """Serve HTTP and the lines of relays; prints the port of each."""
+    """Serve HTTP and relays; prints the port of each."""
+
+    async def relayed(era: str, read: Any, write: Any) -> None:
+        await serve(made(), read, write, legacy=era == "legacy")
+
     http = uvicorn.Server(uvicorn.Config(http_app(made), log_level="error"))
-    lines = await asyncio.start_server(partial(on_lines, made), "127.0.0.1", limit=1 << 24)
+    relays = await lines.listening(relayed)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        ports = [one.getsockname()[1] for one in (listening, *lines.sockets)]
-        sys.stdout.write(f"{' '.join(map(str, ports))}\n")
+        sys.stdout.write(f"{listening.getsockname()[1]} {lines.port_of(relays)}\n")
         sys.stdout.flush()
         await http.serve(sockets=[listening])
 
 
 def main(made: Made = make) -> None:
-    """Serve what `made` makes, as the command line says."""
-    if sys.argv[1] == "http":
-        asyncio.run(on_ports(made))
-    else:
-        anyio.run(on_stdio, made, sys.argv[2])
+    """Serve what `made` makes, on every transport."""
+    asyncio.run(on_ports(made))
 
 
 if __name__ == "__main__":

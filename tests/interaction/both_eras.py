@@ -2,28 +2,25 @@
 
 `elicit` sends a request to its client (up to 2025-11-25), `rounds` and `hinted` answer `input_required`
 (2026-07-28), each whatever is spoken; `numbers` returns a list, which is structured content in 2026-07-28
-alone; `runs` says how often each has begun in this process.
+alone; `runs` says how often each has begun in this connection.
+It is the process behind the relays of `lines.py`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections import Counter
 from typing import Any, cast
 
-import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.stdio import stdio_server
+from tests.interaction import lines
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 ANYTHING: dict[str, Any] = {"type": "object"}
 LIST: dict[str, Any] = {"type": "array", "items": {"type": "integer"}}
 MODERN = "2026-07-28"
-RUNS: Counter[str] = Counter()
 
 
 async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
@@ -39,10 +36,10 @@ def text(value: object) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=json.dumps(value))])
 
 
-async def called(ctx: Any, params: types.CallToolRequestParams) -> Any:
+async def call(runs: Counter[str], ctx: Any, params: types.CallToolRequestParams) -> Any:
     if params.name == "runs":
-        return text({**RUNS, "pid": os.getpid(), "version": ctx.protocol_version})
-    RUNS[params.name] += 1
+        return text({**runs, "version": ctx.protocol_version})
+    runs[params.name] += 1
     if params.name == "numbers":
         structured = [1, 2] if ctx.protocol_version >= MODERN else None
         return text([1, 2]).model_copy(update={"structured_content": structured})
@@ -64,13 +61,17 @@ async def without_sessions(ctx: Any, call_next: Any) -> Any:
     return await call_next(ctx)
 
 
-async def main() -> None:
+async def serve(word: str, read: Any, write: Any) -> None:
+    runs: Counter[str] = Counter()
+
+    async def called(ctx: Any, params: types.CallToolRequestParams) -> Any:
+        return await call(runs, ctx, params)
+
     server = Server[Any]("both", version="1", on_list_tools=listed, on_call_tool=called)
-    if "modern-only" in sys.argv:
+    if word == "modern-only":
         server.middleware.insert(0, without_sessions)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options(NotificationOptions()))
+    await server.run(read, write, server.create_initialization_options(NotificationOptions()))
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    lines.run(serve)

@@ -273,5 +273,5 @@ def make() -> Server[Any]:
 
 
 def run() -> None:
-    """Serve as the command line says."""
+    """Serve on every transport."""
     asker.main(make)

@@ -23,6 +23,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from tests.bridge.asking import text_of
 from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk, Reception
+from tests.interaction.lines import RELAY
 
 from mcp_toolset import ToolsetServer
 
@@ -56,12 +57,11 @@ def command(*arguments: str) -> list[str]:
 @contextmanager
 def upstreams(*arguments: str) -> Generator[dict[str, Any]]:
     """A command of an upstream as targets of mounts: one process, whatever the transport."""
-    with PrintingPorts(command(*arguments, "http")) as (http, lines):
+    with PrintingPorts(command(*arguments)) as (http, lines):
         url = f"http://127.0.0.1:{http}"
-        relay = [sys.executable, "-S", str(HERE / "relay.py"), str(lines)]
         yield {
             "memory_modern": "memory",
-            **{f"stdio_{era}": [*relay, era] for era in ("legacy", "modern")},
+            **{f"stdio_{era}": [*RELAY, str(lines), era] for era in ("legacy", "modern")},
             **{f"http_{era}": f"{url}/{era}/mcp" for era in ("legacy", "modern")},
             **{f"sse_{era}": f"{url}/{era}/sse" for era in ("legacy", "modern")},
         }

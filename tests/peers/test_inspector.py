@@ -58,7 +58,7 @@ def inspect(transport: str, era: str, tmp_path: Path, request: pytest.FixtureReq
         if tool:
             question += ["--tool-name", tool, "--tool-args-json", json.dumps(arguments or {})]
         command = [*program, *question, *target]
-        with anyio.fail_after(40):
+        with anyio.fail_after(120):
             done = await anyio.run_process(command, check=False, env=environment, stderr=subprocess.PIPE)
         assert done.stdout, done.stderr.decode()
         return done.returncode, json.loads(done.stdout)["result"]
