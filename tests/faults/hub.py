@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from mcp_toolset import RemoteToolset, Toolset, serve, tool
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.bridge import child
 
 
@@ -46,7 +46,8 @@ def main() -> None:
         RemoteToolset(command, name=name, start_timeout=60).prefixed(name)
         for name, command in options.get("mounts", {}).items()
     ]
-    serve(Toolset(shout, *mounts), transport=options["transport"], port=options.get("port", 0))
+    server = ToolsetServer(Toolset(shout, *mounts), list_patience=60)
+    serve(server, transport=options["transport"], port=options.get("port", 0))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mcp_toolset import HookSet, Reject, RemoteToolset, RunNormally, ToolCall, Toolset, serve, tool
+from mcp_toolset import (
+    HookSet,
+    Reject,
+    RemoteToolset,
+    RunNormally,
+    ToolCall,
+    Toolset,
+    ToolsetServer,
+    serve,
+    tool,
+)
 
 COMMAND = Path(sys.executable).with_name("mcp-server-time")
-clock = RemoteToolset([str(COMMAND), "--local-timezone", "UTC"], name="clock")
+clock = RemoteToolset([str(COMMAND), "--local-timezone", "UTC"], name="clock", start_timeout=60)
 hooks = HookSet()
 
 
@@ -29,10 +39,8 @@ async def no_mars(call: ToolCall, input: dict[str, object]) -> RunNormally | Rej
     return Reject("Mars has no time") if input["timezone"] == "Mars/Base" else RunNormally(input)
 
 
-serve(
-    Toolset(
-        add, explode, clock.filtered(include=["get_*"]), clock.filtered(include=["convert_*"]).deferred()
-    ),
-    name="bridge-of-peers",
-    hooks=hooks,
+tools = Toolset(
+    add, explode, clock.filtered(include=["get_*"]), clock.filtered(include=["convert_*"]).deferred()
 )
+# On a busy machine the clock takes longer to start than lists wait by default.
+serve(ToolsetServer(tools, name="bridge-of-peers", hooks=hooks, list_patience=60))
