@@ -105,8 +105,9 @@ class WebDoor:
             said, opened = self._posted(headers, _written(message, self._era), ids_of(request))
             session = opened or session
             told.append(said)
-        # What has an answer has not ended its session.
-        then = "" if " result" in told[-1] and not request.fresh else self._afterwards(session)
+        # What has a result, or was refused by its method, has not ended its session.
+        lives = " result" in told[-1] or (" error" in told[-1] and not request.framing)
+        then = "" if lives and not request.fresh else self._afterwards(session)
         return "; ".join(told) + then
 
     def close(self) -> None:
