@@ -7,7 +7,7 @@ import socket
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import uvicorn
@@ -28,6 +28,7 @@ from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
 from mcp_toolset.bridge.signals import patience
+from mcp_toolset.bridge.sse_answers import SseAnswers, SseRequests
 from mcp_toolset.bridge.unsent import BoundedSend, Unsent
 from mcp_toolset.errors import ToolsetError
 
@@ -75,21 +76,20 @@ def http_app(
     security = _security(allowed_hosts, allowed_origins)
     draining = Draining(server)
     messages = SseServerTransport(MESSAGES_PATH, security_settings=security)
+    unsent = Unsent(limits)
     app = server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         json_response=json_response,
         transport_security=security,
         max_sessions=limits.sessions,
         custom_starlette_routes=[
-            Route(SSE_PATH, endpoint=_SseEndpoint(server, messages, draining), methods=["GET"]),
+            Route(SSE_PATH, endpoint=_SseEndpoint(server, messages, draining, unsent), methods=["GET"]),
             Mount(MESSAGES_PATH, app=messages.handle_post_message),  # pyright: ignore[reportArgumentType]
         ],
     )
     _quicken(app, server, limits, streams=not json_response)
     app.add_middleware(_OriginGuard, security=security, limits=limits)
-    app.add_middleware(
-        _Drained, draining=draining, seconds=checked_timeout(request_timeout), unsent=Unsent(limits)
-    )
+    app.add_middleware(_Drained, draining=draining, seconds=checked_timeout(request_timeout), unsent=unsent)
     app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
 
@@ -125,18 +125,23 @@ class Draining:
 class _SseEndpoint:
     """The event stream of the SSE transport: one connection, one session."""
 
-    def __init__(self, server: HttpServer, messages: SseServerTransport, draining: Draining) -> None:
+    def __init__(
+        self, server: HttpServer, messages: SseServerTransport, draining: Draining, unsent: Unsent
+    ) -> None:
         self._server = server
         self._messages = messages
         self._draining = draining
+        self._unsent = unsent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._messages.connect_sse(scope, receive, send) as (read, write):
             # Ending the session ends its stream, which then completes its response by itself.
             with anyio.CancelScope() as session:
                 self._draining.sessions.add(session)
+                answers: Any = SseAnswers(write, self._unsent, peer_of(scope.get("client")))
+                requests: Any = SseRequests(read, answers)
                 try:
-                    await self._server.run(read, write, self._server.create_initialization_options())
+                    await self._server.run(requests, answers, self._server.create_initialization_options())
                 finally:
                     self._draining.sessions.discard(session)
 
@@ -154,7 +159,9 @@ class _Drained:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send)
+        # The stream of the SSE transport has to go on: its answers were counted before.
+        drops = scope["path"].removeprefix(scope.get("root_path", "")) != SSE_PATH
+        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, drops=drops)
         request = ArrivingRequest(scope["method"], receive, bounded, self._seconds)
         under_way = self._draining.requests
         with request.scope:

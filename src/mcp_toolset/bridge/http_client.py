@@ -20,7 +20,9 @@ import httpx2
 import mcp_types as types
 
 from mcp_toolset.bridge.backoff import Backoff
+from mcp_toolset.bridge.backpressure import BIG, Caller, calling
 from mcp_toolset.bridge.faults import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.bridge.intake import Intake, Metered
 from mcp_toolset.bridge.kept_events import closing
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.repair import RepairedEvents, readable
@@ -37,6 +39,9 @@ meets that moment is lost."""
 
 GOODBYE_TIMEOUT: Final = 1.0
 """Seconds that ending an HTTP session may take."""
+
+_MANY: Final = 4096
+"""Requests whose callers are known at once; an older one does not hold its server back."""
 
 _SESSION_ID: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
@@ -96,6 +101,7 @@ class UpstreamHttp(_Client):
         self._session: dict[str, str] = {}
         self._backoff = Backoff()
         self._opened: float | None = None
+        self._intake = Intake()
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; only what ends the connection is raised for a posted message."""
@@ -111,11 +117,12 @@ class UpstreamHttp(_Client):
         _posting.set(self)
         response = await super().posted(request, options)
         if _has_events(response):
+            response.stream = Metered(response.stream, self._intake, events=True)
             if (close := closing.get()) is not None:
                 response.stream = _EndOfPart(response.stream, close)
             response.stream = RepairedEvents(response.stream)
         else:
-            response.stream = _Capped(response.stream)
+            response.stream = _Capped(Metered(response.stream, self._intake))
             try:
                 # What is wrong with the body is found here, where it is one request's failure.
                 body = await response.aread()
@@ -182,18 +189,37 @@ class UpstreamSse(_Client):
         """Hand to `answer` what comes on the stream, and errors of requests that were not delivered."""
         super().__init__(timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None), **options)
         self._answer = answer
+        self._callers: dict[types.RequestId, Caller] = {}
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; the messages of a stream of events do not come with its answer."""
+        caller = calling.get() if request.method == "POST" else None
+        if caller is not None:
+            self._note_caller(request, caller)
         response = await super().send(request, **options)
         if request.method != "GET" or not response.is_success or not _has_events(response):
             return response
         return httpx2.Response(
             response.status_code,
             headers={"content-type": _EVENTS},
-            stream=_WithoutMessages(response, self._answer),
+            stream=_WithoutMessages(response, self._handed_on),
             request=request,
         )
+
+    def _note_caller(self, request: httpx2.Request, caller: Caller) -> None:
+        number = _number_of(request)
+        if number is not None:
+            self._callers[number] = caller
+            if len(self._callers) > _MANY:
+                del self._callers[next(iter(self._callers))]
+
+    async def _handed_on(self, message: types.JSONRPCMessage, size: int) -> None:
+        """Hand a message on, and read no further until its client has room for more (F29)."""
+        await self._answer(message)
+        if isinstance(message, types.JSONRPCResponse):
+            caller = self._callers.pop(message.id, None)
+            if caller is not None and (size >= BIG or not caller.has_room):
+                await caller.ready()
 
     async def posted(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """Send a message; a refusal is a failure, as the answer would come on the stream."""
@@ -264,7 +290,7 @@ class _WithoutMessages(httpx2.AsyncByteStream):
     """The events of a stream that are no messages; its messages are handed on, in order."""
 
     def __init__(
-        self, response: httpx2.Response, take: Callable[[types.JSONRPCMessage], Awaitable[None]]
+        self, response: httpx2.Response, take: Callable[[types.JSONRPCMessage, int], Awaitable[None]]
     ) -> None:
         self._response = response
         self._take = take
@@ -282,7 +308,7 @@ class _WithoutMessages(httpx2.AsyncByteStream):
         except ValueError as fault:
             _log.warning("%s sent an event that is no message: %s", self._response.url.host, fault)
         else:
-            await self._take(message)
+            await self._take(message, len(data))
 
     async def aclose(self) -> None:
         await self._response.aclose()

@@ -30,6 +30,7 @@ from mcp_toolset.bridge.sdk import (
     fault_for_peer,
     stream_dispatcher,
 )
+from mcp_toolset.bridge.sse_answers import SseAnswers
 from mcp_toolset.bridge.underway import Incoming
 from mcp_toolset.tools.cancelling import CancelledError, from_outside
 
@@ -44,6 +45,7 @@ class MessageStreams:
 
     def __init__(self, read: Any, write: Any, *, inline: frozenset[str]) -> None:
         """Speak over the streams; a request of an `inline` method is finished before the next is taken."""
+        self._write = write
         self._calls = _Calls(read, write)
         self._inner = self._calls.dispatcher = stream_dispatcher(self._calls, write, inline=inline)
 
@@ -68,6 +70,8 @@ class MessageStreams:
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Take messages until the peer is gone."""
+        if isinstance(self._write, SseAnswers):
+            on_request = self._write.checked(on_request)
         self._calls.on_request = on_request
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 

@@ -1,7 +1,7 @@
 """`Unsent`: the bytes of answers over HTTP that clients have not taken yet, and their budget (F29).
 
-A big body is sent in slices, each once the client has taken the one before, so that what is counted is
-what waits. An answer for which there is no room is dropped: its client gets a 503 in its place, or the end
+A big body is sent in slices, each once the client has taken the one before, and counts until the last is
+sent. An answer for which there is no room is dropped: its client gets a 503 in its place, or the end
 of the stream if that has begun. The work of others goes on.
 """
 
@@ -34,18 +34,28 @@ class Unsent:
         self.size = 0
 
     def take(self, peer: str, size: int) -> str | None:
-        """Count a body; what there is no room in, if there is none. One body always has room."""
+        """Count a body; what there is no room in, if there is none."""
+        limit = self.limit(peer, size)
+        if limit is None:
+            self.add(peer, size)
+        return limit
+
+    def limit(self, peer: str, size: int) -> str | None:
+        """The limit that a body is beyond, if it is beyond one. One body always has room."""
         held = self._peers.get(peer, 0)
         if held and held + size > self._limits.unread_per_peer:
             return "unread_per_peer"
         if self.size and self.size + size > self._limits.unread:
             return "unread"
-        self._peers[peer] = held + size
-        self.size += size
         return None
 
+    def add(self, peer: str, size: int) -> None:
+        """Count a body for which there is room, or which has to be sent all the same."""
+        self._peers[peer] = self._peers.get(peer, 0) + size
+        self.size += size
+
     def give_back(self, peer: str, size: int) -> None:
-        """Count a body, or a part of it, no more."""
+        """Count a body no more."""
         left = self._peers[peer] - size
         self.size -= size
         if left:
@@ -70,10 +80,11 @@ class Unsent:
 class BoundedSend:
     """Where the response to one request goes, within the budget."""
 
-    __slots__ = ("_dropped", "_head", "_peer", "_send", "_unsent")
+    __slots__ = ("_dropped", "_drops", "_head", "_peer", "_send", "_unsent")
 
-    def __init__(self, unsent: Unsent, peer: str, send: Send) -> None:
-        """Send to a client at an address."""
+    def __init__(self, unsent: Unsent, peer: str, send: Send, *, drops: bool = True) -> None:
+        """Send to a client at an address; `drops` says that what there is no room for is dropped."""
+        self._drops = drops
         self._unsent = unsent
         self._peer = peer
         self._send = send
@@ -104,21 +115,23 @@ class BoundedSend:
             await self._send(head)
 
     async def _sliced(self, body: bytes, *, more: bool) -> None:
-        left = len(body)
-        limit = self._unsent.take(self._peer, left)
+        size = len(body)
+        limit = None
+        if self._drops:
+            limit = self._unsent.take(self._peer, size)
+        else:
+            self._unsent.add(self._peer, size)
         if limit is not None:
-            return await self._drop(self._unsent.refusal(self._peer, left, limit))
+            return await self._drop(self._unsent.refusal(self._peer, size, limit))
         try:
             await self._begin()
             for start in range(0, len(body), SLICE):
                 part = body[start : start + SLICE]
                 rest = more or start + SLICE < len(body)
                 await self._send({"type": "http.response.body", "body": part, "more_body": rest})
-                self._unsent.give_back(self._peer, len(part))
-                left -= len(part)
         finally:
-            if left:
-                self._unsent.give_back(self._peer, left)
+            # It is in memory as a whole until then.
+            self._unsent.give_back(self._peer, size)
 
     async def _drop(self, reason: str) -> None:
         self._dropped = True
