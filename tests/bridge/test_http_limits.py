@@ -152,3 +152,16 @@ async def test_u48_a_body_in_utf_16_and_thousands_of_header_lines_are_refused_wi
 def test_u46_a_limit_is_a_positive_number() -> None:
     with pytest.raises(DefinitionError, match="sessions_per_peer is a positive whole number, not 0"):
         HttpLimits(sessions_per_peer=0)
+
+
+async def test_u48_warnings_do_not_show_whole_session_ids(caplog: pytest.LogCaptureFixture) -> None:
+    known, made_up = "0123456789abcdef" * 2, "a-secret-of-mine\nWARNING forged"
+    async with serving() as http:
+        for name in (known, made_up):
+            answer = await http.post("/messages/", params={"session_id": name}, json=INITIALIZE)
+            assert answer.status_code in (400, 404)
+        gone = await http.post("/mcp", headers=JSON | {"mcp-session-id": known}, json=call(3))
+        assert gone.status_code == 404
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("mcp")]
+    assert any("01234567…" in line for line in said) and any("a-secret…" in line for line in said)
+    assert not any("89abcdef" in line or "of-mine" in line for line in said)

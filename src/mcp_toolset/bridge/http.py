@@ -27,6 +27,7 @@ from mcp_toolset.bridge.posts import header
 from mcp_toolset.bridge.quick_http import QuickAnswers
 from mcp_toolset.bridge.quick_legacy import LegacySessions
 from mcp_toolset.bridge.sdk import StreamableHTTPASGIApp
+from mcp_toolset.bridge.session_log import shorten_session_ids
 from mcp_toolset.bridge.signals import patience
 from mcp_toolset.bridge.sse_answers import SseAnswers, SseRequests
 from mcp_toolset.bridge.unsent import BoundedSend, Unsent
@@ -72,6 +73,7 @@ def http_app(
     Raises:
         DefinitionError: the time is not positive.
     """
+    shorten_session_ids()
     limits = limits or HttpLimits()
     security = _security(allowed_hosts, allowed_origins)
     draining = Draining(server)

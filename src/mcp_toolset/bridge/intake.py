@@ -16,7 +16,7 @@ import httpx2
 
 from mcp_toolset.bridge.backpressure import BIG, Caller, calling
 
-MAX_INTAKE: Final = 16 * 1024 * 1024
+MAX_INTAKE: Final = 8 * 1024 * 1024
 """Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
 
 _ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")

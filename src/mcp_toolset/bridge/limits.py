@@ -33,7 +33,7 @@ class HttpLimits:
     sessions: int = 2000
     sessions_per_peer: int = 500
     unread: int = 256 * _MB
-    unread_per_peer: int = 64 * _MB
+    unread_per_peer: int = 40 * _MB
     header_lines: int = 200
     kept: int = 64 * _MB
     kept_per_session: int = 16 * _MB

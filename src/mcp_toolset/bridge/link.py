@@ -34,6 +34,7 @@ from mcp_toolset.bridge.http_client import UpstreamHttp, UpstreamSse
 from mcp_toolset.bridge.lines import MAX_MESSAGE
 from mcp_toolset.bridge.sdk import Server, lowlevel_of, stream_dispatcher
 from mcp_toolset.bridge.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
+from mcp_toolset.bridge.session_log import shorten_session_ids
 from mcp_toolset.bridge.stderr import StderrTail
 from mcp_toolset.config import chain
 from mcp_toolset.config.variables import PLAIN_VARIABLES
@@ -96,6 +97,7 @@ class Link:
         """Connect. `stderr` takes what a child process writes there (F12)."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
+            shorten_session_ids()
             if self.server is not None:
                 yield await stack.enter_async_context(in_process_dispatcher(self.server))
                 return
