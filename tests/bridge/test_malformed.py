@@ -9,7 +9,7 @@ from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_toolset.bridge.unreadable import traced
-from mcp_toolset.bridge.wire import check_meta
+from mcp_toolset.bridge.wire import MetaCheck
 
 PREFIX = "io.modelcontextprotocol"
 USUAL: list[Any] = [
@@ -41,25 +41,25 @@ ODD_ENVELOPES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("meta", USUAL, ids=repr)
 def test_a_usual_meta_is_taken(meta: Any, version: str) -> None:
-    check_meta({"_meta": meta}, version)
-    check_meta({}, version)
-    check_meta(None, version)
+    MetaCheck().check({"_meta": meta}, version)
+    MetaCheck().check({}, version)
+    MetaCheck().check(None, version)
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("meta", ODD, ids=repr)
 def test_an_odd_meta_is_refused_in_both_eras(meta: Any, version: str) -> None:
     with pytest.raises(MCPError, match="_meta") as refused:
-        check_meta({"_meta": meta}, version)
+        MetaCheck().check({"_meta": meta}, version)
     assert refused.value.code == INVALID_PARAMS
 
 
 @pytest.mark.parametrize("meta", ODD_ENVELOPES, ids=repr)
 def test_an_odd_envelope_is_refused_where_requests_have_one(meta: Any) -> None:
     with pytest.raises(MCPError, match=PREFIX if "sampling" not in repr(meta) else "'sampling'") as refused:
-        check_meta({"_meta": meta}, "2026-07-28")
+        MetaCheck().check({"_meta": meta}, "2026-07-28")
     assert refused.value.code == INVALID_PARAMS
-    check_meta({"_meta": meta}, "2025-11-25")
+    MetaCheck().check({"_meta": meta}, "2025-11-25")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ from mcp_toolset.bridge.sdk import (
     when_traced,
 )
 from mcp_toolset.bridge.streams import MessageStreams
-from mcp_toolset.bridge.wire import check_meta, is_modern, list_for, lowered_tool, result_for
+from mcp_toolset.bridge.wire import MetaCheck, is_modern, list_for, lowered_tool, result_for
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -161,6 +161,7 @@ class LowlevelServer(Server[Any]):
         self._answerers = {"tools/call": self._call, "tools/list": self._quick_list}
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
         self._stamp = {types.SERVER_INFO_META_KEY: stamp}
+        self._meta = MetaCheck()
 
     def get_capabilities(
         self,
@@ -296,7 +297,7 @@ class LowlevelServer(Server[Any]):
                 client_of(ctx).roots_changed()
             case method if self.reading.answers(method):
                 _require_session(ctx)
-                check_meta(ctx.params, ctx.protocol_version)
+                self._meta.check(ctx.params, ctx.protocol_version)
                 return await self.reading.answer(ctx, self._stamp)
             case _:
                 pass
@@ -344,7 +345,7 @@ class LowlevelServer(Server[Any]):
         return encoded
 
     async def _quick_list(self, request: Request) -> dict[str, Any]:
-        check_meta(request.params, request.protocol_version)
+        self._meta.check(request.params, request.protocol_version)
         if self._surface.is_arriving():
             await self._surface.arrive()
         if self._surface.unknown_to(context := WireContext(request)):
@@ -352,7 +353,7 @@ class LowlevelServer(Server[Any]):
         return self._list(request)
 
     async def _call(self, request: Request) -> dict[str, Any]:
-        check_meta(request.params, request.protocol_version)
+        self._meta.check(request.params, request.protocol_version)
         name, arguments = _call_params(request.params or {})
         context = WireContext(request)
         issued = self._surface.grants_issued(context)

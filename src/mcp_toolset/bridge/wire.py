@@ -60,22 +60,41 @@ def is_modern(version: str | None) -> bool:
     return version in MODERN_PROTOCOL_VERSIONS
 
 
-def check_meta(params: Mapping[str, Any] | None, version: str | None) -> None:
-    """Refuse a request whose `_meta` is malformed, as the SDK's models would (basic, `_meta`).
+class MetaCheck:
+    """Refuses requests whose `_meta` is malformed, as the SDK's models would (basic, `_meta`).
 
-    Raises:
-        MCPError: a member of it that the protocol knows has the wrong type.
+    A client sends the same envelope with each request: it is looked at when it differs from the last one.
     """
-    meta: object = params.get("_meta") if params else None
-    if meta is None:
-        return
-    if not isinstance(meta, dict):
-        raise _malformed("is no object")
-    fields = cast("dict[str, Any]", meta)
-    if not isinstance(fields.get("progressToken", ""), str | int):
-        raise _malformed("has a progressToken that is neither a string nor an integer")
-    if is_modern(version):
-        _check_envelope(fields)
+
+    __slots__ = ("_passed",)
+
+    def __init__(self) -> None:
+        """Have seen no envelope."""
+        self._passed: tuple[object, ...] = ()
+
+    def check(self, params: Mapping[str, Any] | None, version: str | None) -> None:
+        """Refuse a malformed one.
+
+        Raises:
+            MCPError: a member of it that the protocol knows has the wrong type.
+        """
+        meta: object = params.get("_meta") if params else None
+        if meta is None:
+            return
+        if type(meta) is not dict:
+            raise _malformed("is no object")
+        fields = cast("dict[str, Any]", meta)
+        if "progressToken" in fields and not isinstance(fields["progressToken"], str | int):
+            raise _malformed("has a progressToken that is neither a string nor an integer")
+        if is_modern(version):
+            envelope = (*map(fields.get, _ENVELOPE, _ABSENT),)
+            if envelope != self._passed:
+                _check_envelope(fields)
+                self._passed = envelope
+
+
+_ENVELOPE: Final = (CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, LOG_LEVEL_META_KEY)
+_ABSENT: Final = ((),) * len(_ENVELOPE)
 
 
 def _check_envelope(meta: Mapping[str, Any]) -> None:
