@@ -32,6 +32,7 @@ CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
 The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would reach nobody.
 """
 
+_ANSWERABLE: Final = frozenset(ANSWERABLE)
 CLIENT_KEY: Final = "mcp_toolset.client"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -160,6 +161,8 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
     tasks extension, would be lost half way.
     """
     wire = _members(capabilities)
+    if wire.keys() <= _ANSWERABLE and None not in wire.values():
+        return wire
     declared = declared_by(wire)
     named = _members(wire.get("extensions")) if wire else _NOTHING
     kept = {name: named[name] for name in CARRIED_EXTENSIONS if name in named}

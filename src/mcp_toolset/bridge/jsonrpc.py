@@ -422,43 +422,39 @@ class LineDispatcher(Outbox):
         caller, answer = None, None
         if self._holds_back:
             calling.set(caller := Caller(self._pipes))
+        number, result, fault = incoming.request_id, None, None
+        assert self._on_request is not None
         try:
             with incoming.scope.begun():
-                answer = await self._answered(incoming, method, params)
+                try:
+                    if self._holds_back and not self._pipes.has_room:
+                        await self._pipes.room()
+                    result = await self._on_request(incoming, method, params)
+                # A handler may raise anything; the peer gets an answer whatever it is.
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
+                    fault = fault_for_peer(raised)
+                answer = surely_parts(number, result, fault)
+                if self._holds_back and not self._pipes.has_room:
+                    result = None
+                    answer = await self._read_first(number, answer)
         finally:
             incoming.closed = True
             del self._requests[key]
             if not incoming.cancelled:
                 # Without an answer this task is cancelled from outside, because serving ends.
-                answer = answer or surely_parts(incoming.request_id, None, _CLOSED_FAULT)
+                answer = answer or surely_parts(number, None, _CLOSED_FAULT)
                 self._pipes.write_line(*answer, more=len(self._requests) > FEW)
             if caller is not None:
                 caller.end()
             if done is not None:
                 done.set()
 
-    async def _answered(
-        self, incoming: Incoming, method: str, params: dict[str, Any] | None
-    ) -> list[bytes] | None:
-        """The answer to a request, once there is room for it where its peer sets the pace."""
-        assert self._on_request is not None
-        result, fault = None, None
-        try:
-            if self._holds_back and not self._pipes.has_room:
-                await self._pipes.room()
-            result = await self._on_request(incoming, method, params)
-        # A handler may raise anything; the peer gets an answer whatever it is.
-        except (Exception, CancelledError) as raised:
-            if from_outside(raised):
-                raise
-            fault = fault_for_peer(raised)
-        number = incoming.request_id
-        answer = surely_parts(number, result, fault)
-        if self._holds_back and not self._pipes.has_room:
-            result, size = None, sum(map(len, answer))
-            if not await self._unread.room(size):
-                return surely_parts(number, None, given_up(size))
-        return answer
+    async def _read_first(self, number: types.RequestId | None, answer: list[bytes]) -> list[bytes]:
+        """An answer once there is room for it, where the peer sets the pace; an error if it is given up."""
+        size = sum(map(len, answer))
+        return answer if await self._unread.room(size) else surely_parts(number, None, given_up(size))
 
     def _answer(self, number: types.RequestId, fault: types.ErrorData) -> None:
         self._pipes.write_line(*surely_parts(number, None, fault), more=len(self._requests) > FEW)

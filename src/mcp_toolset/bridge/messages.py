@@ -91,8 +91,9 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
 
 def request_key(number: types.RequestId) -> types.RequestId:
     """What an id is looked up by: `"7"` and 7 are one, since some peers send a number back as text."""
-    if type(number) is str and len(number) < _LONG and number.removeprefix("-").isdecimal():
-        return int(number)
+    # Most ids that are no numbers begin with a letter.
+    if type(number) is str and number[:1] <= "9" and len(number) < _LONG:
+        return int(number) if number.removeprefix("-").isdecimal() else number
     return number
 
 

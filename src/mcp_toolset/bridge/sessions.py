@@ -132,6 +132,7 @@ class SessionPool:
         self._settled = False
         self._try_again_at = NEVER
         self._without_legacy = self.facts
+        self._all_modern: UpstreamFacts | None = None
         self._sessions: dict[int, PooledSession] = {}
         self._ready: dict[SessionKey, PooledSession] = {}
         self._serials = count(1)
@@ -215,7 +216,7 @@ class SessionPool:
 
         A legacy client has one key for as long as it is connected, so that it is looked up and not made.
         """
-        if caller.modern and era_for("modern", self._facts(), self.options, name) == "modern":
+        if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
             return self._other(MODERN)
         client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
         if client is None:
@@ -226,6 +227,13 @@ class SessionPool:
             known = client.routes[self] = (facts, caller.answers, self._key(caller))
             self._attend(client)
         return self._other(known[2])
+
+    def _keeps_modern(self, name: str) -> bool:
+        """Whether a modern client is answered in its own era; remembered where that goes for all tools."""
+        modern = era_for("modern", self.facts, self.options, name) == "modern"
+        if modern and not self.options.eras:
+            self._all_modern = self.facts
+        return modern
 
     def _other(self, key: SessionKey) -> SessionKey | None:
         return None if key is self._main or key == self._main else key
