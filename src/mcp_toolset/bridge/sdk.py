@@ -64,7 +64,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
-from mcp.shared.message import MessageMetadata, ServerMessageMetadata
+from mcp.shared.message import MessageMetadata, ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from opentelemetry import trace
@@ -98,6 +98,7 @@ __all__ = [
     "RequestTimedOut",
     "Server",
     "ServerMessageMetadata",
+    "SessionMessage",
     "ServerRequestContext",
     "ServerRunner",
     "ServerSession",

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 import mcp_types as types
-from mcp.shared.message import SessionMessage
 
-from mcp_toolset.bridge.sdk import MCPError, OnRequest
+from mcp_toolset.bridge.sdk import MCPError, OnRequest, SessionMessage
 from mcp_toolset.bridge.unsent import Unsent
 
 Params = Mapping[str, Any] | None

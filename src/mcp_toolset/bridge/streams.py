@@ -16,7 +16,6 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import mcp_types as types
-from mcp.shared.message import SessionMessage
 
 from mcp_toolset.bridge.handling import Handling
 from mcp_toolset.bridge.messages import CLOSED, progress_token, request_key
@@ -27,6 +26,7 @@ from mcp_toolset.bridge.sdk import (
     OnNotifyIntercept,
     OnRequest,
     ServerMessageMetadata,
+    SessionMessage,
     fault_for_peer,
     stream_dispatcher,
 )
