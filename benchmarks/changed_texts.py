@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.catalog.changed_texts import HARMLESS, MISSED, POISONED
 
-from mcp_toolset.catalog.risky_text import text_gained
+from mcp_toolset.catalog.pins.risky_text import text_gained
 
 ALIKE = 0.6
 MOST_OF_A_NAME = 25

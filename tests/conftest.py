@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mcp_toolset.bridge import client_lists, unlisted
+from mcp_toolset.server import unlisted_mounts as unlisted
+from mcp_toolset.upstream.lists import client_lists
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.

@@ -46,7 +46,8 @@ def test_import_of_the_package_loads_neither_the_wire_nor_the_bridge():
     script = "import json, sys, mcp_toolset; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(run(sys.executable, "-c", script)))
     assert "mcp_toolset" in loaded
-    assert not loaded & {"mcp", "starlette", "uvicorn", "mcp_toolset.bridge"}
+    rooms = {"server", "upstream", "transports", "context", "protocol", "sdk"}
+    assert not loaded & {"mcp", "starlette", "uvicorn", *(f"mcp_toolset.{room}" for room in rooms)}
 
 
 def test_public_names_are_sorted_and_unique():
@@ -127,8 +128,8 @@ def test_a_tool_is_declared_and_run_without_the_sdk_and_its_models():
     program = """
 import asyncio, sys
 from mcp_toolset import Toolset, tool
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.view import execute
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.view.view import execute
 
 @tool
 def add(a: int, b: int) -> list[int]:

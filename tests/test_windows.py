@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_toolset.catalog import lockfile
+from mcp_toolset.catalog.pins import lockfile
 from mcp_toolset.errors import ConfigError
 
 PROGRAM = """

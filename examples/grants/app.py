@@ -12,7 +12,7 @@ from mcp_toolset import (
     serve,
     tool,
 )
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.view.view import ToolBinding
 
 
 @tool(read_only=True)

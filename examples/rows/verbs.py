@@ -3,7 +3,7 @@ from dataclasses import replace
 import anyio
 
 from mcp_toolset import ToolDefinition, Toolset, describe, hide, rename, tool
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.view.view import ToolBinding
 
 
 @tool

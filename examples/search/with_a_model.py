@@ -2,8 +2,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mcp_toolset import SearchIndex, ToolDefinition
-from mcp_toolset.catalog.embedding import Embedder, EmbeddingScorer
-from mcp_toolset.catalog.vector_file import VectorFile
+from mcp_toolset.catalog.search.embedding import Embedder, EmbeddingScorer
+from mcp_toolset.catalog.search.vector_file import VectorFile
 
 
 def index_with(embedder: Embedder, definitions: Iterable[ToolDefinition], cache: Path) -> SearchIndex:

@@ -10,65 +10,77 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.caching import CacheHint
-    from mcp_toolset.bridge.hub import toolset_from_config
-    from mcp_toolset.bridge.limits import HttpLimits
-    from mcp_toolset.bridge.manual import PendingCall
-    from mcp_toolset.bridge.reloadable import ReloadReport
-    from mcp_toolset.bridge.remote import RemoteToolset
-    from mcp_toolset.bridge.serve import serve
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.calls.background import BackgroundWork
-    from mcp_toolset.calls.builtin import OutputFormatter, PermissionChecker
-    from mcp_toolset.calls.cache import ResultCache
-    from mcp_toolset.calls.call_result import CallResult, RoundHalt, RoundQuestion, RunReport, ToolFailure
-    from mcp_toolset.calls.clean_text import TextCleaner
-    from mcp_toolset.calls.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.events import EventLog
-    from mcp_toolset.calls.hooks import HookSet
-    from mcp_toolset.calls.issue import IssueReason, RoundIssue
-    from mcp_toolset.calls.middleware import Next, ToolMiddleware, tool_middleware
-    from mcp_toolset.calls.rate import RateLimit
-    from mcp_toolset.calls.rejection import rejection_reason
-    from mcp_toolset.calls.retry import RetryLimit
-    from mcp_toolset.calls.round_commit import RoundCommit
-    from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
-    from mcp_toolset.calls.rules import Rules
-    from mcp_toolset.calls.timeout import Timeout
-    from mcp_toolset.calls.validator import SchemaValidator
-    from mcp_toolset.catalog.access import Withheld
-    from mcp_toolset.catalog.grants import GrantLedger, ToolGrant
-    from mcp_toolset.catalog.pins import PinPolicy
-    from mcp_toolset.catalog.registry import SourceHandle, StateReport, ToolRegistry
-    from mcp_toolset.catalog.search import SearchHit, SearchIndex
-    from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
-    from mcp_toolset.catalog.state import ToolEntry, ToolState
+    from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
+    from mcp_toolset.calls.middleware.cache import ResultCache
+    from mcp_toolset.calls.middleware.clean_text import TextCleaner
+    from mcp_toolset.calls.middleware.rate import RateLimit
+    from mcp_toolset.calls.middleware.retry import RetryLimit
+    from mcp_toolset.calls.middleware.timeout import Timeout
+    from mcp_toolset.calls.middleware.validator import SchemaValidator
+    from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
+    from mcp_toolset.calls.pipeline.hooks import HookSet
+    from mcp_toolset.calls.pipeline.middleware import Next, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.pipeline.rejection import rejection_reason
+    from mcp_toolset.calls.pipeline.rules import Rules
+    from mcp_toolset.calls.rounds.call_result import (
+        CallResult,
+        RoundHalt,
+        RoundQuestion,
+        RunReport,
+        ToolFailure,
+    )
+    from mcp_toolset.calls.rounds.invalid_call import IssueReason, RoundIssue
+    from mcp_toolset.calls.rounds.round_commit import RoundCommit
+    from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
+    from mcp_toolset.catalog.grants.access import Withheld
+    from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
+    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+    from mcp_toolset.catalog.pins.policy import PinPolicy
+    from mcp_toolset.catalog.registry.registry import SourceHandle, StateReport, ToolRegistry
+    from mcp_toolset.catalog.registry.state import ToolEntry, ToolState
+    from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
-    from mcp_toolset.tools.asking import Answer, Sample
-    from mcp_toolset.tools.availability import ToolAvailability
-    from mcp_toolset.tools.builder import ToolBuilder
-    from mcp_toolset.tools.call import ToolCall, ToolContext
-    from mcp_toolset.tools.capability import SessionEvent, SessionSnapshot
-    from mcp_toolset.tools.compact import compact_listing, help_text
-    from mcp_toolset.tools.definition import ToolDefinition
-    from mcp_toolset.tools.descriptions import Descriptions
-    from mcp_toolset.tools.function import tool
-    from mcp_toolset.tools.injected import Injected
-    from mcp_toolset.tools.input import input_tool, tool_input
-    from mcp_toolset.tools.loop_context import LoopContext
-    from mcp_toolset.tools.outcome import AskUser, Halt
-    from mcp_toolset.tools.prompts import Prompts
-    from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
-    from mcp_toolset.tools.requirement import ToolRequirement
-    from mcp_toolset.tools.result import ToolResult
-    from mcp_toolset.tools.selector import ToolSelector
-    from mcp_toolset.tools.tags import tagged
-    from mcp_toolset.tools.tool import Tool
-    from mcp_toolset.tools.toolset import Toolset
-    from mcp_toolset.tools.transform import ArgumentTransform, default, describe, hide, rename
-    from mcp_toolset.tools.turn import Turns, turn_from_meta
-    from mcp_toolset.tools.typed_call import AnyCall, DecodedCall, FunctionCall, HandledInput, RejectedInput
-    from mcp_toolset.tools.view import ToolView
+    from mcp_toolset.hub.toolset import toolset_from_config
+    from mcp_toolset.protocol.cache_hints import CacheHint
+    from mcp_toolset.server.manual_calls import PendingCall
+    from mcp_toolset.server.reloadable import ReloadReport
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.serving.serve import serve
+    from mcp_toolset.tools.core.asking import Answer, Sample
+    from mcp_toolset.tools.core.call import ToolCall, ToolContext
+    from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
+    from mcp_toolset.tools.core.definition import ToolDefinition
+    from mcp_toolset.tools.core.outcome import AskUser, Halt
+    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.tags import tagged
+    from mcp_toolset.tools.declare.builder import ToolBuilder
+    from mcp_toolset.tools.declare.function import tool
+    from mcp_toolset.tools.declare.injected import Injected
+    from mcp_toolset.tools.declare.input import input_tool, tool_input
+    from mcp_toolset.tools.declare.loop_context import LoopContext
+    from mcp_toolset.tools.declare.prompts import Prompts
+    from mcp_toolset.tools.declare.tool import Tool
+    from mcp_toolset.tools.declare.typed_call import (
+        AnyCall,
+        DecodedCall,
+        FunctionCall,
+        HandledInput,
+        RejectedInput,
+    )
+    from mcp_toolset.tools.export.compact import compact_listing, help_text
+    from mcp_toolset.tools.export.requirement import ToolRequirement
+    from mcp_toolset.tools.toolsets.descriptions import Descriptions
+    from mcp_toolset.tools.toolsets.provider import DynamicToolset, ToolProvider
+    from mcp_toolset.tools.toolsets.toolset import Toolset
+    from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
+    from mcp_toolset.tools.toolsets.turn import Turns, turn_from_meta
+    from mcp_toolset.tools.view.availability import ToolAvailability
+    from mcp_toolset.tools.view.selector import ToolSelector
+    from mcp_toolset.tools.view.view import ToolView
+    from mcp_toolset.transports.http.limits import HttpLimits
+    from mcp_toolset.upstream.toolset import RemoteToolset
 
 __version__: Final = "0.1.0"
 
@@ -167,97 +179,97 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Answer": "tools.asking",
-    "AnyCall": "tools.typed_call",
-    "ArgumentTransform": "tools.transform",
-    "AskUser": "tools.outcome",
+    "Answer": "tools.core.asking",
+    "AnyCall": "tools.declare.typed_call",
+    "ArgumentTransform": "tools.toolsets.transform",
+    "AskUser": "tools.core.outcome",
     "BackgroundWork": "calls.background",
-    "CacheHint": "bridge.caching",
-    "CallResult": "calls.call_result",
-    "Complete": "calls.decision",
-    "DecodedCall": "tools.typed_call",
-    "Descriptions": "tools.descriptions",
-    "DynamicToolset": "tools.provider",
+    "CacheHint": "protocol.cache_hints",
+    "CallResult": "calls.rounds.call_result",
+    "Complete": "calls.pipeline.decision",
+    "DecodedCall": "tools.declare.typed_call",
+    "Descriptions": "tools.toolsets.descriptions",
+    "DynamicToolset": "tools.toolsets.provider",
     "EventLog": "calls.events",
-    "FunctionCall": "tools.typed_call",
-    "GrantLedger": "catalog.grants",
-    "Halt": "tools.outcome",
-    "HandledInput": "tools.typed_call",
-    "HookSet": "calls.hooks",
-    "HttpLimits": "bridge.limits",
-    "Injected": "tools.injected",
-    "IssueReason": "calls.issue",
-    "LoopContext": "tools.loop_context",
-    "Next": "calls.middleware",
-    "OutputFormatter": "calls.builtin",
-    "PendingCall": "bridge.manual",
-    "PermissionChecker": "calls.builtin",
-    "PinPolicy": "catalog.pins",
-    "Prompts": "tools.prompts",
-    "RateLimit": "calls.rate",
-    "Reject": "calls.decision",
-    "RejectedInput": "tools.typed_call",
-    "ReloadReport": "bridge.reloadable",
-    "RemoteToolset": "bridge.remote",
-    "ResultCache": "calls.cache",
-    "RetryLimit": "calls.retry",
-    "RoundCommit": "calls.round_commit",
-    "RoundHalt": "calls.call_result",
-    "RoundIssue": "calls.issue",
-    "RoundQuestion": "calls.call_result",
-    "Rules": "calls.rules",
-    "RunNormally": "calls.decision",
-    "RunReport": "calls.call_result",
-    "Sample": "tools.asking",
-    "SchemaValidator": "calls.validator",
-    "SearchHit": "catalog.search",
-    "SearchIndex": "catalog.search",
-    "SessionEvent": "tools.capability",
-    "SessionSnapshot": "tools.capability",
-    "SourceHandle": "catalog.registry",
-    "SqliteGrantStore": "catalog.sqlite_grants",
-    "StateReport": "catalog.registry",
-    "TextCleaner": "calls.clean_text",
-    "Timeout": "calls.timeout",
-    "Tool": "tools.tool",
-    "ToolAvailability": "tools.availability",
-    "ToolBuilder": "tools.builder",
-    "ToolCall": "tools.call",
-    "ToolContext": "tools.call",
-    "ToolDefinition": "tools.definition",
-    "ToolEntry": "catalog.state",
-    "ToolFailure": "calls.call_result",
-    "ToolGrant": "catalog.grants",
-    "ToolMiddleware": "calls.middleware",
-    "ToolProvider": "tools.provider",
-    "ToolRegistry": "catalog.registry",
-    "ToolRequirement": "tools.requirement",
-    "ToolResult": "tools.result",
-    "ToolRound": "calls.rounds",
-    "ToolRoundPlan": "calls.rounds",
-    "ToolSelector": "tools.selector",
-    "ToolState": "catalog.state",
-    "ToolView": "tools.view",
-    "Toolset": "tools.toolset",
+    "FunctionCall": "tools.declare.typed_call",
+    "GrantLedger": "catalog.grants.ledger",
+    "Halt": "tools.core.outcome",
+    "HandledInput": "tools.declare.typed_call",
+    "HookSet": "calls.pipeline.hooks",
+    "HttpLimits": "transports.http.limits",
+    "Injected": "tools.declare.injected",
+    "IssueReason": "calls.rounds.invalid_call",
+    "LoopContext": "tools.declare.loop_context",
+    "Next": "calls.pipeline.middleware",
+    "OutputFormatter": "calls.middleware.builtin",
+    "PendingCall": "server.manual_calls",
+    "PermissionChecker": "calls.middleware.builtin",
+    "PinPolicy": "catalog.pins.policy",
+    "Prompts": "tools.declare.prompts",
+    "RateLimit": "calls.middleware.rate",
+    "Reject": "calls.pipeline.decision",
+    "RejectedInput": "tools.declare.typed_call",
+    "ReloadReport": "server.reloadable",
+    "RemoteToolset": "upstream.toolset",
+    "ResultCache": "calls.middleware.cache",
+    "RetryLimit": "calls.middleware.retry",
+    "RoundCommit": "calls.rounds.round_commit",
+    "RoundHalt": "calls.rounds.call_result",
+    "RoundIssue": "calls.rounds.invalid_call",
+    "RoundQuestion": "calls.rounds.call_result",
+    "Rules": "calls.pipeline.rules",
+    "RunNormally": "calls.pipeline.decision",
+    "RunReport": "calls.rounds.call_result",
+    "Sample": "tools.core.asking",
+    "SchemaValidator": "calls.middleware.validator",
+    "SearchHit": "catalog.search.index",
+    "SearchIndex": "catalog.search.index",
+    "SessionEvent": "tools.core.capability",
+    "SessionSnapshot": "tools.core.capability",
+    "SourceHandle": "catalog.registry.registry",
+    "SqliteGrantStore": "catalog.grants.sqlite_store",
+    "StateReport": "catalog.registry.registry",
+    "TextCleaner": "calls.middleware.clean_text",
+    "Timeout": "calls.middleware.timeout",
+    "Tool": "tools.declare.tool",
+    "ToolAvailability": "tools.view.availability",
+    "ToolBuilder": "tools.declare.builder",
+    "ToolCall": "tools.core.call",
+    "ToolContext": "tools.core.call",
+    "ToolDefinition": "tools.core.definition",
+    "ToolEntry": "catalog.registry.state",
+    "ToolFailure": "calls.rounds.call_result",
+    "ToolGrant": "catalog.grants.ledger",
+    "ToolMiddleware": "calls.pipeline.middleware",
+    "ToolProvider": "tools.toolsets.provider",
+    "ToolRegistry": "catalog.registry.registry",
+    "ToolRequirement": "tools.export.requirement",
+    "ToolResult": "tools.core.result",
+    "ToolRound": "calls.rounds.tool_round",
+    "ToolRoundPlan": "calls.rounds.tool_round",
+    "ToolSelector": "tools.view.selector",
+    "ToolState": "catalog.registry.state",
+    "ToolView": "tools.view.view",
+    "Toolset": "tools.toolsets.toolset",
     "ToolsetError": "errors",
-    "ToolsetServer": "bridge.server",
-    "Turns": "tools.turn",
-    "Withheld": "catalog.access",
-    "compact_listing": "tools.compact",
-    "default": "tools.transform",
-    "describe": "tools.transform",
-    "help_text": "tools.compact",
-    "hide": "tools.transform",
-    "input_tool": "tools.input",
-    "rejection_reason": "calls.rejection",
-    "rename": "tools.transform",
-    "serve": "bridge.serve",
-    "tagged": "tools.tags",
-    "tool": "tools.function",
-    "tool_input": "tools.input",
-    "tool_middleware": "calls.middleware",
-    "toolset_from_config": "bridge.hub",
-    "turn_from_meta": "tools.turn",
+    "ToolsetServer": "server.server",
+    "Turns": "tools.toolsets.turn",
+    "Withheld": "catalog.grants.access",
+    "compact_listing": "tools.export.compact",
+    "default": "tools.toolsets.transform",
+    "describe": "tools.toolsets.transform",
+    "help_text": "tools.export.compact",
+    "hide": "tools.toolsets.transform",
+    "input_tool": "tools.declare.input",
+    "rejection_reason": "calls.pipeline.rejection",
+    "rename": "tools.toolsets.transform",
+    "serve": "serving.serve",
+    "tagged": "tools.core.tags",
+    "tool": "tools.declare.function",
+    "tool_input": "tools.declare.input",
+    "tool_middleware": "calls.pipeline.middleware",
+    "toolset_from_config": "hub.toolset",
+    "turn_from_meta": "tools.toolsets.turn",
 }
 
 

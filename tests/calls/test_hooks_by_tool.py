@@ -1,12 +1,12 @@
 import pytest
 
-from mcp_toolset.calls.decision import Complete
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.rounds import ToolRound
-from mcp_toolset.tools.call import ToolCall
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.calls.pipeline.decision import Complete
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.rounds.tool_round import ToolRound
+from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from tests.calls.endpoint import Calls, Endpoint, message, scripted
 from tests.calls.loop_tools import TOOLS
 
 from mcp_toolset import HookSet, Reject, RunNormally, ToolCall, ToolRound
-from mcp_toolset.calls.plan import ToolRoundPlan
+from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
 
 pytestmark = pytest.mark.anyio
 

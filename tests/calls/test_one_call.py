@@ -24,7 +24,7 @@ from mcp_toolset import (
     rejection_reason,
 )
 from mcp_toolset.errors import InvalidOutputError
-from mcp_toolset.tools.input import InputTool
+from mcp_toolset.tools.declare.input import InputTool
 
 pytestmark = pytest.mark.anyio
 

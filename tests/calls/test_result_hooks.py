@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.middleware import Next
-from mcp_toolset.calls.rejection import rejection_reason
-from mcp_toolset.calls.suggestion import retry_after
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.pipeline.retry_hint import retry_after
 from mcp_toolset.errors import (
     CallError,
     DefinitionError,
@@ -18,11 +18,11 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     UpstreamTimeoutError,
 )
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

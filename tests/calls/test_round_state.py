@@ -9,17 +9,17 @@ import anyio
 import pytest
 from tests.calls.turns import planned, told, turn
 
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.issue import IssueReason
-from mcp_toolset.calls.rounds import ToolRound, ToolRoundPlan
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.rounds.invalid_call import IssueReason
+from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.outcome import AskUser, Halt
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.outcome import AskUser, Halt
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.view import ToolView
 
 pytestmark = pytest.mark.anyio
 

@@ -8,20 +8,20 @@ import pytest
 from pydantic import BaseModel
 from tests.calls.turns import planned, told, turn
 
-from mcp_toolset.calls.call_result import CallResult, RoundHalt, ToolFailure
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.rejection import rejection_reason
-from mcp_toolset.calls.rounds import ToolRound
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.rounds.call_result import CallResult, RoundHalt, ToolFailure
+from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
-from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.input import input_tool, tool_input
-from mcp_toolset.tools.outcome import RESERVED_HALTS, AskUser, Halt
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.outcome import RESERVED_HALTS, AskUser, Halt
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.declare.input import input_tool, tool_input
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.availability import ToolAvailability
+from mcp_toolset.tools.view.view import ToolView
 
 pytestmark = pytest.mark.anyio
 

@@ -13,19 +13,19 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
-from mcp_toolset.calls.call_result import CallResult
-from mcp_toolset.calls.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.rejection import rejection_reason
-from mcp_toolset.calls.rounds import IssueReason, ToolRound, ToolRoundPlan
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.rounds.call_result import CallResult
+from mcp_toolset.calls.rounds.tool_round import IssueReason, ToolRound, ToolRoundPlan
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
-from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.availability import ToolAvailability
+from mcp_toolset.tools.view.view import ToolView
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 from mcp_toolset import PermissionChecker, ToolCall, ToolResult, ToolRound, Toolset, tool
-from mcp_toolset.calls.call_result import CallResult
-from mcp_toolset.calls.plan import ToolRoundPlan
+from mcp_toolset.calls.rounds.call_result import CallResult
+from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.errors import RoundError
 
 

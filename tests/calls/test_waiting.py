@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.calls.bound import bound, bound_result
-from mcp_toolset.calls.decision import Decision, Reject, RunNormally
-from mcp_toolset.calls.waiting import awaits
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.calls.pipeline.decision import Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.hook_adapters import bound, bound_result
+from mcp_toolset.calls.pipeline.waiting import awaits
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.core.result import ToolResult
 
 CALL = ToolCall("weather", {"city": "Oslo"})
 

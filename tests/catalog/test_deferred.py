@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred import MAX_RESOLVED, DeferredCatalog, Withheld
-from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.catalog.preview import BUDGET
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, DeferredCatalog, Withheld
+from mcp_toolset.catalog.deferred.preview import BUDGET
+from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.asking import REPLAY_META_KEY
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceState, SourceStatus
-from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.core.asking import REPLAY_META_KEY
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceState, SourceStatus
+from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

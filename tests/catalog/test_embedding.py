@@ -8,12 +8,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_toolset.catalog.embedding import Embedder, EmbeddingScorer, SentenceTransformerEmbedder
-from mcp_toolset.catalog.meaning import MeaningScorer
-from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.catalog.vector_file import VectorFile
+from mcp_toolset.catalog.search.embedding import Embedder, EmbeddingScorer, SentenceTransformerEmbedder
+from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.vector_file import VectorFile
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.tools.core.definition import ToolDefinition
 
 PATIENCE = 30.0
 MEANINGS = {"refund": 0, "money": 0, "geld": 0, "weather": 1, "regen": 1, "file": 2}

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.catalog.difference import MAX_LINES, difference
-from mcp_toolset.catalog.grant_store import GrantStore, key_of
-from mcp_toolset.catalog.grants import (
+from mcp_toolset.catalog.grants.difference import MAX_LINES, difference
+from mcp_toolset.catalog.grants.ledger import (
     BEARER_LIFETIME,
     LONGEST_REFERENCE,
     OWNED_LIFETIME,
@@ -24,15 +23,16 @@ from mcp_toolset.catalog.grants import (
     owner_of,
     replay_key,
 )
-from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
+from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+from mcp_toolset.catalog.grants.store import GrantStore, key_of
 from mcp_toolset.errors import DefinitionError, GrantError
-from mcp_toolset.tools.asking import REPLAY_META_KEY
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import Provenance
-from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.core.asking import REPLAY_META_KEY
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import Provenance
+from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

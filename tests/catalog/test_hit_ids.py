@@ -19,12 +19,12 @@ from mcp_toolset import (
     Withheld,
     tool,
 )
-from mcp_toolset.catalog.deferred import DeferredCatalog
-from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.catalog.hit_ids import HitIds
-from mcp_toolset.tools.asking import REPLAY_META_KEY
-from mcp_toolset.tools.validation import checks_of
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+from mcp_toolset.catalog.deferred.hit_ids import HitIds
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.tools.core.asking import REPLAY_META_KEY
+from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.bridge.kept import folder_for
-from mcp_toolset.bridge.kept_mount import keep_key
-from mcp_toolset.bridge.link import link_to
-from mcp_toolset.catalog import kept_files
-from mcp_toolset.catalog.kept import KeptCatalog
-from mcp_toolset.catalog.kept_files import KeptFiles
-from mcp_toolset.catalog.lockfile import LockFile
-from mcp_toolset.catalog.pins import PinPolicy, Pins
-from mcp_toolset.catalog.source import take_snapshot
+from mcp_toolset.catalog.pins.lockfile import LockFile
+from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
+from mcp_toolset.catalog.registry import kept_files
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+from mcp_toolset.catalog.registry.kept_files import KeptFiles
+from mcp_toolset.catalog.snapshot import take_snapshot
+from mcp_toolset.server.kept_catalogs import folder_for
+from mcp_toolset.upstream.kept_mount import keep_key
+from mcp_toolset.upstream.target import link_to
 
 TOOL = {"name": "a", "description": "The tool.", "inputSchema": {"type": "object"}}
 KEPT = KeptCatalog([TOOL], {"name": "s", "version": "1"}, "Be kind.", {"tools": {}}, {"prompts/list": []})

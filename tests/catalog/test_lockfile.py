@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.catalog.lockfile import LockFile, Servers, lock_beside
+from mcp_toolset.catalog.pins.lockfile import LockFile, Servers, lock_beside
 from mcp_toolset.errors import ConfigError
 
 TOOL: dict[str, Any] = {"name": "add", "description": "Add.", "inputSchema": {"type": "object"}}
@@ -116,7 +116,7 @@ def test_f24_what_another_process_writes_is_seen(path: Path):
 
 WRITER = """
 import sys
-from mcp_toolset.catalog.lockfile import LockFile
+from mcp_toolset.catalog.pins.lockfile import LockFile
 file = LockFile(sys.argv[1])
 for number in range(20):
     file.update(lambda servers: {**servers, f"{sys.argv[2]}{number}": {}})

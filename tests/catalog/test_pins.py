@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset.catalog.lockfile import LockFile
-from mcp_toolset.catalog.pins import ChangePolicy, PinPolicy, Pins, scrubbed
-from mcp_toolset.catalog.source import CatalogSnapshot, take_snapshot
+from mcp_toolset.catalog.pins.lockfile import LockFile
+from mcp_toolset.catalog.pins.policy import ChangePolicy, PinPolicy, Pins, scrubbed
+from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 
 
 def tool(name: str = "add", **more: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def test_f24_a_lock_that_comes_later_decides_from_then_on(tmp_path: Path):
 
 
 def test_f24_servers_may_not_exhaust_what_is_remembered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mcp_toolset.catalog.pins.MAX_SEEN", 3)
+    monkeypatch.setattr("mcp_toolset.catalog.pins.policy.MAX_SEEN", 3)
     pins = Pins("up")
     assert fate(pins, OLD) == "served"
     admitted(pins, *(tool(f"t{number}") for number in range(10)))
@@ -262,5 +262,5 @@ def test_h20_what_has_not_changed_is_not_read_again(monkeypatch: pytest.MonkeyPa
     pins = Pins("up")
     admitted(pins, *(tool(f"t{number}", description="é\u200b") for number in range(5)))
     for name in ("canonical", "tidied"):
-        monkeypatch.delattr(f"mcp_toolset.catalog.pins.{name}")
+        monkeypatch.delattr(f"mcp_toolset.catalog.pins.policy.{name}")
     assert len(admitted(pins, *(tool(f"t{number}", description="é\u200b") for number in range(5))).tools) == 5

@@ -26,8 +26,8 @@ from mcp_toolset import (
     ToolState,
     tool,
 )
-from mcp_toolset.catalog import chosen as chosen_module
-from mcp_toolset.catalog.state import ToolKey
+from mcp_toolset.catalog.registry import chosen as chosen_module
+from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.errors import (
     DefinitionError,
     NameConflictError,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_toolset.catalog.lanes import Lanes
-from mcp_toolset.catalog.meaning import MeaningScorer
-from mcp_toolset.catalog.search import CatalogEntry, SearchHit, SearchIndex
-from mcp_toolset.catalog.text import STOP_WORDS
-from mcp_toolset.catalog.vectors import built_in
-from mcp_toolset.catalog.wordpieces import pieces_of, words_of
-from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
+from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.packed_vectors import Lanes
+from mcp_toolset.catalog.search.text import STOP_WORDS
+from mcp_toolset.catalog.search.vectors import built_in
+from mcp_toolset.catalog.search.wordpieces import pieces_of, words_of
+from mcp_toolset.tools.core.definition import ToolDefinition
 
 unhurried = settings(deadline=None)
 
@@ -90,8 +90,8 @@ def test_x9_a_foreign_query_still_finds_by_the_words_it_shares(index: SearchInde
 def test_x9_the_table_is_not_read_before_there_is_a_tool() -> None:
     script = (
         "import json, mcp_toolset, mcp_toolset.cli.main\n"
-        "from mcp_toolset.catalog.search import SearchIndex\n"
-        "from mcp_toolset.catalog.vectors import built_in\n"
+        "from mcp_toolset.catalog.search.index import SearchIndex\n"
+        "from mcp_toolset.catalog.search.vectors import built_in\n"
         "empty = SearchIndex(); empty.search('anything')\n"
         "before = built_in.cache_info().currsize\n"
         "from mcp_toolset import ToolDefinition\n"
@@ -105,7 +105,7 @@ def test_x9_the_table_is_not_read_before_there_is_a_tool() -> None:
 
 
 def test_x9_the_table_comes_with_its_card_and_licences() -> None:
-    folder = files("mcp_toolset.catalog") / "word_vectors"
+    folder = files("mcp_toolset.catalog.search") / "word_vectors"
     card = json.loads((folder / "table.json").read_text("utf-8"))
     assert card["teacher"]["licence"] == "Apache-2.0"
     assert card["dimensions"] == built_in().dimensions == 128

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.catalog.source import MAX_DEFINITION, CatalogSnapshot, take_snapshot
+from mcp_toolset.catalog.snapshot import MAX_DEFINITION, CatalogSnapshot, take_snapshot
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),

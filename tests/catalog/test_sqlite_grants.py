@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from tests.catalog.test_grants import CALLERS, Caller, binding
 
-from mcp_toolset.catalog import sqlite_grants
-from mcp_toolset.catalog.grant_store import ToolGrant
-from mcp_toolset.catalog.grants import GrantLedger
+from mcp_toolset.catalog.grants import sqlite_store as sqlite_grants
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+from mcp_toolset.catalog.grants.store import ToolGrant
 from mcp_toolset.catalog.sqlite_file import SCHEMA
-from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
 from mcp_toolset.errors import GrantStoreError
 
 
@@ -215,8 +215,8 @@ def test_x1_threads_never_share_a_use(tmp_path: Path) -> None:
 PROCESS = """
 import json, sys
 from tests.catalog.test_grants import Caller, binding
-from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
 
 path, me, shared = sys.argv[1:]
 with SqliteGrantStore(path) as store:

@@ -28,7 +28,7 @@ def run_here(
         given.write(stdin.encode())
         given.seek(0)
         with _surroundings(folder, environ), _descriptors(given, out, err):
-            with patch("mcp_toolset.bridge.signals.leave", _stay):
+            with patch("mcp_toolset.concurrency.signals.leave", _stay):
                 code = main(list(arguments))
         return subprocess.CompletedProcess(list(arguments), code, _text(out), _text(err))
 

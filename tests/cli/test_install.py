@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, locate
-from mcp_toolset.cli.entry import launcher
-from mcp_toolset.cli.install import InstallPlan, apply, plan_install, plan_uninstall
-from mcp_toolset.cli.jsontext import concealed, entries, with_entry, without_entry
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, locate
+from mcp_toolset.cli.installers.entry import launcher
+from mcp_toolset.cli.installers.install import InstallPlan, apply, plan_install, plan_uninstall
+from mcp_toolset.cli.installers.jsontext import concealed, entries, with_entry, without_entry
 from mcp_toolset.config import load_config
 from mcp_toolset.config.jsonc import plain_json
 from mcp_toolset.errors import ConfigError, TargetError

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from tests.cli.commandline import PATIENCE, command, environment
 
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine
 from mcp_toolset.cli.commands.serve import serve_command
-from mcp_toolset.cli.entry import launcher
-from mcp_toolset.cli.install import InstallPlan, apply, plan_install
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine
+from mcp_toolset.cli.installers.entry import launcher
+from mcp_toolset.cli.installers.install import InstallPlan, apply, plan_install
+from mcp_toolset.cli.installers.replacing import KEPT_BACKUPS
 from mcp_toolset.cli.main import cli
-from mcp_toolset.cli.replacing import KEPT_BACKUPS
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError
 

@@ -12,9 +12,9 @@ import anyio.to_thread
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.sse import sse_client
-from tests.bridge.configured import BOUND, Folder, label_of, release, text_of, visitor
 from tests.cli.commandline import CommandLine, command, environment, line
 from tests.faults.harness import until
+from tests.support.configured import BOUND, Folder, label_of, release, text_of, visitor
 
 __all__ = ["line"]
 

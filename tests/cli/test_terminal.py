@@ -15,7 +15,7 @@ __all__ = ["line"]
 
 PATIENT = """
 import sys
-from mcp_toolset.bridge import child, http
+from mcp_toolset.transports import stdio_client as child; from mcp_toolset.transports.http import app as http
 # Only someone who does not wait for these ends while the test looks on.
 child.GRACE = http._DRAIN = 600
 """

@@ -30,8 +30,8 @@ from mcp.shared.message import SessionMessage
 from starlette.applications import Starlette
 
 from mcp_toolset import Prompts, Toolset, ToolsetServer, tool
-from mcp_toolset.bridge.http import bound_socket, run_app
-from mcp_toolset.bridge.sdk import lowlevel_of
+from mcp_toolset.sdk.seams import lowlevel_of
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 URI = "odd://text"
 TEMPLATE = "odd://shelf/{number}"
@@ -236,7 +236,7 @@ def _serve(request: bytes, descriptors: Sequence[int], servers: Mapping[str, Any
 
 async def _warm() -> None:
     """Import, and build, what the forks need, so that each need not do it again."""
-    for name in ("mcp.server.stdio", "mcp_toolset.bridge.stdio"):
+    for name in ("mcp.server.stdio", "mcp_toolset.transports.stdio_server"):
         import_module(name)
     async with Client(sdk(), mode="legacy") as client:
         await client.list_tools()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.faults.harness import children, until
 
-from mcp_toolset.bridge import backoff
-from mcp_toolset.tools import opening
+from mcp_toolset.concurrency import backoff
+from mcp_toolset.tools.toolsets import opening
 
 
 @pytest.fixture(autouse=True)

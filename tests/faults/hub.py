@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
-from mcp_toolset.bridge import child
+from mcp_toolset.transports import stdio_client as child
 
 
 @tool

@@ -14,14 +14,16 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from tests.bridge.asking import text_of
 from tests.faults.harness import HERE, children, until
 from tests.interaction.desk import Desk
+from tests.support.asking import text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge import forward, parked, pooled
-from mcp_toolset.bridge.exchange import MAX_ROUNDS
-from mcp_toolset.bridge.questions import MAX_ASKED
+from mcp_toolset.context import request as forward
+from mcp_toolset.upstream import suspended as parked
+from mcp_toolset.upstream.forwarding import MAX_ROUNDS
+from mcp_toolset.upstream.sessions import pooled_session as pooled
+from mcp_toolset.upstream.sessions.client_questions import MAX_ASKED
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from tests.faults.harness import HERE
 from tests.interaction.raw_client import RawClient, raw_client
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge import connection
+from mcp_toolset.upstream import connection
 
 pytestmark = pytest.mark.anyio
 

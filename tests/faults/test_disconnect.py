@@ -13,7 +13,7 @@ import pytest
 from tests.faults.harness import mount, received, until
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 

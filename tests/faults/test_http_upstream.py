@@ -25,11 +25,12 @@ from tests.faults.harness import (
 )
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge import backoff, http_client
-from mcp_toolset.bridge import link as link_module
-from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.transports import http_client
+from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.upstream import target as link_module
 
 pytestmark = pytest.mark.anyio
 HTTP_TOOLS = specials("die", "cut", "big", "refuse", "refuse_post", "end_stream")

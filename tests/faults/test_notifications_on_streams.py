@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from tests.faults.harness import mount, specials
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.bridge import forward
+from mcp_toolset.context import request as forward
 
 pytestmark = pytest.mark.anyio
 PARTIES = 3

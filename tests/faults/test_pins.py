@@ -14,12 +14,12 @@ import pytest
 from tests.faults.harness import calls_of, hostile, names, tool, until
 
 from mcp_toolset import HookSet, RemoteToolset, Toolset, ToolsetServer, describe
-from mcp_toolset.bridge.hub import toolset_from_config
-from mcp_toolset.catalog.pins import PinPolicy
+from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.call import ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
+from mcp_toolset.hub.toolset import toolset_from_config
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
 
 pytestmark = pytest.mark.anyio
 

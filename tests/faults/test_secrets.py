@@ -14,8 +14,8 @@ from mcp import StdioServerParameters
 from tests.faults.harness import hostile, hostile_http, specials, until
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge.link import link_to
 from mcp_toolset.errors import UpstreamProtocolError
+from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio
 TOKEN = "tok-8d1f00c7"
@@ -98,7 +98,7 @@ async def test_f42_a_server_that_refuses_the_login_is_named_without_it() -> None
 
     import uvicorn
 
-    from mcp_toolset.bridge.http import bound_socket
+    from mcp_toolset.transports.http.app import bound_socket
 
     with bound_socket("127.0.0.1", 0) as bound:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))

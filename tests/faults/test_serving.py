@@ -20,7 +20,7 @@ from mcp.client.sse import sse_client
 from tests.faults.harness import HERE, ROOT, SOON, alive, hostile, pid_of, received, specials, until
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
 INITIALIZE = {

@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 import pytest
 from mcp import Client
-from tests.bridge.asking import text_of
 from tests.faults.harness import (
     ROOT,
     SOON,
@@ -24,10 +23,11 @@ from tests.faults.harness import (
     until,
 )
 from tests.interaction.desk import Desk
+from tests.support.asking import text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus
 
 pytestmark = pytest.mark.anyio
 OVERDUE = 0.3
@@ -47,13 +47,13 @@ def go_on(pid: int) -> None:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is given up soon."""
     for name in ("PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.bridge.circuit.{name}", 1.5)
+        monkeypatch.setattr(f"mcp_toolset.upstream.sessions.circuit_breaker.{name}", 1.5)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is told of soon, and not given up while the test runs."""
-    monkeypatch.setattr("mcp_toolset.bridge.circuit.PATIENCE", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.sessions.circuit_breaker.PATIENCE", 120)
 
 
 def status(server: ToolsetServer) -> SourceStatus:
@@ -127,7 +127,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its one slowness here is that of its calls, however busy the machine is.
-    monkeypatch.setattr("mcp_toolset.bridge.circuit.TELL", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.sessions.circuit_breaker.TELL", 120)
     up = mount(log=str(log), timeout=0.1)
     async with ToolsetServer(Toolset(up)) as server:
         states: list[str] = []
@@ -144,7 +144,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
 async def test_u41_a_call_in_flight_fails_with_the_reason_and_one_given_up_by_its_client_counts(
     log: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_toolset.bridge.health.GIVEN_UP_AFTER", 0)
+    monkeypatch.setattr("mcp_toolset.upstream.sessions.health.GIVEN_UP_AFTER", 0)
     async with ToolsetServer(Toolset(mount(log=str(log), timeout=600))) as server:
         results: list[ToolResult] = []
 

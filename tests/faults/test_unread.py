@@ -12,11 +12,11 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.bridge.test_jsonrpc import Params, Peer, request, result, speaking
 from tests.faults.harness import ROOT, until
+from tests.transports.test_line_dispatcher import Params, Peer, request, result, speaking
 
-from mcp_toolset.bridge import backpressure, outbox, pipes
-from mcp_toolset.bridge.backpressure import Caller, calling
+from mcp_toolset.transports import backpressure, outbox, pipes
+from mcp_toolset.transports.backpressure import Caller, calling
 
 pytestmark = pytest.mark.anyio
 

@@ -18,12 +18,12 @@ from tests.faults.harness import until
 from tests.faults.test_unread import Slow, caller_of
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
-from mcp_toolset.bridge import sse_answers
-from mcp_toolset.bridge.backpressure import calling
-from mcp_toolset.bridge.http import bound_socket, run_app
-from mcp_toolset.bridge.http_client import UpstreamSse
-from mcp_toolset.bridge.intake import Intake, Metered
-from mcp_toolset.bridge.unsent import Unsent
+from mcp_toolset.transports.backpressure import calling
+from mcp_toolset.transports.http import sse_answers
+from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.send_buffers import Unsent
+from mcp_toolset.transports.http_client import UpstreamSse
+from mcp_toolset.transports.intake import Intake, Metered
 
 pytestmark = pytest.mark.anyio
 

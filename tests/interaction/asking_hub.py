@@ -14,7 +14,7 @@ import anyio
 from tests.interaction import asker, library
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
-from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 
 def hub(targets: dict[str, Any], made: asker.Made = asker.make, **options: Any) -> ToolsetServer:

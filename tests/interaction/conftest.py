@@ -16,8 +16,8 @@ from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.bridge.http import bound_socket, run_app
-from mcp_toolset.bridge.pipes import PIPES
+from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.pipes import PIPES
 
 TRANSPORTS = ("memory", "stdio", "sse", "http")
 WAYS = (*TRANSPORTS, "stdio-sdk")

@@ -23,12 +23,12 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from tests.bridge.asking import Person
 from tests.faults.harness import until
 from tests.interaction import doors_server
+from tests.support.asking import Person
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge.pipes import PIPES
+from mcp_toolset.transports.pipes import PIPES
 
 SOON = 60
 """Seconds for whatever happens at once: much for a busy machine."""

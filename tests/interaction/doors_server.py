@@ -20,7 +20,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
-from mcp_toolset.tools.outcome import AskUser
+from mcp_toolset.tools.core.outcome import AskUser
 
 UPSTREAM = str(Path(__file__).with_name("doors_upstream.py"))
 BIG = 5 * 1024 * 1024
@@ -31,7 +31,13 @@ SIZE = {
     "required": ["size"],
 }
 Run = Callable[[Callable[[], Awaitable[None]]], None]
-SHORT_WAYS = ("jsonrpc.py", "streams.py", "direct.py", "quick_http.py", "quick_legacy.py")
+SHORT_WAYS = (
+    "line_dispatcher.py",
+    "message_dispatcher.py",
+    "direct_dispatcher.py",
+    "endpoint.py",
+    "legacy_sessions.py",
+)
 
 
 def note(line: str) -> None:
@@ -101,7 +107,7 @@ async def way() -> str:
     frame = sys._getframe().f_back
     while frame is not None:
         found = Path(frame.f_code.co_filename).name
-        if found in SHORT_WAYS:
+        if found in SHORT_WAYS and "/mcp_toolset/" in frame.f_code.co_filename:
             return found.removesuffix(".py")
         frame = frame.f_back
     return "none"

@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from tests.bridge.asking import Model, Person, text_of
 from tests.interaction.conftest import Connect
+from tests.support.asking import Model, Person, text_of
 
-from mcp_toolset.bridge.outcome import HALT_META_KEY
-from mcp_toolset.tools.asking import CALL_META_KEY, REPLAY_META_KEY
+from mcp_toolset.server.results import HALT_META_KEY
+from mcp_toolset.tools.core.asking import CALL_META_KEY, REPLAY_META_KEY
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
-from tests.bridge.asking import Person, text_of
 from tests.faults.harness import children, until
 from tests.peers.processes import listening_process
+from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 

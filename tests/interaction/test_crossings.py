@@ -18,7 +18,6 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
-from tests.bridge.asking import text_of
 from tests.interaction import library
 from tests.interaction.asking_hub import hub
 from tests.interaction.test_questions import (
@@ -30,6 +29,7 @@ from tests.interaction.test_questions import (
     command,
     upstreams,
 )
+from tests.support.asking import text_of
 
 from mcp_toolset import ToolsetServer
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError
-from tests.bridge.asking import connected, text_of
 from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk
 from tests.interaction.test_questions import HERE, upstreams
+from tests.support.asking import connected, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import DefinitionError

@@ -17,10 +17,10 @@ import pytest
 from httpx2 import EventSource
 from mcp import MCPError
 from mcp_types import INVALID_PARAMS
-from tests.bridge.asking import text_of
 from tests.faults.harness import until
 from tests.interaction.doors import COLUMNS, HERE, WEB, Column, Visit, web_server
 from tests.interaction.doors_server import AT_ONCE, BIG
+from tests.support.asking import text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -68,13 +68,13 @@ def _unlimited(response: httpx2.Response, max_event_size: object = None) -> Even
 
 
 SHORT_WAYS = {
-    ("memory", "legacy"): "streams",
-    ("mounted", "legacy"): "direct",
-    ("mounted", "modern"): "direct",
-    ("stdio", "legacy"): "jsonrpc",
-    ("stdio", "modern"): "jsonrpc",
-    ("http", "legacy"): "quick_legacy",
-    ("http", "modern"): "quick_http",
+    ("memory", "legacy"): "message_dispatcher",
+    ("mounted", "legacy"): "direct_dispatcher",
+    ("mounted", "modern"): "direct_dispatcher",
+    ("stdio", "legacy"): "line_dispatcher",
+    ("stdio", "modern"): "line_dispatcher",
+    ("http", "legacy"): "legacy_sessions",
+    ("http", "modern"): "endpoint",
 }
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, MCPError
-from tests.bridge.asking import Person, text_of
 from tests.faults.harness import children
 from tests.interaction.lines import relays
+from tests.support.asking import Person, text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.bridge.cache_folder import VARIABLE
-from mcp_toolset.bridge.known_eras import KnownEras
+from mcp_toolset.catalog.cache_folder import VARIABLE
+from mcp_toolset.upstream.sessions.known_eras import KnownEras
 
 pytestmark = pytest.mark.anyio
 

@@ -20,10 +20,10 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.shared.exceptions import MCPDeprecationWarning
-from tests.bridge.asking import text_of
 from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk, Reception
 from tests.interaction.lines import RELAY
+from tests.support.asking import text_of
 
 from mcp_toolset import ToolsetServer
 

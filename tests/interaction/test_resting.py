@@ -22,7 +22,7 @@ from tests.interaction.test_client_lists import (
 )
 
 from mcp_toolset import ToolsetServer
-from mcp_toolset.bridge import resting
+from mcp_toolset.upstream import resting
 
 pytestmark = pytest.mark.anyio
 

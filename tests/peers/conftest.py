@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.bridge.http import bound_socket, run_app
+from mcp_toolset.transports.http.app import bound_socket, run_app
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 

@@ -1,10 +1,10 @@
 import pytest
 
 from mcp_toolset.errors import DefinitionError, NameConflictError
-from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.tool import Tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.availability import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

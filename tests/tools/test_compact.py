@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcp_toolset.tools.compact import (
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.export.compact import (
     MAX_HINT,
     MAX_SUMMARY,
     argument_hint,
@@ -15,8 +16,7 @@ from mcp_toolset.tools.compact import (
     help_text,
     summary_of,
 )
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.toolset import Toolset
+from mcp_toolset.tools.toolsets.toolset import Toolset
 
 
 class Place(BaseModel):

@@ -14,10 +14,10 @@ from tests.tools.test_export import binding
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.export.openai import MAX_DESCRIPTION
-from mcp_toolset.tools.requirement import ToolRequirement
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.validation import SchemaCheck
-from mcp_toolset.tools.view import ToolView
+from mcp_toolset.tools.export.requirement import ToolRequirement
+from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.view import ToolView
 
 OPTIONAL = ToolRequirement.optional()
 REQUIRED = ToolRequirement.at_least_one()

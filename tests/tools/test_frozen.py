@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from mcp_toolset import Tool, ToolDefinition, Toolset, hide, tool
-from mcp_toolset.tools.frozen import frozen, thawed
+from mcp_toolset.tools.core.frozen import frozen, thawed
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -31,7 +31,7 @@ from mcp_toolset import (
     tool,
     tool_input,
 )
-from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import (
     DefinitionError,
     InvalidArgumentsError,
@@ -39,7 +39,7 @@ from mcp_toolset.errors import (
     StateError,
     ToolMismatchError,
 )
-from mcp_toolset.tools.input import InputTool
+from mcp_toolset.tools.declare.input import InputTool
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.bridge.configured import BOUND, Folder, release
 from tests.faults.harness import until
+from tests.support.configured import BOUND, Folder, release
 
 from mcp_toolset import RemoteToolset, ToolAvailability, Toolset, tool
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
-from mcp_toolset.tools import opening_report
+from mcp_toolset.tools.toolsets import opening_report
 
 pytestmark = pytest.mark.anyio
 

@@ -6,20 +6,20 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_toolset.bridge.server import ToolsetServer
-from mcp_toolset.calls.dispatch import ToolDispatch
-from mcp_toolset.calls.hooks import HookSet
-from mcp_toolset.calls.rounds import ToolRound
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
-from mcp_toolset.tools.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.definition import ToolDefinition
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.provider import DynamicToolset, ToolProvider
-from mcp_toolset.tools.result import ToolResult
-from mcp_toolset.tools.source import ToolSource
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.transform import hide, rename
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.toolsets.provider import DynamicToolset, ToolProvider
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.toolsets.transform import hide, rename
+from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio
 

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 from tests.tools.test_export import binding
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.availability import ToolAvailability
-from mcp_toolset.tools.function import tool
-from mcp_toolset.tools.requirement import ToolRequirement
-from mcp_toolset.tools.toolset import Toolset
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.declare.function import tool
+from mcp_toolset.tools.export.requirement import ToolRequirement
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.availability import ToolAvailability
+from mcp_toolset.tools.view.view import ToolBinding
 
 
 def add(a: int, b: int) -> int:

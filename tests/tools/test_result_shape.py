@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bridge.asking import connected, text_of
+from tests.support.asking import connected, text_of
 
 from mcp_toolset import (
     Complete,
@@ -22,10 +22,10 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.call_result import result_of
-from mcp_toolset.calls.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.rounds.call_result import result_of
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.result_shape import fault_of_result
+from mcp_toolset.tools.core.result_shape import fault_of_result
 
 pytestmark = pytest.mark.anyio
 

@@ -27,7 +27,7 @@ from mcp_toolset import (
     tool,
     tool_input,
 )
-from mcp_toolset.calls.issue import IssueReason
+from mcp_toolset.calls.rounds.invalid_call import IssueReason
 from mcp_toolset.errors import (
     DefinitionError,
     InvalidArgumentsError,

@@ -23,9 +23,9 @@ from mcp_toolset import (
     tagged,
     tool,
 )
-from mcp_toolset.tools.input import InputTool
-from mcp_toolset.tools.requirement import ToolRequirement
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.tools.declare.input import InputTool
+from mcp_toolset.tools.export.requirement import ToolRequirement
+from mcp_toolset.tools.view.view import ToolBinding
 
 
 class User:

@@ -11,7 +11,7 @@ import mcp_types
 from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 
 from mcp_toolset import Prompts, ToolContext
-from mcp_toolset.tools.prompts import Reference
+from mcp_toolset.tools.declare.prompts import Reference
 
 from .samples import PNG
 

@@ -1,1 +1,1 @@
-"""The only room on the wire: upstream connections, the server and its transports."""
+"""Old import paths, each of which says where its names have moved. Nothing else imports them."""

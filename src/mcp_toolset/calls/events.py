@@ -9,8 +9,8 @@ from typing import Any, Final
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from mcp_toolset.errors import CallError, DefinitionError
-from mcp_toolset.tools.call import ToolCall, ToolContext
-from mcp_toolset.tools.capability import SessionEvent
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.capability import SessionEvent
 
 EVENT_LIMIT: Final = 1_000
 """Events that are kept unless told otherwise; the oldest go first."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcp_toolset.catalog.canonical import canonical
-from mcp_toolset.catalog.differences import Difference, compared
-from mcp_toolset.catalog.power import gained
-from mcp_toolset.tools.change import ToolChange
-from mcp_toolset.tools.hidden_text import visible
-from mcp_toolset.tools.source import SourceStatus
+from mcp_toolset.catalog.pins.canonical import canonical
+from mcp_toolset.catalog.pins.capability_changes import gained
+from mcp_toolset.catalog.pins.differences import Difference, compared
+from mcp_toolset.tools.core.change import ToolChange
+from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.text.hidden_text import visible
 
 __all__ = ["change_json", "change_lines", "status_lists"]
 

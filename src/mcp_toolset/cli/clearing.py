@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["clearing"]
 
@@ -18,7 +18,7 @@ _TEXTS: Final = frozenset(("description", "title", "reason", "version", "before"
 
 def clearing(server: ToolsetServer) -> Callable[[Any], Any]:
     """What clears the texts in a JSON value; a text by itself is cleared whole."""
-    from mcp_toolset.bridge.remote import RemoteToolset
+    from mcp_toolset.upstream.toolset import RemoteToolset
 
     sources = server.toolset.sources()
     links = [source.connection.link for source in sources if isinstance(source, RemoteToolset)]

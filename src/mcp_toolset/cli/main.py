@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. An error is one line on stderr, see `debugging`."""
     code = _run(arguments)
     if threading.active_count() > 1:
-        from mcp_toolset.bridge.signals import leave_no_thread
+        from mcp_toolset.concurrency.signals import leave_no_thread
 
         leave_no_thread(code)
     return code

@@ -14,14 +14,9 @@ from urllib.parse import urlsplit
 
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from mcp_toolset.bridge.hub import ConfiguredToolset, toolset_from_config
-from mcp_toolset.bridge.remote import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
-from mcp_toolset.bridge.sdk import lowlevel_of
-from mcp_toolset.bridge.secrets import may_hold_a_token
-from mcp_toolset.bridge.server import ToolsetServer
-from mcp_toolset.catalog.fixed import FIXED_TOOLS
-from mcp_toolset.catalog.grants import GrantLedger
-from mcp_toolset.catalog.lockfile import LockFile
+from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.cli.credentials import Headers
 from mcp_toolset.cli.output import complain
 from mcp_toolset.cli.program import load
@@ -29,11 +24,16 @@ from mcp_toolset.cli.progress import opening
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError
-from mcp_toolset.tools.function import Tool
-from mcp_toolset.tools.screen import counted
-from mcp_toolset.tools.source import SourceStatus, ToolSource
-from mcp_toolset.tools.toolset import Toolset, Transformed
-from mcp_toolset.tools.view import ToolBinding
+from mcp_toolset.hub.toolset import ConfiguredToolset, toolset_from_config
+from mcp_toolset.sdk.seams import lowlevel_of
+from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.declare.function import Tool
+from mcp_toolset.tools.text.screen import counted
+from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
+from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.upstream.secrets import may_hold_a_token
+from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 __all__ = [
     "MountOptions",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.errors import CallError
-from mcp_toolset.tools.call import LOCAL_CONTEXT
-from mcp_toolset.tools.screen import counted
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.kinds import Kind
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.cli.output import Output
+    from mcp_toolset.context.offer_kinds import Kind
+    from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["listed", "show_prompts", "show_resources", "unknown"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from mcp_toolset.cli.tables import Column, aligned, draw
-from mcp_toolset.tools.hidden_text import cleaned, plain_to_see
-from mcp_toolset.tools.screen import fitted
+from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
+from mcp_toolset.tools.text.screen import fitted
 
 __all__ = [
     "Output",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from mcp_toolset.bridge.remote import RemoteToolset
-from mcp_toolset.bridge.server import ToolsetServer
-from mcp_toolset.catalog.canonical import plain_json
-from mcp_toolset.catalog.lockfile import LockEntry, LockFile, Pinned, Servers
+from mcp_toolset.catalog.pins.canonical import plain_json
+from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile, Pinned, Servers
 from mcp_toolset.errors import ConfigError, TargetError
+from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.upstream.toolset import RemoteToolset
 
 __all__ = ["Accepted", "Comparison", "accept", "chosen", "compare", "orphans"]
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
-from mcp_toolset.bridge.serve import capturing
-from mcp_toolset.bridge.server import ToolsetServer
 from mcp_toolset.cli.target import Module, Program
 from mcp_toolset.errors import TargetError, ToolsetError
-from mcp_toolset.tools.function import Tool
+from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.serving.serve import capturing
+from mcp_toolset.tools.declare.function import Tool
 
 __all__ = ["load"]
 

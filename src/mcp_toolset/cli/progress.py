@@ -7,11 +7,11 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from mcp_toolset.bridge.announcement import progress
 from mcp_toolset.cli.output import one_line
+from mcp_toolset.serving.announcement import progress
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
+    from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["opening"]
 

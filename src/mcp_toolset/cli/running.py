@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import anyio
 
-from mcp_toolset.bridge.signals import run_until_signal
+from mcp_toolset.concurrency.signals import run_until_signal
 
 __all__ = ["run"]
 

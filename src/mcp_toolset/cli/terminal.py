@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp_toolset.cli.output import note
-from mcp_toolset.tools.call import ToolContext
+from mcp_toolset.tools.core.call import ToolContext
 
 __all__ = ["TerminalContext"]
 

@@ -1,1 +1,4 @@
-"""What a tool is: definitions, toolsets, names and the flat view. No I/O in this room."""
+"""What a tool is: definitions, toolsets, names and the flat view. No I/O in this room.
+
+Every room above calls it. It may import `errors`.
+"""

@@ -1,5 +1,4 @@
-"""Model providers' messages: an assistant's turn into plain calls, and results back into messages.
+"""Messages of the providers of models as calls, and results as their messages.
 
-The objects of the providers' libraries and plain dictionaries are read alike, so that no library of a
-provider is needed here.
+`calls.rounds` calls it. It may import `calls.pipeline`, `tools` and `errors`.
 """

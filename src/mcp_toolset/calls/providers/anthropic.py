@@ -17,7 +17,7 @@ from mcp_toolset.calls.providers.turn import (
     shown,
 )
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.core.result import Block, ToolResult
 
 
 def turn_from_anthropic(message: object) -> AssistantTurn:

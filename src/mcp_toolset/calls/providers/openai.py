@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, flagged_text, json_of, parsed, said
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.result import ToolResult
+from mcp_toolset.tools.core.result import ToolResult
 
 
 def turn_from_openai(message: object) -> AssistantTurn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.providers.turn import (
     IMAGES,
     PDF,
@@ -17,9 +18,8 @@ from mcp_toolset.calls.providers.turn import (
     plain,
     shown,
 )
-from mcp_toolset.calls.rejection import rejection_reason
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.core.result import Block, ToolResult
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 

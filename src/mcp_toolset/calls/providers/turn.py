@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_c
 
 from pydantic_core import from_json, to_json
 
-from mcp_toolset.calls.rejection import rejection_reason
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.result import Block, ToolResult
+from mcp_toolset.tools.core.result import Block, ToolResult
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.export import Export

@@ -21,11 +21,11 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.cli.arguments import TypedArguments
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.tools.result import ToolResult
-    from mcp_toolset.tools.view import ToolBinding
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = ["call_command"]
 
@@ -80,8 +80,8 @@ def call_command(
 
 
 async def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
-    from mcp_toolset.bridge.kinds import PROMPTS
     from mcp_toolset.cli.offered import listed
+    from mcp_toolset.context.offer_kinds import PROMPTS
 
     tools = {binding.name: binding for binding in server.bindings()}
     if name in tools:
@@ -98,7 +98,7 @@ async def _tool(server: ToolsetServer, name: str, target: str) -> ToolBinding:
 
 
 def _fitting(binding: ToolBinding, typed: TypedArguments) -> dict[str, Any]:
-    from mcp_toolset.catalog.entry import CatalogEntry
+    from mcp_toolset.catalog.search.entry import CatalogEntry
 
     arguments = typed.read(binding.definition.input_schema)
     problems = binding.arguments.problems(arguments)

@@ -20,8 +20,8 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.cli.output import Output
+    from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["get_command"]
 
@@ -68,9 +68,9 @@ def get_command(
 
 
 async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
-    from mcp_toolset.bridge.kinds import PROMPTS
     from mcp_toolset.cli.offered import listed, unknown
     from mcp_toolset.cli.terminal import TerminalContext
+    from mcp_toolset.context.offer_kinds import PROMPTS
 
     try:
         return await server.offering.prompt(prompt, arguments, TerminalContext())

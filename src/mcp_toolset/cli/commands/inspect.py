@@ -20,13 +20,13 @@ from mcp_toolset.cli.options import (
 )
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
-from mcp_toolset.tools.screen import counted
+from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.tools.source import ToolSource
-    from mcp_toolset.tools.view import ToolBinding
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.tools.core.source import ToolSource
+    from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = ["inspect_command"]
 
@@ -100,7 +100,7 @@ _TOOLS = tuple(map(Column, ("tool", "server", "found by", "bytes", "tokens")))
 
 
 def _report(server: ToolsetServer) -> dict[str, Any]:
-    from mcp_toolset.bridge.overrides import overridden
+    from mcp_toolset.server.override_report import overridden
 
     tools = [_tool(binding) for binding in server.bindings()]
     listed = [tool for tool in tools if not tool["deferred"]]
@@ -135,7 +135,7 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
 
 def _lowered(binding: ToolBinding) -> tuple[str, bool]:
     """A tool, and whether its definition is cut for clients up to 2025-11-25."""
-    from mcp_toolset.bridge.wire import lowered_tool
+    from mcp_toolset.protocol.eras import lowered_tool
 
     wire = binding.to_wire()
     return binding.name, lowered_tool(wire) is not wire
@@ -162,8 +162,8 @@ def _server(source: ToolSource) -> dict[str, Any]:
 
 
 def _connection(source: ToolSource) -> dict[str, Any]:
-    from mcp_toolset.bridge.remote import RemoteToolset
-    from mcp_toolset.bridge.wire import is_modern
+    from mcp_toolset.protocol.eras import is_modern
+    from mcp_toolset.upstream.toolset import RemoteToolset
 
     if not isinstance(source, RemoteToolset):
         return {}
@@ -180,7 +180,7 @@ def _connection(source: ToolSource) -> dict[str, Any]:
 
 def _show(report: Mapping[str, Any], output: Output) -> None:
     from mcp_toolset.cli.changes import change_lines
-    from mcp_toolset.tools.hidden_text import visible
+    from mcp_toolset.tools.text.hidden_text import visible
 
     listed, deferred = report["listed"], report["deferred"]["tools"]
     cost = f"{listed['bytes']} bytes, about {listed['tokens_estimate']} tokens"
@@ -210,7 +210,7 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
     """Names of tools that are not there, overrides whose ground has moved, and tools set aside."""
-    from mcp_toolset.tools.hidden_text import visible
+    from mcp_toolset.tools.text.hidden_text import visible
 
     for one in report["names"]:
         output.say(f"no such tool: {one['where']}({visible(one['name'])!r}): {visible(one['reason'])}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mcp_toolset.cli.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
 from mcp_toolset.cli.options import (
     TargetCommand,
     examples,
@@ -24,7 +24,7 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.target import default_name, parse_target
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.install import InstallPlan
+    from mcp_toolset.cli.installers.install import InstallPlan
 
 __all__ = ["install_command", "uninstall_command"]
 
@@ -81,7 +81,7 @@ def install_command(
     env = dict(_variable(ctx, variable) for variable in variables)
     parse_target(target, command)
 
-    from mcp_toolset.cli.install import plan_install
+    from mcp_toolset.cli.installers.install import plan_install
 
     plan = partial(
         plan_install,
@@ -123,7 +123,7 @@ def uninstall_command(
     """Take a server out of CLIENT's configuration again, by its name or by the target it was made from."""
     target, command, _ = target_and_words(ctx, words or ([name] if name else words))
 
-    from mcp_toolset.cli.install import plan_uninstall
+    from mcp_toolset.cli.installers.install import plan_uninstall
 
     plan = partial(
         plan_uninstall,
@@ -149,9 +149,9 @@ def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
 def _carry_out(
     make: Callable[[], InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
 ) -> None:
-    from mcp_toolset.cli.install import apply
+    from mcp_toolset.cli.installers.install import apply
+    from mcp_toolset.cli.installers.replacing import held
     from mcp_toolset.cli.output import answering
-    from mcp_toolset.cli.replacing import held
 
     machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):

@@ -19,12 +19,12 @@ from mcp_toolset.cli.options import (
 )
 from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
-from mcp_toolset.tools.screen import counted
+from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.tools.source import SourceStatus
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.tools.core.source import SourceStatus
 
 __all__ = ["list_command"]
 
@@ -87,9 +87,9 @@ def list_command(
 
 
 async def _show_offered(server: ToolsetServer, output: Output, *, prompts: bool) -> None:
-    from mcp_toolset.bridge.kinds import PROMPTS, RESOURCES, TEMPLATES
     from mcp_toolset.cli.clearing import clearing
     from mcp_toolset.cli.offered import listed, show_prompts, show_resources
+    from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES
 
     kinds = (PROMPTS,) if prompts else (RESOURCES, TEMPLATES)
     clear = clearing(server)
@@ -132,7 +132,7 @@ def _deferred(server: ToolsetServer) -> Mapping[str, int]:
 
 
 def _show(server: ToolsetServer, output: Output) -> None:
-    from mcp_toolset.catalog.entry import CatalogEntry
+    from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.cli.clearing import clearing
 
     clear = clearing(server)

@@ -19,10 +19,10 @@ from mcp_toolset.cli.options import (
     target_and_words,
 )
 from mcp_toolset.cli.target import ConfigFile, parse_target
-from mcp_toolset.tools.screen import counted
+from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.catalog.lockfile import LockEntry
+    from mcp_toolset.catalog.pins.lockfile import LockEntry
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.output import Output
     from mcp_toolset.cli.pinning import Comparison

@@ -18,8 +18,8 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.target import parse_target
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
     from mcp_toolset.cli.output import Output
+    from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["read_command"]
 
@@ -62,9 +62,9 @@ def read_command(
 
 
 async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
-    from mcp_toolset.bridge.kinds import RESOURCES
     from mcp_toolset.cli.offered import listed, unknown
     from mcp_toolset.cli.terminal import TerminalContext
+    from mcp_toolset.context.offer_kinds import RESOURCES
 
     try:
         return await server.offering.read(uri, TerminalContext())

@@ -20,10 +20,10 @@ from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.server import ToolsetServer
-    from mcp_toolset.catalog.search import SearchHit
+    from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.cli.output import Output
-    from mcp_toolset.tools.source import SourceStatus
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.tools.core.source import SourceStatus
 
 __all__ = ["search_command"]
 
@@ -89,7 +89,7 @@ _HITS = (
 
 
 def _search(mounted: ToolsetServer, query: str, server: str | None, limit: int) -> list[SearchHit]:
-    from mcp_toolset.catalog.search import CatalogEntry, SearchIndex
+    from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
     from mcp_toolset.cli.mount import own_bindings
 
     if server is not None and server not in mounted.statuses():

@@ -20,11 +20,11 @@ from mcp_toolset.cli.options import (
 from mcp_toolset.cli.target import parse_target
 
 if TYPE_CHECKING:
-    from mcp_toolset.bridge.serve import Serving, TransportName
-    from mcp_toolset.bridge.server import ToolsetServer
-    from mcp_toolset.catalog.grants import GrantLedger
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.target import Target
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.serving.serve import Serving, TransportName
 
 __all__ = ["serve_command"]
 
@@ -88,9 +88,9 @@ def serve_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.bridge.serve import Serving
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.cli.output import log_to_stderr
+    from mcp_toolset.serving.serve import Serving
 
     log_to_stderr(verbose, quiet=False)
     with _ledger(grants) as ledger:
@@ -106,8 +106,8 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
     if path is None:
         yield None
         return
-    from mcp_toolset.catalog.grants import GrantLedger
-    from mcp_toolset.catalog.sqlite_grants import SqliteGrantStore
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
+    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
 
     with SqliteGrantStore(path) as store:
         yield GrantLedger(store)
@@ -123,9 +123,9 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
 
 
 def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
-    from mcp_toolset.bridge.serve import run_server
     from mcp_toolset.cli.mount import report_down, require_something
     from mcp_toolset.cli.output import complain, note
+    from mcp_toolset.serving.serve import run_server
 
     run_server(
         server,

@@ -13,7 +13,7 @@ from mcp_toolset.tools.export.offering import export, plain_tools
 from mcp_toolset.tools.export.table import Export
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view import ToolView
+    from mcp_toolset.tools.view.view import ToolView
 
 __all__ = [
     "Export",

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.tools.export.names import provider_names
 from mcp_toolset.tools.export.schema import Schema, definitions_of, kinds_of, resolved
-from mcp_toolset.tools.validation import SchemaCheck
+from mcp_toolset.tools.schema.validation import SchemaCheck
 
 WayBack = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns what the model sent into the arguments that the tool declares."""

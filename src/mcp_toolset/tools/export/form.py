@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.schema import Schema
 from mcp_toolset.tools.export.strict import StrictDialect
-from mcp_toolset.tools.requirement import ToolRequirement
 
 Provider = Literal["openai", "openai_responses", "anthropic", "gemini"]
 """Whose request is made; `openai` is chat completions."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from mcp_toolset.tools.export.form import Offer, ProviderForm
+from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.root import both
 from mcp_toolset.tools.export.schema import (
     Schema,
@@ -22,7 +23,6 @@ from mcp_toolset.tools.export.schema import (
     resolved,
     with_note,
 )
-from mcp_toolset.tools.requirement import ToolRequirement
 
 MAX_INLINED: Final = 500
 """References that are replaced by what they lead to; beyond that a schema keeps its references."""

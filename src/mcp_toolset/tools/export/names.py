@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from itertools import count
 from typing import Final
 
-from mcp_toolset.tools.names import qualified
+from mcp_toolset.tools.core.names import qualified
 
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_]")
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mcp_toolset.tools.export.form import Offer, ProviderForm
+from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.schema import Schema, portable
 from mcp_toolset.tools.export.strict import StrictDialect, sizes_of
-from mcp_toolset.tools.requirement import ToolRequirement
 
 MAX_DESCRIPTION: Final = 1024
 """Characters of a function's description; what is longer goes on in that of its parameters."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_toolset.errors import UnknownToolError
-from mcp_toolset.tools.call import ToolCall
+from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.export.arguments import WayBack
 from mcp_toolset.tools.export.form import Provider
-from mcp_toolset.tools.view import ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 
 @dataclass(frozen=True, slots=True)

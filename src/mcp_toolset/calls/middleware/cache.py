@@ -1,0 +1,168 @@
+"""`ResultCache`: the same question again gets the same answer for a while, without another run (P9)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
+from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.view.tool_names import NameUse
+
+MAX_ENTRIES: Final = 1000
+"""Results that are kept unless told otherwise."""
+
+_ROUND_TRIP: Final = ("inputResponses", "requestState")
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A run that others may wait for."""
+
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    result: ToolResult | None = None
+    fault: Exception | None = None
+
+    @property
+    def was_cancelled(self) -> bool:
+        return self.result is None and self.fault is None
+
+    def outcome(self) -> ToolResult:
+        if self.fault is not None:
+            raise self.fault
+        assert self.result is not None
+        return self.result
+
+
+class ResultCache:
+    """Keeps results by tool, definition, caller and arguments; identical calls at one time run once.
+
+    Without `only`, tools that are annotated read-only are covered, except those that say of
+    themselves that a repetition is not idempotent. Only successes are kept: no errors, no refusals,
+    and nothing about calls that wait for input or answer such a wait. A change of a tool's
+    definition is a change of the key.
+
+    A result out of the cache was produced by an earlier call: execution and result hooks, and the
+    middleware inside this one, are not asked again. So a permission that may end belongs outside.
+    """
+
+    def __init__(
+        self,
+        ttl: float,
+        *,
+        only: Iterable[str] | None = None,
+        shared: bool = False,
+        max_entries: int = MAX_ENTRIES,
+        now: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        """Keep results for `ttl` seconds.
+
+        Args:
+            ttl: Seconds from the end of a run.
+            only: Names of the tools to cover, whatever their annotations (docs/names.md).
+            shared: One result for all callers. Otherwise each has its own, and callers on a wire
+                who cannot be told apart (modern protocol, no authentication) are not cached: set it
+                where a server has a single client, or where the answer is the same for everybody.
+            max_entries: Results to keep; the longest unused goes first.
+            now: The time in seconds, on a clock that never goes back.
+
+        Raises:
+            DefinitionError: a number is not positive, or `only` is a text instead of several.
+        """
+        if not ttl > 0:
+            raise DefinitionError(f"ResultCache needs a positive number of seconds, not {ttl!r}")
+        if isinstance(only, str):
+            raise DefinitionError(f"ResultCache takes a list of names: only=[{only!r}]")
+        self._ttl = ttl
+        self._only = None if only is None else frozenset(only)
+        self._shared = shared
+        self._now = now
+        self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
+        self._flights: dict[_Key, _Flight] = {}
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+        """Answer from the cache, or with the result of an identical call under way, or run the call."""
+        key = self._key(call, context, next)
+        if key is None:
+            return await next()
+        while (kept := self._fresh(key)) is None:
+            flight = self._flights.get(key)
+            if flight is None:
+                return await self._run(key, next)
+            await flight.ended.wait()
+            if not flight.was_cancelled:
+                return await next() if self._is_personal(flight) else flight.outcome()
+        return kept
+
+    def clear(self) -> None:
+        """Forget every result; runs under way still end, and are kept then."""
+        for key in self._kept.keys():
+            self._kept.drop(key)
+
+    async def _run(self, key: _Key, next: Next) -> ToolResult:
+        flight = self._flights[key] = _Flight()
+        try:
+            flight.result = await next()
+        # Whatever it is, those who wait must learn of it.
+        except Exception as fault:
+            flight.fault = fault
+            raise
+        finally:
+            del self._flights[key]
+            flight.ended.set()
+        if _is_success(flight.result):
+            self._kept.put(key, (self._now() + self._ttl, flight.result))
+        return flight.result
+
+    def _fresh(self, key: _Key) -> ToolResult | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        expires, result = found
+        if self._now() < expires:
+            return result
+        self._kept.drop(key)
+        return None
+
+    def _is_personal(self, flight: _Flight) -> bool:
+        """Whether what came of a run is an answer to its own caller only, so that others need a run."""
+        result = flight.result
+        if result is None or result.is_error:
+            return self._shared or (result is not None and rejection_reason(result) is not None)
+        return not result.is_complete
+
+    def tool_names(self) -> Iterable[NameUse]:
+        """The names in `only`."""
+        return [NameUse(name, "ResultCache") for name in sorted(self._only or ())]
+
+    def _key(self, call: ToolCall, context: ToolContext, next: Next) -> _Key | None:
+        definition, caller = next.definition, HOST if self._shared else caller_of(context)
+        if caller is None or not self._covers(next.names, definition):
+            return None
+        if any(name in context.params for name in _ROUND_TRIP):
+            return None
+        try:
+            canonical = json.dumps(call.arguments, sort_keys=True, separators=(",", ":"))
+        except (TypeError, ValueError):
+            return None
+        return call.name, definition.digest, caller, hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _covers(self, names: Iterable[str], definition: ToolDefinition) -> bool:
+        if self._only is not None:
+            return not self._only.isdisjoint(names)
+        return definition.read_only and (definition.annotations or {}).get("idempotentHint") is not False
+
+
+def _is_success(result: ToolResult) -> bool:
+    return result.is_complete and not result.is_error

@@ -1,0 +1,98 @@
+"""`RateLimit`: so many calls in so much time, by token bucket (P9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Literal, get_args
+
+import anyio
+
+from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.pipeline.decision import Reject
+from mcp_toolset.calls.pipeline.decision_record import record
+from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.rejection import rejection
+from mcp_toolset.calls.pipeline.retry_hint import in_tenths, suggesting
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+
+Scope = Literal["tool", "caller", "both"]
+"""What has a bucket of its own: a tool, a caller, or a tool for one caller."""
+
+_ROUNDING: Final = 1e-6
+"""What a token may lack for having been counted in parts."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled: float
+
+
+class RateLimit:
+    """Lets calls through while there are tokens; one comes back every `per_seconds / calls` seconds.
+
+    A burst of `calls` is let through at once. Callers that cannot be told apart share a bucket.
+    """
+
+    def __init__(
+        self,
+        calls: int,
+        per_seconds: float,
+        *,
+        by: Scope = "tool",
+        max_entries: int = MAX_KEPT,
+        now: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        """Allow `calls` in `per_seconds`.
+
+        Args:
+            calls: How many, at once or spread out.
+            per_seconds: The seconds in which an empty bucket is full again.
+            by: What is counted by itself: each `"tool"`, each `"caller"`, or `"both"` together.
+            max_entries: Buckets to remember; one that is forgotten starts full.
+            now: The time in seconds, on a clock that never goes back.
+
+        Raises:
+            DefinitionError: a number is not positive and finite, or `by` is none of the three.
+        """
+        if calls < 1 or not 0 < per_seconds < inf:
+            found = f"{calls} in {per_seconds} s"
+            raise DefinitionError(f"RateLimit needs a positive number of calls and of seconds, not {found}")
+        if by not in get_args(Scope):
+            raise DefinitionError(f'RateLimit counts by "tool", "caller" or "both", not by {by!r}')
+        self._calls = calls
+        self._per_seconds = per_seconds
+        self._by: Scope = by
+        self._now = now
+        self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+        """Run the call, or say when to try again."""
+        wait = self._taken(self._key(call, context))
+        if not wait:
+            return await next()
+        after = in_tenths(wait)
+        limit = f"{self._calls} {'call' if self._calls == 1 else 'calls'} in {self._per_seconds:g} s"
+        reason = f"{call.name} is limited to {limit}; try again in {after:g} s"
+        record(call, "Reject", call.arguments, reason=reason)
+        return suggesting(rejection(Reject(reason, "policy")), after)
+
+    def _key(self, call: ToolCall, context: ToolContext) -> tuple[str, str | None]:
+        tool = "" if self._by == "caller" else call.name
+        return tool, None if self._by == "tool" else caller_of(context)
+
+    def _taken(self, key: tuple[str, str | None]) -> float:
+        """Take a token; else the seconds until there is one."""
+        now, rate = self._now(), self._calls / self._per_seconds
+        bucket = self._buckets.get(key) or _Bucket(self._calls, now)
+        bucket.tokens = min(self._calls, bucket.tokens + max(0.0, now - bucket.filled) * rate)
+        bucket.filled = now
+        self._buckets.put(key, bucket)
+        if bucket.tokens < 1 - _ROUNDING:
+            return (1 - bucket.tokens) / rate
+        bucket.tokens = max(0.0, bucket.tokens - 1)
+        return 0.0

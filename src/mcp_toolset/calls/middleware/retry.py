@@ -1,0 +1,120 @@
+"""`RetryLimit`: a tool that fails again and again is refused for a while (N8, P9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+import anyio
+
+from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.pipeline.decision import Reject
+from mcp_toolset.calls.pipeline.decision_record import record
+from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.rejection import rejection, rejection_reason
+from mcp_toolset.calls.pipeline.retry_hint import in_tenths, suggesting
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+
+RECOVERY: Final = 60.0
+"""Seconds for which a tool is refused unless told otherwise."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int = 0
+    since: float = 0.0
+
+
+class RetryLimit:
+    """Counts the failures in a row of each tool for each caller; a success sets them to nothing.
+
+    After `times` of them the tool is refused to that caller. When `recover_after` seconds have
+    passed, one call is let through: its success ends the refusal, its failure begins it anew. Callers
+    that cannot be told apart are counted together.
+
+    A failure is an error result or an exception. Refusals by hooks, policies and other middleware
+    are none, and neither are cancelled calls and calls that wait for input: the tool has not shown
+    what it can. Calls with arguments that do not fit end before any middleware and are not seen.
+    """
+
+    def __init__(
+        self,
+        times: int,
+        *,
+        recover_after: float | None = RECOVERY,
+        max_entries: int = MAX_KEPT,
+        now: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        """Allow `times` failures in a row.
+
+        Args:
+            times: How many.
+            recover_after: Seconds of refusal before a call is tried; `None` refuses until `reset`.
+            max_entries: Pairs of tool and caller to remember; one that is forgotten starts at none.
+            now: The time in seconds, on a clock that never goes back.
+
+        Raises:
+            DefinitionError: a number is not positive.
+        """
+        if times < 1 or (recover_after is not None and not recover_after > 0):
+            found = f"{times} times and {recover_after} s"
+            raise DefinitionError(f"RetryLimit needs positive numbers, not {found}")
+        self._times = times
+        self._recover_after = inf if recover_after is None else recover_after
+        self._now = now
+        self._failures: Recent[tuple[str, str | None], _Failures] = Recent(max_entries)
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+        """Run the call unless its tool has failed too often."""
+        key = (call.name, caller_of(context))
+        wait = self._refused_for(key)
+        if wait:
+            return self._refusal(call, wait)
+        try:
+            result = await next()
+        # Whatever it is counts, and goes on; a cancelled call is not an `Exception`.
+        except Exception:
+            self._failed(key)
+            raise
+        if result.is_complete and not result.is_error:
+            self._failures.drop(key)
+        elif result.is_complete and rejection_reason(result) is None:
+            self._failed(key)
+        return result
+
+    def reset(self, tool: str | None = None) -> None:
+        """Forget the failures of a tool, or of all, for every caller."""
+        for key in self._failures.keys():
+            if tool in (None, key[0]):
+                self._failures.drop(key)
+
+    def _refused_for(self, key: tuple[str, str | None]) -> float:
+        """The seconds of refusal that are left; at their end, one call takes the next ones on trial."""
+        failures = self._failures.get(key)
+        if failures is None or failures.count < self._times:
+            return 0.0
+        now = self._now()
+        wait = failures.since + self._recover_after - now
+        if wait > 0:
+            return wait
+        failures.since = now
+        return 0.0
+
+    def _failed(self, key: tuple[str, str | None]) -> None:
+        failures = self._failures.get(key) or _Failures()
+        failures.count += 1
+        failures.since = self._now()
+        self._failures.put(key, failures)
+
+    def _refusal(self, call: ToolCall, wait: float) -> ToolResult:
+        times = "" if self._times == 1 else f" {self._times} times in a row"
+        after = inf if wait == inf else in_tenths(wait)
+        mend = "it is not run any more" if after == inf else f"it can be tried again in {after:g} s"
+        reason = f"{call.name} has failed{times}; {mend}, so do something else"
+        record(call, "Reject", call.arguments, reason=reason)
+        refusal = rejection(Reject(reason, "policy"))
+        return refusal if after == inf else suggesting(refusal, after)

@@ -1,0 +1,60 @@
+"""What is written down about every decision on a call: a log record and a trace event (L20).
+
+The text of a record names the tool, the call and the decision, and holds no argument's value below
+the level of debugging. The values travel as fields beside it (`tool`, `call_id`, `decision`,
+`effective_input`, `reason`), for a handler that is trusted with them: nothing is redacted here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final
+
+from opentelemetry import trace
+
+from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.text.hidden_text import in_log
+
+EVENT: Final = "mcp_toolset.decision"
+"""The name of the event on the current span."""
+
+_log = logging.getLogger("mcp_toolset.hooks")
+
+
+def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -> None:
+    """Write a decision down; costs next to nothing while nobody listens.
+
+    Args:
+        call: The call that was decided about.
+        decision: What was decided, as a type's name (`RunNormally`).
+        effective: The input that the tool would run with after it.
+        reason: What the model is told, if it is refused.
+    """
+    if _log.isEnabledFor(logging.INFO):
+        fields = {
+            "tool": call.name,
+            "call_id": call.id,
+            "decision": decision,
+            "effective_input": effective,
+            "reason": reason,
+        }
+        _log.info(
+            "%s (call %s): %s", in_log(call.name), in_log(call.id or "-"), in_log(decision), extra=fields
+        )
+        _log.debug("%s (call %s): effective input %r", in_log(call.name), in_log(call.id or "-"), effective)
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.add_event(EVENT, _attributes(call, decision, effective, reason))
+
+
+def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
+    """The fields under the names of OpenTelemetry's conventions for generative AI, where it has one."""
+    found = {
+        "gen_ai.tool.name": call.name,
+        "gen_ai.tool.call.id": call.id,
+        "gen_ai.tool.call.arguments": json.dumps(effective, default=repr),
+        "mcp_toolset.decision": decision,
+        "mcp_toolset.reason": reason,
+    }
+    return {key: value for key, value in found.items() if value}

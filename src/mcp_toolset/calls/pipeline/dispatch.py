@@ -1,0 +1,338 @@
+"""The only way from a call to its result.
+
+Gate, argument check, middleware, execution hooks, handler or upstream, output check, result hooks:
+composed once when a table is frozen, for local, mounted, deferred and round calls alike. Everything
+up to the first middleware happens before the first `await`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
+from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.middleware import Next, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.output_check import check_output, completed
+from mcp_toolset.calls.pipeline.rejection import rejection
+from mcp_toolset.calls.pipeline.retry_hint import error_result
+from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.errors import (
+    CallError,
+    ClientCapabilityError,
+    InvalidArgumentsError,
+    InvalidOutputError,
+    ToolsetError,
+    UnknownToolError,
+    UpstreamError,
+    UpstreamProtocolError,
+    innermost,
+)
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.tools.core.plain import copied
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.made import same
+from mcp_toolset.tools.view.tool_names import ToolNames
+from mcp_toolset.tools.view.view import Executor, ToolBinding
+
+_log = logging.getLogger("mcp_toolset.calls")
+
+MAX_REDIRECTS: Final = 1
+"""A calling tool stands for one other call, never for another calling tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolRules:
+    """What of the rules is for one tool: middleware and hooks, and the names that middleware knows it by."""
+
+    middleware: tuple[ToolMiddleware, ...] = ()
+    asked: tuple[BoundHook, ...] = ()
+    seeing: tuple[BoundResultHook, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def same_as(self, other: _ToolRules) -> bool:
+        """Whether these are the very same rules."""
+        return (
+            same(self.middleware, other.middleware)
+            and same(self.asked, other.asked)
+            and same(self.seeing, other.seeing)
+            and self.names == other.names
+        )
+
+
+_NO_RULES: Final = _ToolRules()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A binding with its chain composed, the names that stand for it, and the rules that are in the chain."""
+
+    binding: ToolBinding
+    run: Run
+    names: tuple[str, ...] = ()
+    rules: _ToolRules | None = None
+
+    def check(self, call: ToolCall) -> None:
+        """Raise `InvalidArgumentsError` unless the arguments fit."""
+        if not self.binding.arguments.is_valid(call.arguments):
+            faults = "; ".join(self.binding.arguments.problems(call.arguments))
+            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+
+
+class ToolDispatch:
+    """A frozen table of routes by public name."""
+
+    def __init__(
+        self,
+        bindings: Iterable[ToolBinding],
+        *,
+        hooks: HookSet | None = None,
+        middleware: Sequence[ToolMiddleware] = (),
+        tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
+        rules: Rules | None = None,
+        names: ToolNames | None = None,
+        before: ToolDispatch | None = None,
+    ) -> None:
+        """Compose the chain of every tool.
+
+        Args:
+            bindings: What can be called, resident and deferred; names are unique.
+            hooks: Execution hooks, asked innermost (decision 1), and result hooks around them (O9).
+            middleware: Around every tool, outermost first.
+            tool_middleware: Around single tools, inside the global ones (N3).
+            rules: All of these together, instead.
+            names: What names stand for, where `bindings` are some of a bigger table's.
+            before: A table whose chains are taken over, those of the same bindings under the same rules.
+        """
+        rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
+        bindings = list(bindings)
+        names = names or ToolNames(bindings)
+        known: Mapping[str, Route] = {} if before is None else before._routes
+        self._routes = {
+            binding.name: _route(binding, _rules_for(binding, rules, names), known.get(binding.name))
+            for binding in bindings
+        }
+
+    def admit(self, call: ToolCall, context: ToolContext) -> tuple[Route, ToolCall]:
+        """Everything that happens before the first wait: look up, gate, argument check, redirect.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            CallError: the gate refused, or the arguments do not fit.
+        """
+        for _ in range(MAX_REDIRECTS + 1):
+            route = self._routes.get(call.name)
+            if route is None:
+                raise UnknownToolError(call.name)
+            binding = route.binding
+            if binding.gate is not None:
+                binding.gate(call, context)
+            if binding.prepare is not None:
+                call = binding.prepare(call, context)
+            route.check(call)
+            if binding.redirect is None:
+                return route, call
+            call = binding.redirect(call, context)
+        raise UnknownToolError(call.name)
+
+    async def call(
+        self, call: ToolCall, context: ToolContext = LOCAL_CONTEXT, *, raising: bool = False
+    ) -> ToolResult:
+        """Run a call to its result; what a model can act on is an error result, not an exception.
+
+        Args:
+            call: The call.
+            context: Its surroundings.
+            raising: Raise what is wrong with the call before anything has run.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            UpstreamProtocolError: a mounted server answered with a protocol error, to be passed on.
+            ClientCapabilityError: the tool needs what the client does not declare, which is the client's
+                to know and not the model's.
+        """
+        route = None
+        try:
+            route, call = self.admit(call, context)
+            result = cast("object", await route.run(call, context))
+            if not isinstance(result, ToolResult):
+                raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
+            return result
+        except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
+            raise
+        except ToolsetError as fault:
+            if raising and route is None:
+                raise
+            return error_result(fault)
+        # Middleware is the application's code and may raise anything, or try to exit, which would end the
+        # server for everybody; the model learns only that.
+        except (Exception, SystemExit, CancelledError) as fault:
+            if from_outside(fault):
+                raise
+            _log.exception("a middleware of %s raised", in_log(call.name))
+            return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
+
+
+def _rules_for(binding: ToolBinding, rules: Rules, names: ToolNames) -> _ToolRules:
+    hooks = rules.hooks
+    if hooks.is_empty and not rules.has_middleware:
+        return _NO_RULES
+    middleware = rules.around(binding, names)
+    exact = names.exact(binding) if middleware else ()
+    asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
+    return _ToolRules(middleware, asked, seeing, exact)
+
+
+def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Route:
+    if known is not None and known.binding is binding and known.rules is not None:
+        if rules is known.rules or rules.same_as(known.rules):
+            return known
+    run = partial(_execute, binding, _executor(binding))
+    middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
+    route = Route(binding, run, rules.names)
+    if seeing:
+        run = partial(_seen, seeing, asked, route, run)
+    elif asked:
+        run = partial(_hooked, asked, route, run)
+    for layer in reversed(middleware):
+        run = partial(_around, layer, route, run)
+    return Route(binding, run, route.names, rules)
+
+
+async def _around(
+    layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    rest = Next(run, call, context, route.check, route.binding.definition, route.names)
+    result = await layer(call, context, rest)
+    # What was handed through is as good as it was.
+    if result is rest.given or not isinstance(cast("object", result), ToolResult):
+        return result
+    return checked_result(result, f"a middleware of {call.name}")
+
+
+async def _hooked(
+    hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    """Run the call, unless a hook has answered or refused it."""
+    call, answer = await _asked(hooks, route, call, context)
+    return await run(call, context) if answer is None else answer
+
+
+async def _asked(
+    hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
+) -> tuple[ToolCall, ToolResult | None]:
+    """The call as the hooks leave it, and their answer if they gave one.
+
+    They are asked in order; each has a copy, so that an edit in place is an edit like others (F40).
+    """
+    for hook in hooks:
+        decision = await hook.decide(_copy(call), context)
+        match decision:
+            case Complete():
+                return call, completed(route.binding, decision)
+            case Reject():
+                return call, rejection(decision)
+            case RunNormally(input=edited):
+                call = call.with_arguments(edited)
+                route.check(call)
+    return call, None
+
+
+def _copy(call: ToolCall) -> ToolCall:
+    return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
+
+
+async def _seen(
+    seeing: tuple[BoundResultHook, ...],
+    hooks: tuple[BoundHook, ...],
+    route: Route,
+    run: Run,
+    call: ToolCall,
+    context: ToolContext,
+) -> ToolResult:
+    """Let the result hooks see what came of a call, whatever it was (O9)."""
+    try:
+        call, answer = await _asked(hooks, route, call, context)
+        result = await run(call, context) if answer is None else answer
+    except UpstreamProtocolError:
+        raise
+    except (CallError, UpstreamError) as fault:
+        shown = error_result(fault)
+        result = await _passed(seeing, route.binding, call, shown, context)
+        if result is shown:
+            raise
+        return result
+    return await _passed(seeing, route.binding, call, result, context)
+
+
+async def _passed(
+    seeing: tuple[BoundResultHook, ...],
+    binding: ToolBinding,
+    call: ToolCall,
+    result: ToolResult,
+    context: ToolContext,
+) -> ToolResult:
+    if not result.is_complete:
+        return result
+    given = result
+    call = _copy(call)
+    for hook in seeing:
+        result = await hook.passed(call, result, context)
+    if result is not given:
+        checked_result(result, f"a result hook of {call.name}")
+        _check_changed(binding, result)
+    return result
+
+
+def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
+    try:
+        check_output(binding, result)
+    except InvalidOutputError as fault:
+        raise InvalidOutputError(f"a result hook has changed a result: {fault}") from None
+
+
+def _executor(binding: ToolBinding) -> Executor:
+    return binding.execute if binding.timeout is None or binding.manual else partial(_limited, binding)
+
+
+async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run a tool that has a limit of its own; a manual one waits for a person, by its own deadline."""
+    with anyio.move_on_after(binding.timeout) as limit:
+        return await binding.execute(call, context)
+    assert limit.cancelled_caught
+    return ToolResult.of_error(f"{call.name} gave no answer within {binding.timeout:g} s and was stopped")
+
+
+async def _execute(
+    binding: ToolBinding, execute: Executor, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    try:
+        result = await execute(call, context)
+    except UnknownToolError as fault:
+        # The tool that was called is known: this is about one that its handler wanted.
+        return ToolResult.of_error(f"{call.name} failed: {fault}")
+    except (CallError, UpstreamError):
+        raise
+    # A handler is the application's code and may raise anything, or try to exit, which would end
+    # the server for everybody; its message is for the model, its traceback for the log.
+    except (Exception, SystemExit) as fault:
+        _log.exception("tool %s raised", in_log(call.name))
+        told = innermost(fault)
+        return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
+    except CancelledError as fault:
+        if from_outside(fault):
+            raise
+        _log.exception("tool %s raised", in_log(call.name))
+        return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
+    if binding.output is not None:
+        check_output(binding, result)
+    return result

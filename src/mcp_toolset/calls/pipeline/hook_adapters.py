@@ -1,0 +1,295 @@
+"""Hooks as they are asked: a function with what its signature wants, a deadline, and what failing means.
+
+Both kinds fail closed: an execution hook that raises or outstays its deadline is a rejection (F38,
+F39), and a result hook that does so withholds the result (O9).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
+from typing import Any, cast, get_origin
+
+import anyio
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.decision_record import record
+from mcp_toolset.calls.pipeline.waiting import awaits
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.signature import resolved_hints
+from mcp_toolset.tools.text.hidden_text import in_log
+
+ExecutionHook = Callable[..., Awaitable[Decision]]
+"""`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""
+
+ResultHook = Callable[..., Awaitable[ToolResult | None]]
+"""`async def hook(call, result[, context]) -> ToolResult | None`; `None` keeps the result."""
+
+_log = logging.getLogger("mcp_toolset.hooks")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHook:
+    """An execution hook with what its signature asks for.
+
+    Attributes:
+        function: The hook.
+        adapter: Reads its input, if that is typed.
+        takes_context: Whether it wants the context, too.
+        deadline: Seconds that it may take; `None` if it waits for nothing, so that no deadline could
+            end it.
+        input: The type of its input, if that is typed.
+    """
+
+    function: ExecutionHook
+    adapter: TypeAdapter[Any] | None
+    takes_context: bool
+    deadline: float | None
+    input: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The hook's name, for messages."""
+        return _shown(self.function)
+
+    @property
+    def input_name(self) -> str:
+        """The name of its input's type, for messages."""
+        return getattr(self.input, "__name__", repr(self.input))
+
+    async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
+        """Ask the hook about a call; whatever goes wrong in it is a rejection."""
+        try:
+            if self.deadline is None:
+                decision = await self._ask(call, context)
+            else:
+                decision = await self._ask_in_time(call, context, self.deadline)
+        # A hook is the application's code and may raise anything; the call must not run then (F38).
+        except (Exception, SystemExit, CancelledError) as fault:
+            if from_outside(fault):
+                raise
+            _log.exception("hook %s raised about %s", _shown(self.function), in_log(call.name))
+            decision = Reject(f"the check of {call.name} failed, so it was not run")
+        effective = decision.input if isinstance(decision, RunNormally) else call.arguments
+        reason = decision.reason if isinstance(decision, Reject) else ""
+        record(call, type(decision).__name__, effective, reason=reason)
+        return decision
+
+    async def _ask_in_time(self, call: ToolCall, context: ToolContext, deadline: float) -> Decision:
+        with anyio.move_on_after(deadline):
+            return await self._ask(call, context)
+        _log.error("hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
+        return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
+
+    async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
+        if self.adapter is None:
+            return _decided(await self._answer(call, call.arguments, context))
+        given = self.adapter.validate_python(call.arguments)
+        seen = _dumped(self.adapter, given)
+        decision = await self._answer(call, given, context)
+        if isinstance(decision, RunNormally) and not _is_json_instead(decision.input, given):
+            return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
+        return _decided(decision)
+
+    def _answer(self, call: ToolCall, given: Any, context: ToolContext) -> Awaitable[object]:
+        return self.function(call, given, context) if self.takes_context else self.function(call, given)
+
+
+def _decided(decision: object) -> Decision:
+    if isinstance(decision, RunNormally):
+        _object(decision.input)
+        return decision
+    if isinstance(decision, Complete | Reject):
+        return decision
+    raise TypeError(f"a hook returns RunNormally, Complete or Reject, not {decision!r}")
+
+
+def _edited(arguments: dict[str, Any], seen: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with what a hook changed; what its type does not name stays as it was."""
+    kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
+    changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
+    return {**kept, **changed}
+
+
+def _dumped(adapter: TypeAdapter[Any], value: Any) -> dict[str, Any]:
+    return _object(adapter.dump_python(value, mode="json", by_alias=True, exclude_unset=True, warnings=False))
+
+
+@dataclass(frozen=True, slots=True)
+class BoundResultHook:
+    """A result hook with what its signature asks for (O9)."""
+
+    function: ResultHook
+    takes_context: bool
+    deadline: float | None
+
+    async def passed(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
+        """The result as the hook lets it through; if anything goes wrong in it, nothing of the result."""
+        decision, seen = await self._seen(call, result, context)
+        record(call, decision, call.arguments)
+        return seen
+
+    async def _seen(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
+        try:
+            if self.deadline is None:
+                return await self._ask(call, result, context)
+            with anyio.move_on_after(self.deadline):
+                return await self._ask(call, result, context)
+        # A hook is the application's code and may raise anything; what it has not seen is not passed on.
+        except (Exception, SystemExit, CancelledError) as fault:
+            if from_outside(fault):
+                raise
+            _log.exception("result hook %s raised about %s", _shown(self.function), in_log(call.name))
+            return "ResultWithheld", _withheld(call, "failed")
+        _log.error("result hook %s gave no answer about %s in time", _shown(self.function), in_log(call.name))
+        return "ResultWithheld", _withheld(call, f"gave no answer in {self.deadline:g} s")
+
+    async def _ask(self, call: ToolCall, result: ToolResult, context: ToolContext) -> tuple[str, ToolResult]:
+        arguments = (call, result, context) if self.takes_context else (call, result)
+        answer = cast("object", await self.function(*arguments))
+        if answer is None:
+            return "ResultKept", result
+        if isinstance(answer, ToolResult):
+            return "ResultChanged", answer
+        raise TypeError(f"a result hook returns a ToolResult or None, not {answer!r}")
+
+
+def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
+    """An execution hook, ready to be asked.
+
+    Raises:
+        DefinitionError: it is not async, takes other parameters, or its input's type cannot be read.
+    """
+    shown = require_async(hook)
+    hints = resolved_hints(hook, f"hook {shown}")
+    parameters = _parameters(hook, "input", hints)
+    if len(parameters) == 1:
+        return BoundHook(_of_call_alone(hook), None, False, deadline if awaits(hook) else None)
+    annotation = hints.get(parameters[1], dict)
+    try:
+        adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
+    except PydanticUserError as fault:
+        reason = str(fault).splitlines()[0]
+        raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
+    takes_context, limit = len(parameters) == 3, deadline if awaits(hook) else None
+    return BoundHook(hook, adapter, takes_context, limit, None if adapter is None else annotation)
+
+
+def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
+    """A hook of `(call)` as one that is given the input beside it."""
+
+    @wraps(hook)
+    async def asked(call: ToolCall, input: Any) -> Decision:
+        return await hook(call)
+
+    return asked
+
+
+def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
+    """A result hook, ready to be asked.
+
+    Raises:
+        DefinitionError: it is not async, or takes other parameters.
+    """
+    shown = require_async(hook)
+    try:
+        hints = resolved_hints(hook, f"hook {shown}")
+    # Nothing is read into a type here, so a type that cannot be found does no harm.
+    except DefinitionError:
+        hints = dict[str, Any]()
+    takes_context = len(_parameters(hook, "result", hints)) == 3
+    return BoundResultHook(hook, takes_context, deadline if awaits(hook) else None)
+
+
+def check_description_hook(hook: Callable[..., Any]) -> None:
+    """Go on only if a function can re-describe tools.
+
+    Raises:
+        DefinitionError: it is not async, or takes something else than a definition.
+    """
+    shown = require_async(hook)
+    try:
+        inspect.signature(hook).bind(None)
+    except TypeError:
+        found = inspect.signature(hook)
+        raise DefinitionError(f"description hook {shown} must take (definition), not {found}") from None
+
+
+def require_async(hook: Callable[..., Any]) -> str:
+    """The name of a hook, for messages.
+
+    Raises:
+        DefinitionError: it is no `async def`, and no object with an `async def __call__`.
+    """
+    if isinstance(hook, type):
+        raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
+    if not callable(hook):
+        raise DefinitionError(f"a hook is an `async def` or an object with one, not {hook!r}")
+    if not inspect.iscoroutinefunction(hook) and not inspect.iscoroutinefunction(type(hook).__call__):
+        raise DefinitionError(f"hook {_shown(hook)} must be an `async def`")
+    return _shown(hook)
+
+
+def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any]) -> list[str]:
+    """The names of a hook's parameters, each of which is what stands in its place."""
+    parameters = [
+        name
+        for name, one in inspect.signature(hook).parameters.items()
+        if one.default is one.empty or _place_of(name, hints.get(name), second) is not None
+    ]
+    alone = "(call), " if second == "input" else ""
+    expected = f"hook {_shown(hook)} must take {alone}(call, {second}) or (call, {second}, context)"
+    if len(parameters) not in ((1, 2, 3) if second == "input" else (2, 3)):
+        raise DefinitionError(expected)
+    for place, name in enumerate(parameters):
+        meant = _place_of(name, hints.get(name), second)
+        if meant is not None and meant != place:
+            raise DefinitionError(f"{expected}, in this order, not ({', '.join(parameters)})")
+    return parameters
+
+
+def _place_of(name: str, hint: object, second: str) -> int | None:
+    """Where a parameter belongs, by its annotation or else its name; `None` if neither says so."""
+    kinds = (ToolCall, ToolResult, ToolContext)
+    if isinstance(hint, type) and (found := [at for at, one in enumerate(kinds) if issubclass(hint, one)]):
+        return found[0]
+    if hint is not None and name != "call":
+        return None
+    return {"call": 0, second: 1, "context": 2}.get(name)
+
+
+def _shown(hook: Callable[..., Any]) -> str:
+    return getattr(hook, "__qualname__", repr(hook))
+
+
+def _withheld(call: ToolCall, fault: str) -> ToolResult:
+    return ToolResult.of_error(f"the result of {call.name} is withheld: its check {fault}")
+
+
+def _is_json_instead(edited: object, given: object) -> bool:
+    return isinstance(edited, dict) and not isinstance(given, dict)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(
+            f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
+        )
+    return cast("dict[str, Any]", value)
+
+
+def _is_structure(annotation: object) -> bool:
+    if not isinstance(annotation, type) or get_origin(annotation) is not None:
+        return False
+    kind = cast("type[Any]", annotation)
+    # `typing` does not know the typed dictionaries of `typing_extensions`, which pydantic asks for on 3.11.
+    is_typed_dict = hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
+    return issubclass(kind, BaseModel) or is_typed_dict or is_dataclass(kind)

@@ -1,0 +1,332 @@
+"""`HookSet`: hooks decide about calls, texts and results (L16, L17, L25, L26, O9).
+
+Hooks are the same for local tools, mounted tools and owned loops (X8). They fail closed: a hook that
+raises or outstays its deadline means that the call does not run (F38, F39), a description hook that
+raises hides its tool (F41), and a result hook that raises withholds the result.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+
+from mcp_toolset.calls.pipeline.hook_adapters import (
+    BoundHook,
+    BoundResultHook,
+    ExecutionHook,
+    ResultHook,
+    bound,
+    bound_result,
+    check_description_hook,
+)
+from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
+from mcp_toolset.calls.pipeline.policy import policy_hooks
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.identity import declared_tool
+from mcp_toolset.tools.core.names import check_prefix, public_name
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, matches, use_of
+from mcp_toolset.tools.view.unbound import NameReport
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
+    from mcp_toolset.tools.declare.typed_call import HookAnswer
+    from mcp_toolset.tools.toolsets.toolset import Toolset
+
+HOOK_DEADLINE: Final = 30.0
+"""Seconds that a hook may take unless its set says otherwise (F39)."""
+
+DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
+_Exec = TypeVar("_Exec", bound=ExecutionHook)
+_Desc = TypeVar("_Desc", bound=DescriptionHook)
+_Result = TypeVar("_Result", bound=ResultHook)
+_log = logging.getLogger("mcp_toolset.hooks")
+
+_ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
+"""Characters that a prefixed tool's name has an underscore for."""
+
+
+class HookSet:
+    """Hooks by tool, in the order of registration.
+
+    A hook is an `async def`, a bound method or an object that can be called so. What it is for is a
+    tool, a toolset (each tool in it), a public name, a pattern (`"data_*"`) or `"*"`. A hook by name
+    follows its tool through prefixes and renames; see docs/names.md.
+    """
+
+    def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
+        """Start empty. `deadline` is the seconds that one hook may take."""
+        self.deadline = deadline
+        self.report = NameReport()
+        self._execution: list[tuple[NameUse, BoundHook]] = []
+        self._descriptions: list[tuple[NameUse, DescriptionHook]] = []
+        self._results: list[tuple[NameUse, BoundResultHook]] = []
+
+    def execution(self, selector: object) -> Callable[[_Exec], _Exec]:
+        """Register `async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`.
+
+        `input` is parsed into the type of its annotation, if that is a model, dataclass or
+        TypedDict; else it is the dictionary of arguments. Arguments that the type does not name
+        stay as they are; a dictionary in place of a model or dataclass replaces them all.
+
+        Args:
+            selector: A tool or a toolset, however it is nested (L8), a public name, a pattern
+                (`"data_*"`), or `"*"` for every tool.
+
+        Raises:
+            DefinitionError: the function cannot be a hook, or its input is of a model that the tool's
+                arguments never fit.
+        """
+        use = _selected(selector, "hooks.execution")
+
+        def register(hook: _Exec) -> _Exec:
+            made = bound(hook, self.deadline)
+            if isinstance(tool := declared_tool(selector) or selector, Tool):
+                require_fitting(made, tool.definition)
+            self._execution.append((use, made))
+            return hook
+
+        return register
+
+    def description(self, selector: object) -> Callable[[_Desc], _Desc]:
+        """Register `async def hook(definition) -> str | None`; `None` keeps the text (L26).
+
+        There is one slot for each tool: the last registration wins.
+        """
+        use = _selected(selector, "hooks.description")
+
+        def register(hook: _Desc) -> _Desc:
+            check_description_hook(hook)
+            self._take_descriptions([(use, hook)])
+            return hook
+
+        return register
+
+    def result(self, selector: object) -> Callable[[_Result], _Result]:
+        """Register `async def hook(call, result[, context]) -> ToolResult | None` (O9).
+
+        `None` keeps the result. Result hooks are asked in the order of registration, each about what
+        the one before has left, for whatever came of the call: the tool's result, its error, a
+        hook's answer or refusal. They are not asked about a call that waits for input, nor about
+        protocol errors, which are no results. `call` has the arguments that ran, and those that
+        were sent in `original`. A changed result must keep the promise of the output schema.
+
+        Args:
+            selector: As in `execution`.
+        """
+        use = _selected(selector, "hooks.result")
+
+        def register(hook: _Result) -> _Result:
+            self._results.append((use, bound_result(hook, self.deadline)))
+            return hook
+
+        return register
+
+    def register(self, *policies: object) -> None:
+        """Register every hook of policy objects: methods named after their tools (L25).
+
+        `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool
+        `weather`. A tool whose name is no Python identifier needs `execution`, `description` or
+        `result`.
+
+        Raises:
+            DefinitionError: a public method is none of these, or cannot be a hook; nothing of any
+                policy is registered then.
+        """
+        found = HookSet(deadline=self.deadline)
+        for hook in (hook for policy in policies for hook in policy_hooks(policy)):
+            slot = {"execution": found.execution, "description": found.description, "result": found.result}
+            slot[hook.kind](hook.tool)(hook.function)
+        self._take(found)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no hook is registered."""
+        return not (self._execution or self._descriptions or self._results)
+
+    def uses(self) -> list[NameUse]:
+        """What the hooks are for."""
+        return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
+
+    def check(self, view: ToolView) -> None:
+        """Hold the hooks against the tools of a view.
+
+        Raises:
+            UnknownNameError: a hook is for a tool that does not exist.
+            DefinitionError: a hook's input is of a model that is foreign to its tool.
+        """
+        self.report.look(self.uses(), view.names, view.known_tools)
+        self.require_fitting(view.values(), view.names)
+
+    def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
+        """Go on only if each hook of one local tool reads arguments that the tool can have.
+
+        Raises:
+            DefinitionError: the model of a hook's input is foreign to its tool.
+        """
+        typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
+        table = {one.name: one for one in bindings if not one.source} if typed else {}
+        for use, hook in typed:
+            reached = names.reached(use)
+            for name in reached if len(reached) == 1 and not use.is_pattern else ():
+                if name in table:
+                    require_fitting(hook, table[name].definition)
+
+    def of(self, toolset: Toolset) -> NestedHooks:
+        """Register for the tools of a nested toolset, by the names that they have in it (L27).
+
+        `hooks.of(AppTools.data).execution("get_user")` reaches `data_get_user`, whatever prefix it gets.
+        """
+        from mcp_toolset.calls.pipeline.nested_hooks import NestedHooks
+
+        return NestedHooks(self, toolset)
+
+    def merged(self, *others: HookSet) -> HookSet:
+        """A new set with these hooks and then those of `others`."""
+        both = HookSet(deadline=self.deadline)
+        for hooks in (self, *others):
+            both._take(hooks)
+        return both
+
+    def prefixed(self, prefix: str) -> HookSet:
+        """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)` (L27).
+
+        A hook for every tool becomes one for every tool whose name begins with the prefix.
+
+        Raises:
+            DefinitionError: the prefix cannot start a tool's name.
+        """
+        check_prefix(prefix)
+        moved = HookSet(deadline=self.deadline)
+        moved._execution = [(_moved(use, prefix), hook) for use, hook in self._execution]
+        moved._descriptions = [(_moved(use, prefix), hook) for use, hook in self._descriptions]
+        moved._results = [(_moved(use, prefix), hook) for use, hook in self._results]
+        return moved
+
+    def nested(self, prefix: str, inner: HookSet) -> HookSet:
+        """A new set: these hooks, then those that `inner` has for a toolset nested under a prefix (L27)."""
+        return self.merged(inner.prefixed(prefix))
+
+    def execution_hooks(
+        self, tool: str | ToolBinding, names: ToolNames | None = None
+    ) -> tuple[BoundHook, ...]:
+        """The hooks to ask about a tool, in order; `names` are those of the table that it stands in."""
+        reaches = _reaching(tool, names)
+        return tuple(hook for use, hook in self._execution if reaches(use))
+
+    def result_hooks(
+        self, tool: str | ToolBinding, names: ToolNames | None = None
+    ) -> tuple[BoundResultHook, ...]:
+        """The hooks to ask about the results of a tool, in order; `names` as in `execution_hooks`."""
+        reaches = _reaching(tool, names)
+        return tuple(hook for use, hook in self._results if reaches(use))
+
+    def description_hook(
+        self, tool: str | ToolBinding, names: ToolNames | None = None
+    ) -> DescriptionHook | None:
+        """The hook that may re-describe a tool: its own before one for many, the most particular first."""
+        reaches = _reaching(tool, names)
+        found = [(_particularity(use), hook) for use, hook in self._descriptions if reaches(use)]
+        return max(found, key=lambda one: one[0])[1] if found else None
+
+    async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
+        """What the hooks make of one call by itself (L9); see `DecodedCall.hook`."""
+        from mcp_toolset.calls.rounds.round_hooks import about_one
+
+        return await about_one(call, binding, self, context)
+
+    async def describe(
+        self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None
+    ) -> list[ToolBinding]:
+        """The bindings with their texts as the description hooks want them; see `ToolView.described`.
+
+        The hooks are asked side by side. A tool whose hook raises or outstays its deadline is left
+        out, the rest is served (F41).
+
+        Raises:
+            UnknownNameError: a hook is for a tool that does not exist; for a view alone, since what
+                is missing among `bindings` may be somewhere else.
+        """
+        if isinstance(bindings, ToolView):
+            self.report.look(self.uses(), bindings.names, bindings.known_tools)
+            bindings = bindings.values()
+        bindings = list(bindings)
+        if not self._descriptions:
+            return bindings
+        known = names or ToolNames(bindings)
+        described: list[ToolBinding | None] = [*bindings]
+
+        async def one(place: int, binding: ToolBinding, hook: DescriptionHook) -> None:
+            described[place] = await self._describe(binding, hook)
+
+        async with anyio.create_task_group() as group:
+            for place, binding in enumerate(bindings):
+                if (hook := self.description_hook(binding, known)) is not None:
+                    group.start_soon(one, place, binding, hook)
+        return [binding for binding in described if binding is not None]
+
+    async def _describe(self, binding: ToolBinding, hook: DescriptionHook) -> ToolBinding | None:
+        try:
+            with anyio.fail_after(self.deadline):
+                text = _text(await hook(binding.definition))
+        # The application's code may raise anything; only this tool is to suffer (F41).
+        except (Exception, SystemExit):
+            _log.exception("the description hook of %s failed; the tool is hidden", in_log(binding.name))
+            return None
+        if text is None:
+            return binding
+        return replace(binding, definition=binding.definition.described(text))
+
+    def _take(self, other: HookSet) -> None:
+        self._execution.extend(other._execution)
+        self._take_descriptions(other._descriptions)
+        self._results.extend(other._results)
+
+    def _take_descriptions(self, added: Iterable[tuple[NameUse, DescriptionHook]]) -> None:
+        """One slot for each tool: the last registration wins."""
+        for use, hook in added:
+            kept = [(one, before) for one, before in self._descriptions if not _is_same(one, use)]
+            self._descriptions = [*kept, (use, hook)]
+
+
+def _reaching(tool: str | ToolBinding, names: ToolNames | None) -> Callable[[NameUse], bool]:
+    if isinstance(tool, str):
+        return lambda use: matches(use.name, tool)
+    known = names or ToolNames([tool])
+    return lambda use: tool.name in known.reached(use)
+
+
+def _is_same(one: NameUse, other: NameUse) -> bool:
+    return one.name == other.name and (one.tool is other.tool or one.tool is None or other.tool is None)
+
+
+def _particularity(use: NameUse) -> tuple[bool, int]:
+    return not use.is_pattern, len(use.name)
+
+
+def _moved(use: NameUse, prefix: str) -> NameUse:
+    if use.is_pattern:
+        return replace(use, name=f"{prefix}_{_ALTERED.sub('_', use.name)}")
+    return replace(use, name=public_name(use.name, prefix=prefix))
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"a description hook returns a text or None, not {value!r}")
+    return value
+
+
+def _selected(selector: object, where: str) -> NameUse:
+    use = use_of(selector, where)
+    if use is None:
+        raise DefinitionError(f"a hook is registered for a tool, a tool's name or '*', not {selector!r}")
+    return use

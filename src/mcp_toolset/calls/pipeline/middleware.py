@@ -1,0 +1,118 @@
+"""`ToolMiddleware`: code around a call that may look, change, answer or refuse (N2, N3)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar, cast, runtime_checkable
+
+from mcp_toolset.errors import DefinitionError, NextConsumedError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.view.tool_names import NameUse
+
+Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
+
+
+class Next:
+    """The remainder of the chain, the tool included. It can be used once.
+
+    Attributes:
+        definition: What the tool says of itself, for middleware that depends on its hints or schemas.
+        given: What the rest of the chain came to, once it was used.
+        names: The names that stand for the tool, its public name first; see docs/names.md.
+    """
+
+    __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition", "given", "names")
+
+    def __init__(
+        self,
+        run: Run,
+        call: ToolCall,
+        context: ToolContext,
+        check: Callable[[ToolCall], None],
+        definition: ToolDefinition,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        """Hold the rest of the chain for one call."""
+        self.definition = definition
+        self.names = names or (call.name,)
+        self._run = run
+        self._call = call
+        self._context = context
+        self._check = check
+        self._used = False
+        self.given: ToolResult | None = None
+
+    async def __call__(self, call: ToolCall | None = None) -> ToolResult:
+        """Go on with the call, or with an edited one; arguments edited in place count too.
+
+        Raises:
+            NextConsumedError: it was used before.
+            InvalidArgumentsError: the arguments, as they are now, do not fit.
+        """
+        if self._used:
+            raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
+        self._used = True
+        going_on = self._call if call is None else call
+        self._check(going_on)
+        self.given = await self._run(going_on, self._context)
+        return self.given
+
+
+class ToolMiddleware(Protocol):
+    """Anything that can be called so."""
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+        """Handle a call: answer it, or hand it on with `await next()`."""
+        ...
+
+
+@runtime_checkable
+class NamesTools(Protocol):
+    """Middleware that was given names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
+
+    def tool_names(self) -> Iterable[NameUse]:
+        """The names; those that stand for no tool are told where the middleware is used."""
+        ...
+
+
+_M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, Next], Awaitable[ToolResult]])
+
+
+def tool_middleware(function: _M) -> _M:
+    """Mark an async function as middleware; a type checker then holds it to the signature.
+
+    Raises:
+        DefinitionError: it cannot be middleware.
+    """
+    return check_middleware(function)
+
+
+def check_middleware(layer: _M) -> _M:
+    """The same middleware, if it can be one.
+
+    Raises:
+        DefinitionError: it cannot be called with `(call, context, next)`, in this order.
+    """
+    found = cast("object", layer)
+    shown = getattr(found, "__qualname__", None) or repr(found)
+    expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"
+    if isinstance(found, type):
+        raise DefinitionError(f"{expected}, not the class {shown}; give an object: {shown}(…)")
+    if not callable(found):
+        raise DefinitionError(f"{expected}, not {found!r}")
+    try:
+        signature = inspect.signature(found)
+    except ValueError:
+        return layer
+    parameters = list(signature.parameters)
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        raise DefinitionError(f"{expected}; {shown} takes {signature}") from None
+    own = {name: place for place, name in enumerate(("call", "context", "next"))}
+    if any(own.get(name, place) != place for place, name in enumerate(parameters)):
+        raise DefinitionError(f"{expected}, in this order; {shown} takes {signature}")
+    return layer

@@ -1,0 +1,63 @@
+"""What a tool has promised to return, held against what its call comes to (F22)."""
+
+from __future__ import annotations
+
+from mcp_toolset.calls.pipeline.decision import Complete
+from mcp_toolset.errors import InvalidOutputError
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.view.view import ToolBinding
+
+
+def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
+    """A hook's answer in the form that the tool promised: clients refuse any other (F22).
+
+    Raises:
+        InvalidOutputError: it has no JSON form, breaks the promise, or is a result that no client reads.
+    """
+    try:
+        result = decision.result()
+        if isinstance(decision.output, ToolResult):
+            checked_result(result, f"a hook of {binding.name}")
+        if binding.output is None:
+            return result
+        if not isinstance(decision.output, ToolResult):
+            result = promised(binding.output, ToolResult.of_structured(decision.output), result.text)
+    except ValueError as fault:
+        raise InvalidOutputError(
+            f"a hook answered {binding.name} with what has no JSON form: {fault}"
+        ) from None
+    try:
+        check_output(binding, result)
+    except InvalidOutputError as fault:
+        raise InvalidOutputError(f"a hook has answered a call: {fault}") from None
+    return result
+
+
+def promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
+    """The answer as it is, or as functions that return no object wrap theirs; not checked otherwise."""
+    wrapped = {"result": answer.structured}
+    if not output.is_valid(answer.structured) and output.is_valid(wrapped):
+        return ToolResult.of_structured(wrapped, text=text)
+    return answer
+
+
+def check_output(binding: ToolBinding, result: ToolResult) -> None:
+    """Raise `InvalidOutputError` unless a result is what its tool has promised."""
+    if binding.output is None:
+        return
+    wire = result.wire
+    if wire.get("isError") is True or not result.is_complete:
+        return
+    if (result.halt is not None or result.unstructured) and "structuredContent" not in wire:
+        return
+    if "structuredContent" not in wire:
+        raise InvalidOutputError(f"{_owner(binding)} promised structured content and returned none")
+    if not binding.output.is_valid(wire["structuredContent"]):
+        faults = "; ".join(binding.output.problems(wire["structuredContent"]))
+        raise InvalidOutputError(f"{_owner(binding)} returned a result that breaks its own schema: {faults}")
+
+
+def _owner(binding: ToolBinding) -> str:
+    return f"{binding.source}: {binding.name}" if binding.source else binding.name

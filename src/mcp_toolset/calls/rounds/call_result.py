@@ -1,0 +1,189 @@
+"""What becomes of the calls of a round: answers, refusals, questions, halts and failures as values."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+from pydantic_core import PydanticSerializationError
+
+from mcp_toolset.calls.pipeline.decision import Complete, Reject
+from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
+from mcp_toolset.errors import InvalidOutputError, RoundError
+from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.outcome import AskUser
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.declare.typed_call import CompletedCall
+
+
+@dataclass(frozen=True, slots=True)
+class HandledCall:
+    """A call that a hook has answered; its tool does not run (L18)."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedCall:
+    """A call that a hook or a policy has refused (L18, L23).
+
+    Attributes:
+        call: The call, with the arguments that it was refused with.
+        decision: The reason and the source.
+        result: What the model is told: the standard rejection, as result hooks have left it (O9).
+    """
+
+    call: ToolCall
+    decision: Reject
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """A result with the call that it belongs to; `arguments` are those of the assistant's turn (L19)."""
+
+    id: str
+    name: str
+    arguments: Arguments
+    result: ToolResult
+
+    @classmethod
+    def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
+        """A result that the application has produced by itself: text, a value, or a `ToolResult` (L3).
+
+        Raises:
+            RoundError: the output has no JSON form.
+        """
+        return cls(call.id, call.name, original_of(call), result_of(call, output))
+
+
+GivenResult = CallResult | CompletedCall
+"""What a commit takes: results of a run or of the application, and calls that a typed tool completed."""
+
+
+def is_placeholder(done: GivenResult) -> bool:
+    """Whether a result only says that the user was asked (A14)."""
+    return done.result.ask is not None
+
+
+def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
+    """An output as a result; `RoundError` if it has no JSON form, or is a result that no client reads."""
+    try:
+        result = Complete(output).result()
+        return checked_result(result, "the application") if isinstance(output, ToolResult) else result
+    except InvalidOutputError as fault:
+        raise RoundError(f"the output for {call.name} ({call.id}) is no result: {fault}") from None
+    except (PydanticSerializationError, ValueError) as fault:
+        raise RoundError(f"the output for {call.name} ({call.id}) has no JSON form: {fault}") from None
+
+
+def original_of(call: ToolCall | AssistantCall) -> Any:
+    """The arguments of a call as the assistant's turn has them (L19)."""
+    original = call.original if isinstance(call, ToolCall) else None
+    return call.arguments if original is None else original
+
+
+@dataclass(frozen=True, slots=True)
+class RoundQuestion:
+    """A question of a tool, or of middleware, that the user has not answered yet (A14, N4).
+
+    Attributes:
+        id: The id of the call that asks; `plan.answer(id, …)` answers it.
+        name: The tool that asks.
+        question: What to ask.
+        schema: JSON Schema of the answer, an object; a text unless given.
+    """
+
+    id: str
+    name: str
+    question: str
+    schema: Mapping[str, Any] | None = None
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it is answered with yes or no: `plan.answer(id, True)`."""
+        return is_confirmation(self.schema)
+
+
+def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
+    """Whether a question has a form without fields, so that there is only yes or no to say."""
+    return schema is not None and not schema.get("properties")
+
+
+def placeholder(ask: AskUser) -> ToolResult:
+    """What the model is told for a call whose question has no answer yet (A14)."""
+    text = f"The user was asked: {ask.question}\nThere is no answer yet."
+    return ToolResult({"content": [{"type": "text", "text": text}]}, ask=ask)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundHalt:
+    """That the loop should end after this round (A12, A13).
+
+    Attributes:
+        id: The id of the call that brought it about.
+        name: Its tool.
+        reason: The tool's own word, or `error` when `on_tool_error` decided so (A10).
+    """
+
+    id: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailure:
+    """A call whose tool failed (A13).
+
+    Attributes:
+        call: The call as it ran.
+        result: The error that the model is told.
+        exception: What was raised; a `TimeoutError` when its time was over, and `None` where the tool
+            itself, or a check of its result, said that it failed.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    exception: BaseException | None
+
+
+Verdict = Literal["continue", "halt"]
+
+OnToolError = Verdict | Callable[[ToolFailure], "Verdict | Awaitable[Verdict]"]
+"""What a failed tool means for the loop: go on, halt, or whatever a function says (A13)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport(Sequence[CallResult]):
+    """What `run_pending` came to: a sequence of the results, in the order of the calls (A11).
+
+    Attributes:
+        results: Every result that the round has so far, placeholders for open questions included.
+        manual: The calls that wait for the application; give each a result with `plan.submit` (A6).
+        questions: The questions that wait for the user; `plan.answer` takes the answers (A14).
+        halt: That the loop should end, by the first call that said so (A12).
+        failures: The calls whose tools have failed in this run, with what they raised (A13).
+    """
+
+    results: tuple[CallResult, ...]
+    manual: tuple[ToolCall, ...] = ()
+    questions: tuple[RoundQuestion, ...] = ()
+    halt: RoundHalt | None = None
+    failures: tuple[ToolFailure, ...] = ()
+
+    @overload
+    def __getitem__(self, index: int) -> CallResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CallResult, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> CallResult | tuple[CallResult, ...]:
+        """The result at a place, or several."""
+        return self.results[index]
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return len(self.results)

@@ -1,0 +1,100 @@
+"""Calls of a model that cannot be run but can be recovered from: found out, and named (L22)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
+from mcp_toolset.errors import CallError, UnknownToolError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset.tools.export.table import ToolMark
+from mcp_toolset.tools.view.view import ToolView
+
+NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
+
+
+class IssueReason(StrEnum):
+    """Why a call of the model cannot be run as it is (L22)."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    UNAVAILABLE_TOOL = "unavailable_tool"
+    INVALID_JSON = "invalid_json"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    CHANGED_TOOL = "changed_tool"
+    """The round was stored, and its tool is no longer what the model was shown (A16)."""
+    INTERRUPTED = "interrupted"
+    """The round was stored while its tool ran; whether it took effect is not known (A16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundIssue:
+    """A call that cannot be run but can be recovered from: the model is told and may call again (L22).
+
+    Attributes:
+        call: The call as it came; its arguments are text when they were no JSON object.
+        reason: For the application.
+        message: For the model; it never tells an unavailable tool from an unknown one (F34).
+    """
+
+    call: AssistantCall
+    reason: IssueReason
+    message: str
+
+
+def examined(
+    call: AssistantCall,
+    given: Arguments,
+    view: ToolView,
+    known: Container[str],
+    offered: Mapping[str, ToolMark] = NOTHING_OFFERED,
+) -> ToolCall | RoundIssue:
+    """A call that can run, or what is wrong with it.
+
+    Args:
+        call: The call as it stands in the turn.
+        given: The arguments to run it with.
+        view: The tools that can be called.
+        known: Names of tools that exist but were not offered.
+        offered: Deferred tools that the provider's own search has shown to the model, as they were:
+            the grant of a call by name (X1).
+    """
+    binding = view.get(call.name)
+    if binding is None or (binding.deferred and call.name not in offered):
+        return not_callable(call, known=binding is not None or call.name in known)
+    if binding.deferred and offered[call.name] != ToolMark.of(binding):
+        return changed(call)
+    fault = f"Invalid arguments for {call.name}: "
+    if isinstance(given, str) or isinstance(call.arguments, str):
+        return RoundIssue(call, IssueReason.INVALID_JSON, f"{fault}they are not the JSON of an object")
+    decoded = ToolCall(call.name, deepcopy(dict(given)), call.id, deepcopy(call.arguments))
+    # Other arguments than the model's own have been prepared, or edited, in a round before (A16).
+    if binding.prepare is not None and given == call.arguments:
+        try:
+            decoded = binding.prepare(decoded, LOCAL_CONTEXT)
+        except CallError as refusal:
+            return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, str(refusal))
+    if misfit := binding.misfit(decoded):
+        return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, misfit)
+    return decoded
+
+
+def not_callable(call: AssistantCall, *, known: bool) -> RoundIssue:
+    """The issue of a call whose tool is not there, or not for this model."""
+    reason = IssueReason.UNAVAILABLE_TOOL if known else IssueReason.UNKNOWN_TOOL
+    return RoundIssue(call, reason, str(UnknownToolError(call.name)))
+
+
+def changed(call: AssistantCall) -> RoundIssue:
+    """The issue of a call whose tool was replaced or redefined while the round was stored."""
+    told = f"{call.name} has changed since it was called, so it was not run; read it again before you call it"
+    return RoundIssue(call, IssueReason.CHANGED_TOOL, told)
+
+
+def interrupted(call: AssistantCall) -> RoundIssue:
+    """The issue of a call that was running when the round was stored."""
+    told = f"{call.name} was interrupted and may have taken effect or not; find out before you call it again"
+    return RoundIssue(call, IssueReason.INTERRUPTED, told)

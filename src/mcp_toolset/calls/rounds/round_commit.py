@@ -1,0 +1,149 @@
+"""The commit of a round: what is wrong with the results, or all of them in order (L14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_toolset.calls.providers.anthropic import anthropic_message, anthropic_results
+from mcp_toolset.calls.providers.openai import openai_message, openai_result
+from mcp_toolset.calls.providers.responses import responses_message, responses_result
+from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, Origin
+from mcp_toolset.calls.rounds.call_result import (
+    CallResult,
+    GivenResult,
+    RoundHalt,
+    RoundQuestion,
+    is_placeholder,
+)
+from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.typed_call import CompletedCall
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCommit:
+    """A committed round: the assistant's turn, and one result for each of its calls, in its order.
+
+    Attributes:
+        turn: The assistant's turn.
+        results: The results.
+        questions: Questions that were committed without an answer (A14): the model was told that the
+            user was asked, and the answer goes into the next user message.
+        halt: That the loop should end here (A12).
+    """
+
+    turn: AssistantTurn
+    results: tuple[CallResult, ...]
+    questions: tuple[RoundQuestion, ...] = ()
+    halt: RoundHalt | None = None
+
+    @property
+    def message(self) -> Mapping[str, Any]:
+        """The assistant's message; empty for a round that was made of plain calls."""
+        return self.turn.message
+
+    def to_openai(self) -> list[dict[str, Any]]:
+        """The messages to append to a chat completion's: the assistant's, then one per call.
+
+        Raises:
+            RoundError: the turn is another provider's.
+        """
+        said = self._said("openai", openai_message)
+        return [said, *(openai_result(done.id, done.result) for done in self.results)]
+
+    def to_openai_responses(self) -> list[dict[str, Any]]:
+        """The items to append to the input of a response: the output's, then one per call.
+
+        With `previous_response_id` only those of `type` `…_output` are to be sent.
+
+        Raises:
+            RoundError: the turn is another provider's.
+        """
+        items = self._said("openai_responses", responses_message)["output"]
+        return [*items, *(responses_result(items, done.id, done.result) for done in self.results)]
+
+    def to_anthropic(self) -> list[dict[str, Any]]:
+        """The messages to append to a request's: the assistant's, then the user's with every result.
+
+        Raises:
+            RoundError: the turn is another provider's.
+        """
+        said = self._said("anthropic", anthropic_message)
+        return [said, *anthropic_results((done.id, done.result) for done in self.results)]
+
+    def _said(
+        self, form: Origin, make: Callable[[Iterable[AssistantCall]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        if self.turn.origin == "calls":
+            return make(self.turn.calls)
+        if self.turn.origin != form:
+            raise RoundError(f"this turn came from {self.turn.origin}; use to_{self.turn.origin}()")
+        return deepcopy(dict(self.turn.message))
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a commit is held against.
+
+    Attributes:
+        calls: Every call of the turn, by id.
+        pending: The ids of the calls that need a result.
+        manual: Those of them that wait for the application.
+        issues: The ids of the calls that may have a result.
+        given: Results that the application has given already, by id.
+        guarded: The ids of the calls that middleware has still to let through.
+    """
+
+    calls: Mapping[str, AssistantCall]
+    pending: Sequence[str]
+    manual: frozenset[str]
+    issues: frozenset[str]
+    given: Mapping[str, ToolResult]
+    guarded: frozenset[str] = frozenset()
+
+    def accepted(self, results: Iterable[GivenResult]) -> dict[str, ToolResult]:
+        """The results by id, with what was given before, which need not be repeated.
+
+        Raises:
+            RoundError: a result is missing, extra, given twice or of another call.
+        """
+        accepted: dict[str, ToolResult] = {}
+        faults: list[str] = []
+        for place, done in enumerate(results):
+            if not isinstance(done, CallResult | CompletedCall):  # pyright: ignore[reportUnnecessaryIsInstance]
+                faults.append(f"result {place} is {done!r}; make one with CallResult.of(call, output)")
+                continue
+            if is_placeholder(done) and done.id in self.given:
+                continue
+            if fault := self._fault(done, accepted):
+                faults.append(f"call {done.id} ({done.name}) {fault}")
+            accepted[done.id] = done.result
+        missing = [id for id in self.pending if id not in accepted and id not in self.given]
+        if faults or missing:
+            raise RoundError(
+                f"the round is not committed: {'; '.join([*faults, *map(self._missing, missing)])}"
+            )
+        return {**self.given, **accepted}
+
+    def _missing(self, id: str) -> str:
+        mend = "waits for your result; submit() it" if id in self.manual else "has no result; give one"
+        return f"call {id} ({self.calls[id].name}) {mend}"
+
+    def _fault(self, done: GivenResult, accepted: Mapping[str, ToolResult]) -> str | None:
+        call = self.calls.get(done.id)
+        if call is None:
+            return "is not of this turn"
+        if done.id not in self.pending and done.id not in self.issues:
+            return "was already answered by a hook; leave its result out"
+        if done.id in accepted or self.given.get(done.id, done.result) != done.result:
+            return "has two results; give one"
+        if done.name != call.name:
+            return f"is a call of {call.name}; the result is of another tool"
+        if done.id in self.guarded and not done.result.is_error and not is_placeholder(done):
+            return "has middleware that has not let it through; have run_pending run it, not call.call()"
+        if done.arguments != call.arguments:
+            return "has a result for other arguments; give those of the assistant's turn"
+        return None

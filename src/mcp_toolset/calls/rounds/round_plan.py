@@ -1,0 +1,279 @@
+"""`ToolRoundPlan`: what is to become of the calls of a round, and the steps that make it so (L21).
+
+`apply_hooks` returns a plan that takes the place of what it was called on, which then refuses to go
+on: so a plan that has not heard the last hooks cannot be run or committed by mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.providers.turn import AssistantCall
+from mcp_toolset.calls.rounds.answer import GivenAnswer, answer_result, user_answer
+from mcp_toolset.calls.rounds.call_result import (
+    CallResult,
+    GivenResult,
+    HandledCall,
+    OnToolError,
+    RejectedCall,
+    RunReport,
+    is_placeholder,
+    result_of,
+)
+from mcp_toolset.calls.rounds.output_budget import within_budget
+from mcp_toolset.calls.rounds.round_commit import RoundCommit
+from mcp_toolset.calls.rounds.round_hooks import Answer, ask_hooks
+from mcp_toolset.calls.rounds.round_status import RoundStanding
+from mcp_toolset.calls.rounds.runner import (
+    RUN_CONCURRENCY,
+    RUN_DEADLINE,
+    CallOutcome,
+    CallRunner,
+    RunOptions,
+    running,
+)
+from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolRoundPlan(RoundStanding):
+    """What is to become of the calls of a round, and the steps that make it so (L21)."""
+
+    @property
+    def newest(self) -> ToolRoundPlan:
+        """The plan that may go on: this one, or the one that has replaced it."""
+        return cast("ToolRoundPlan", self.progress.holder)
+
+    async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+        """Ask more hooks, about the pending calls without a result; the new plan takes this one's place.
+
+        Raises:
+            RoundError: the round has moved on already, or something is under way (L21).
+            DefinitionError: see `apply`.
+        """
+        return await self.apply(hooks, context=context)
+
+    async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+        """Put the calls under rules: hooks, middleware or both; the new plan takes this one's place (X8).
+
+        A rule is `Rules`, a `HookSet`, a middleware, a policy object, one hook for every call
+        (`async def hook(call[, input])`), or a list of such.
+
+        Hooks are asked now, about the pending calls without a result. Middleware runs around the call
+        in `run_pending`, and the hooks of a call that has middleware are asked inside of it, as in a
+        served call. What middleware asks the user is a question of the round, such as `"ask"` of a
+        `PermissionChecker`.
+
+        Raises:
+            RoundError: the round has moved on already, or something is under way (L21).
+            UnknownNameError: a rule is for a tool that does not exist.
+            DefinitionError: a rule cannot be one; nothing has changed.
+        """
+        made = [one if isinstance(one, Rules | HookSet) else Rules.of(one) for one in rules]
+        for one in made:
+            one.check(self.view)
+        added = Rules().merged(*made)
+        around, merged = self.around.with_middleware(added), self.hooks.merged(added.hooks)
+        answers: list[Answer] = []
+        with self.progress.doing(self, "asking hooks"):
+            for call in self.pending:
+                if self.has_nothing(call) and around.guards(call, self.view):
+                    around = around.asking(call, added.hooks)
+                    answers.append(call)
+                elif self.has_nothing(call):
+                    answers.append(await ask_hooks(call, self.view, added.hooks, merged, context))
+                else:
+                    answers.append(call)
+        plan = replace(
+            self,
+            pending=tuple(answer for answer in answers if isinstance(answer, ToolCall)),
+            handled=(*self.handled, *(answer for answer in answers if isinstance(answer, HandledCall))),
+            rejected=(*self.rejected, *(answer for answer in answers if isinstance(answer, RejectedCall))),
+            hooks=merged,
+            around=around,
+        )
+        self.progress.holder = plan
+        return plan
+
+    async def run_pending(
+        self,
+        *,
+        timeout: float = RUN_DEADLINE,  # noqa: ASYNC109
+        concurrency: int = RUN_CONCURRENCY,
+        context: ToolContext = LOCAL_CONTEXT,
+        on_tool_error: OnToolError = "continue",
+    ) -> RunReport:
+        """Run the pending calls concurrently; the results are in the calls' order (A11, A12).
+
+        Nothing is committed. Manual calls are left alone and reported (A8), and so are calls that have
+        a result: a second run runs only what has not finished. A tool that fails, or outstays its
+        time, gives an error result; whatever a tool does, its siblings finish.
+
+        Args:
+            timeout: Seconds for each tool that has no limit of its own, from its start.
+            concurrency: How many run at the same time.
+            context: What the tools see of their surroundings.
+            on_tool_error: `"continue"`; `"halt"` to have the report say that the loop should end; or
+                `def decide(failure) -> "continue" | "halt"`, sync or async (A13).
+
+        Raises:
+            RoundError: the round has moved on already, something is under way, or an argument allows
+                nothing; nothing ran.
+        """
+        async with self.stream_pending(
+            timeout=timeout, concurrency=concurrency, context=context, on_tool_error=on_tool_error
+        ) as finished:
+            ran = [done.id async for done in finished]
+        failed = self.progress.failures
+        failures = tuple(failed[call.id] for call in self.pending if call.id in ran and call.id in failed)
+        return RunReport(self.results, self.manual, self.questions, self.halt, failures)
+
+    @asynccontextmanager
+    async def stream_pending(
+        self,
+        *,
+        timeout: float = RUN_DEADLINE,  # noqa: ASYNC109
+        concurrency: int = RUN_CONCURRENCY,
+        context: ToolContext = LOCAL_CONTEXT,
+        on_tool_error: OnToolError = "continue",
+    ) -> AsyncGenerator[AsyncIterator[CallResult]]:
+        """Run the pending calls as `run_pending` does, and give each result as it finishes (A12).
+
+        ```python
+        async with plan.stream_pending() as finished:
+            async for done in finished:
+                ...
+        plan.commit()
+        ```
+
+        Leaving the block early stops the tools that still run; what has finished stays in `results`.
+        """
+        options = RunOptions(context, timeout, concurrency, on_tool_error)
+        with self.progress.doing(self, "running calls"):
+            calls = self.to_run()
+            answers = self.progress.answers
+            runner = CallRunner(self.view, self.hooks, options, calls, self.around, answers)
+            async with running(runner, calls, self.progress.running, self._took) as finished:
+                yield finished
+
+    def submit(self, id: str, output: Any) -> CallResult:
+        """Give the result of a manual call, or of a call with an issue, once (A6, A9).
+
+        Args:
+            id: The call's id.
+            output: Text, a value with a JSON form, or a `ToolResult`.
+
+        Raises:
+            RoundError: no call of this turn has the id, it is run by `run_pending`, a hook has answered
+                it, or it has a result; nothing has changed.
+        """
+        self.progress.require_open_to_results(self)
+        call = self._submittable(id)
+        result = result_of(call, output)
+        if not result.is_complete:
+            raise RoundError(f"the result for {call.name} ({id}) is not complete; submit it once it is")
+        self.progress.give(id, result)
+        return self._result(id)
+
+    def answer(self, id: str, answer: GivenAnswer) -> CallResult | None:
+        """Give the user's answer to a question (A14).
+
+        The answer to a tool's question becomes the result of the call. The answer to a question of
+        middleware, such as `"ask"` of a `PermissionChecker`, has `run_pending` run the call (N4).
+
+        Args:
+            id: The id of the call that asks.
+            answer: A text; an object that fits the question's schema; `True` or `False` where the
+                question is a confirmation; or `None` if the user declined.
+
+        Returns:
+            The result of the call, or `None` if it is still to be run.
+
+        Raises:
+            RoundError: this call asks nothing, or the answer does not fit; nothing has changed.
+        """
+        self.progress.require_open_to_results(self)
+        if (ask := self.progress.questions.get(id)) is None:
+            raise RoundError(f"call {id!r} asks nothing; plan.questions has what is asked")
+        if id in self.progress.keys:
+            self.progress.hear(id, user_answer(ask, answer))
+            return None
+        self.progress.give(id, answer_result(ask, answer))
+        return self._result(id)
+
+    def commit(
+        self, results: Iterable[GivenResult] | None = None, *, max_output: int | None = None
+    ) -> RoundCommit:
+        """Close the round with one result for every call (L14).
+
+        What hooks have answered or refused is added here, and a standard rejection for every issue
+        that has no result of its own (L22). A question without an answer is committed as such, and
+        stays readable in the commit's `questions` (A14). A call that middleware has not let through takes
+        an error as its result, and no other.
+
+        Args:
+            results: One for each pending call, in any order; what was submitted or answered need not
+                be repeated. Without it, the round's own `results` are committed.
+            max_output: Characters of text that all results together may have in the commit, shared
+                fairly (H26); without it there is no limit. `results` keep the whole.
+
+        Raises:
+            RoundError: a result is missing, extra, given twice or of another call, `max_output` is not
+                positive, or the round has moved on already; the message names each, and nothing has changed.
+        """
+        self.progress.require_rest(self)
+        if max_output is not None and max_output < 1:
+            raise RoundError(f"max_output is a positive number of characters, not {max_output}")
+        accepted = self.ledger().accepted(self.results if results is None else results)
+        found = self.own_results() | accepted
+        answers = tuple(
+            CallResult(call.id, call.name, call.arguments, found[call.id]) for call in self.turn.calls
+        )
+        if max_output is not None:
+            answers = within_budget(answers, max_output)
+        unanswered = {done.id for done in answers if is_placeholder(done)}
+        questions = tuple(asked for asked in self.questions if asked.id in unanswered)
+        commit = RoundCommit(self.turn, answers, questions, self.halt)
+        self.progress.close(self, "committed")
+        self.progress.committed = commit
+        return commit
+
+    def discard(self) -> None:
+        """Drop the assistant's turn uncommitted (L21); `RoundError` if the round has moved on already."""
+        self.progress.close(self, "discarded")
+
+    def to_state(self) -> dict[str, Any]:
+        """The round as it stands, as plain JSON data (A16); see `ToolRound.to_state`."""
+        from mcp_toolset.calls.rounds.round_state import stored
+
+        if self.newest is not self:
+            raise RoundError("a newer plan has replaced this one; store what apply_hooks returned")
+        return stored(self)
+
+    def _took(self, outcome: CallOutcome) -> CallResult | None:
+        self.progress.take(outcome)
+        return None if outcome.waits else self._result(outcome.call.id)
+
+    def _result(self, id: str) -> CallResult:
+        return next(done for done in self.results if done.id == id)
+
+    def _submittable(self, id: str) -> AssistantCall:
+        call = next((call for call in self.turn.calls if call.id == id), None)
+        if call is None:
+            raise RoundError(f"no call of this turn has the id {id!r}; plan.manual has those that wait")
+        if any(done.call.id == id for done in (*self.handled, *self.rejected)):
+            raise RoundError(f"call {id} ({call.name}) was already answered by a hook")
+        if id in self.progress.results:
+            raise RoundError(f"call {id} ({call.name}) has a result already; a call has one")
+        if any(call.id == id and not self.is_manual(call) for call in self.pending):
+            raise RoundError(
+                f"call {id} ({call.name}) is automatic: run_pending runs it; to answer it in its tool's "
+                "place, give the result to commit"
+            )
+        return call

@@ -1,0 +1,140 @@
+"""The one thing that moves in a round: where it stands, and what its calls have come to so far."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from mcp_toolset.calls.rounds.call_result import ToolFailure, placeholder
+from mcp_toolset.calls.rounds.runner import CallOutcome
+from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.core.asking import Answer
+from mcp_toolset.tools.core.outcome import AskUser
+from mcp_toolset.tools.core.result import ToolResult
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.rounds.round_commit import RoundCommit
+
+RoundState = Literal["open", "committed", "discarded"]
+"""Where a round stands; the last two are final."""
+
+Activity = Literal["asking hooks", "running calls"]
+"""What a round may be in the middle of."""
+
+
+class RoundProgress:
+    """The state of a round, what its calls have come to, and the plan that may move it on.
+
+    Attributes:
+        state: Where the round stands.
+        holder: The newest plan.
+        results: What calls have come to, by id.
+        given: The ids of those results that came from the application or the user.
+        questions: Questions without an answer, by the id of the call.
+        keys: By the id of the call, what the answer to a question of middleware is found by.
+        answers: What was answered to questions of middleware, by the id of the call and the key.
+        halts: The reasons of the calls that want the loop to end, by id.
+        waiting: Calls that turned out to be of manual tools when they were run.
+        running: Calls whose tools are running now.
+        failures: What went wrong in this process, by id.
+        committed: The committed round.
+        activity: What is under way, if anything is.
+    """
+
+    __slots__ = (
+        "activity",
+        "answers",
+        "committed",
+        "failures",
+        "given",
+        "halts",
+        "holder",
+        "keys",
+        "questions",
+        "results",
+        "running",
+        "state",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.state: RoundState = "open"
+        self.holder: object = None
+        self.results: dict[str, ToolResult] = {}
+        self.given: set[str] = set()
+        self.questions: dict[str, AskUser] = {}
+        self.keys: dict[str, str] = {}
+        self.answers: dict[str, dict[str, Answer]] = {}
+        self.halts: dict[str, str] = {}
+        self.waiting: set[str] = set()
+        self.running: set[str] = set()
+        self.failures: dict[str, ToolFailure] = {}
+        self.committed: RoundCommit | None = None
+        self.activity: Activity | None = None
+
+    def require(self, holder: object) -> None:
+        """Go on only for the newest plan of an open round."""
+        if self.state != "open":
+            raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
+        if self.holder is not holder:
+            raise RoundError("a newer plan has replaced this one; go on with what apply_hooks returned")
+
+    def require_rest(self, holder: object) -> None:
+        """Go on only while nothing is under way."""
+        self.require(holder)
+        if self.activity is not None:
+            raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
+
+    def require_open_to_results(self, holder: object) -> None:
+        """Go on only while results may come in: also during a run, but not while hooks decide."""
+        self.require(holder)
+        if self.activity == "asking hooks":
+            raise RoundError("this round is asking hooks just now; wait until that has ended")
+
+    @contextmanager
+    def doing(self, holder: object, activity: Activity) -> Generator[None]:
+        """Do something that takes time and that nothing else may come between."""
+        self.require_rest(holder)
+        self.activity = activity
+        try:
+            yield
+        finally:
+            self.activity = None
+
+    def close(self, holder: object, state: RoundState) -> None:
+        """Enter a final state."""
+        self.require_rest(holder)
+        self.state = state
+
+    def came_to(self, id: str) -> ToolResult | None:
+        """What a call has come to so far; a placeholder while its question has no answer."""
+        ask = self.questions.get(id)
+        return self.results.get(id) if ask is None else placeholder(ask)
+
+    def take(self, outcome: CallOutcome) -> None:
+        """Write down how a run of a call has ended."""
+        id = outcome.call.id
+        if outcome.halt is not None:
+            self.halts[id] = outcome.halt
+        if outcome.failure is not None:
+            self.failures[id] = outcome.failure
+        if outcome.waits:
+            self.waiting.add(id)
+        elif outcome.ask is not None:
+            self.questions[id] = outcome.ask
+            if outcome.key:
+                self.keys[id] = outcome.key
+        else:
+            self.results[id] = outcome.result
+
+    def hear(self, id: str, answer: Answer) -> None:
+        """Write down the answer to a question of middleware; the call can be run again."""
+        self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
+        del self.questions[id]
+
+    def give(self, id: str, result: ToolResult) -> None:
+        """Write down a result that came from outside."""
+        self.questions.pop(id, None)
+        self.results[id] = result
+        self.given.add(id)

@@ -1,0 +1,288 @@
+"""What an owned loop waits for: the runs of tools, each with its deadline (A11, A12).
+
+It knows calls and bindings; which calls there are and what becomes of the results is `tool_round`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Final, cast
+
+import anyio
+
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.rounds.call_result import CallResult, OnToolError, ToolFailure, Verdict
+from mcp_toolset.calls.rounds.round_hooks import HooksLeft, copied
+from mcp_toolset.calls.rounds.round_rules import Answers, Around, RoundContext
+from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
+from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.cancelling import CancelledError
+from mcp_toolset.tools.core.outcome import AskUser
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
+
+RUN_DEADLINE: Final = 30.0
+"""Seconds that a tool may run unless it, or the run, says otherwise (A11)."""
+
+RUN_CONCURRENCY: Final = 16
+"""Tools of a round that run at the same time unless told otherwise."""
+
+_NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
+"""What a call comes to inside the dispatch while somebody else has to answer it."""
+
+_log = logging.getLogger("mcp_toolset.calls")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How calls are run.
+
+    Attributes:
+        context: What the tools see of their surroundings.
+        timeout: Seconds for each tool that has no limit of its own, from its start.
+        concurrency: How many run at the same time.
+        on_tool_error: What a failed tool means for the loop.
+
+    Raises:
+        RoundError: a number is not positive, or `on_tool_error` is nothing that can decide.
+    """
+
+    context: ToolContext
+    timeout: float = RUN_DEADLINE
+    concurrency: int = RUN_CONCURRENCY
+    on_tool_error: OnToolError = "continue"
+
+    def __post_init__(self) -> None:
+        if not (self.timeout > 0 and self.concurrency > 0):
+            found = f"{self.timeout:g} s and {self.concurrency}"
+            raise RoundError(f"a run needs a positive timeout and concurrency, not {found}")
+        if self.on_tool_error not in ("continue", "halt") and not callable(self.on_tool_error):
+            raise RoundError(f"on_tool_error is 'continue', 'halt' or a function, not {self.on_tool_error!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """How a run of a call has ended.
+
+    Attributes:
+        call: The call.
+        result: What it comes to; meaningless while it waits or asks.
+        ask: The tool's question to the user.
+        halt: Why the loop should end.
+        waits: Whether the call turned out to be one of a manual tool.
+        failure: What went wrong, if the tool failed.
+        key: What the answer to the question is found by when the call is run again; empty for a
+            question of the tool, whose answer is the result.
+    """
+
+    call: ToolCall
+    result: ToolResult
+    ask: AskUser | None = None
+    halt: str | None = None
+    waits: bool = False
+    failure: ToolFailure | None = None
+    key: str = ""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a tool said besides its result."""
+
+    ask: AskUser | None = None
+    halt: str | None = None
+    waits: bool = False
+    has_run: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass(slots=True)
+class CallRunner:
+    """Runs calls of a view whose hooks have been asked; whatever goes wrong with one is its result.
+
+    Attributes:
+        view: Where the tools are.
+        hooks: Result hooks see every result (O9). Execution hooks are asked about calls that a calling
+            tool stands for, as they could not be asked before (X8).
+        options: How to run.
+        calls: What is to be run.
+        around: The middleware, and the execution hooks that are asked inside of it.
+        answers: What the user has answered to the questions of middleware, by call.
+    """
+
+    view: ToolView
+    hooks: HookSet
+    options: RunOptions
+    calls: InitVar[Sequence[ToolCall]]
+    around: Around = field(default_factory=Around)
+    answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
+    _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
+    _plain: ToolDispatch = field(init=False)
+    _guarded: dict[str, ToolDispatch] = field(init=False)
+    _redirected: ToolDispatch = field(init=False)
+
+    def __post_init__(self, calls: Sequence[ToolCall]) -> None:
+        """Compose the chains of the tools that are called."""
+        called = {call.name: self.view[call.name] for call in calls}
+        # Its calls were prepared when the round was made (H6).
+        listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
+        names, around = self.view.names, self.around
+        self._plain = ToolDispatch(listened.values(), hooks=HooksLeft(self.hooks), names=names)
+        self._guarded = {
+            call.id: ToolDispatch([listened[call.name]], rules=around.rules_of(call, self.hooks), names=names)
+            for call in calls
+            if around.guards(call, self.view)
+        }
+        self._redirected = self._plain
+        if any(binding.redirect is not None for binding in called.values()):
+            everything = [self._listened(binding) for binding in self.view.values()]
+            self._redirected = ToolDispatch(everything, rules=around.rules_of_all(self.hooks), names=names)
+
+    async def run(self, call: ToolCall) -> CallOutcome:
+        """Run one call to its end."""
+        told = self._told[call.id] = _Told()
+        try:
+            result = await self._result(call, told)
+        except InputRequired as required:
+            return _asking(call, required)
+        if told.waits or told.ask is not None:
+            return CallOutcome(call, result, told.ask, waits=told.waits)
+        if not result.is_complete:
+            result = ToolResult.of_error(
+                f"{call.name} asks for input that nobody can give here; it did not finish"
+            )
+        if not result.is_error or rejection_reason(result) is not None:
+            return CallOutcome(call, result, halt=told.halt)
+        failure = ToolFailure(call, result, told.exception)
+        verdict = await self._verdict(failure)
+        halt = told.halt or ("error" if verdict == "halt" else None)
+        return CallOutcome(call, result, halt=halt, failure=failure)
+
+    async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
+        plain = self._plain if self.view[call.name].redirect is None else self._redirected
+        answers = self.answers.get(call.id, {})
+        context = RoundContext(self.options.context, answers, lambda: told.has_run)
+        try:
+            return await self._guarded.get(call.id, plain).call(copied(call), context)
+        except (UnknownToolError, UpstreamProtocolError) as fault:
+            told.exception = fault
+            return ToolResult.of_error(str(fault))
+
+    def _listened(self, binding: ToolBinding) -> ToolBinding:
+        """The binding with its deadline, and with an ear for what its tool says besides its result."""
+
+        async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
+            told = self._told[call.id]
+            if binding.manual:
+                told.waits = True
+                return _NOT_YET
+            told.has_run = True
+            try:
+                # What middleware asks is the round's; a tool has the surroundings that it was given.
+                result = await self._in_time(binding, call, self.options.context)
+            # It goes on to become the call's error result; `on_tool_error` wants the exception itself.
+            except (Exception, SystemExit, CancelledError) as fault:
+                told.exception = fault
+                raise
+            if result.halt is not None:
+                told.halt = result.halt.reason
+            told.ask = result.ask
+            return result if result.ask is None else _NOT_YET
+
+        return replace(binding, execute=execute, timeout=None)
+
+    async def _in_time(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        seconds = self.options.timeout if binding.timeout is None else binding.timeout
+        if not binding.source and binding.redirect is None:
+            context = context.for_handler(call, binding.capabilities or frozenset())
+        with anyio.move_on_after(seconds):
+            return await binding.execute(call, context)
+        told = f"{call.name} gave no answer within {seconds:g} s and was stopped"
+        self._told[call.id].exception = TimeoutError(told)
+        return ToolResult.of_error(told)
+
+    async def _verdict(self, failure: ToolFailure) -> Verdict:
+        decide = self.options.on_tool_error
+        if not callable(decide):
+            return decide
+        try:
+            with anyio.fail_after(RUN_DEADLINE):
+                answer = decide(failure)
+                verdict = cast("object", await answer if inspect.isawaitable(answer) else answer)
+        # The function is the application's code and may raise anything; its siblings are to finish.
+        except (Exception, SystemExit):
+            _log.exception("on_tool_error failed about %s; the loop halts", in_log(failure.call.name))
+            return "halt"
+        if verdict in ("continue", "halt"):
+            return verdict
+        _log.error("on_tool_error said %r about %s; the loop halts", verdict, in_log(failure.call.name))
+        return "halt"
+
+
+def _asking(call: ToolCall, required: InputRequired) -> CallOutcome:
+    """The first question of a middleware; others are asked when the call is run again."""
+    key, params = next(iter(required.requests.items()))
+    return CallOutcome(call, _NOT_YET, AskUser(params["message"], params["requestedSchema"]), key=key)
+
+
+@asynccontextmanager
+async def running(
+    runner: CallRunner,
+    calls: Sequence[ToolCall],
+    under_way: set[str],
+    took: Callable[[CallOutcome], CallResult | None],
+) -> AsyncGenerator[AsyncIterator[CallResult]]:
+    """Run calls side by side while the block lasts, and give each result as it comes.
+
+    Leaving the block stops what still runs. What the block raises leaves it as it is, not wrapped in
+    a group of one.
+
+    Args:
+        runner: What runs them.
+        calls: The calls.
+        under_way: Holds the id of each call while its tool runs.
+        took: Writes an outcome down, and makes a result of it if it has one.
+    """
+    raised: BaseException | None = None
+    send, receive = anyio.create_memory_object_stream[CallResult](len(calls))
+
+    async def run(call: ToolCall, limiter: anyio.CapacityLimiter) -> None:
+        async with limiter:
+            under_way.add(call.id)
+            try:
+                done = took(await runner.run(call))
+            finally:
+                under_way.discard(call.id)
+        if done is not None:
+            send.send_nowait(done)
+
+    async def run_all() -> None:
+        limiter = anyio.CapacityLimiter(runner.options.concurrency)
+        async with anyio.create_task_group() as tasks:
+            for call in calls:
+                tasks.start_soon(run, call, limiter)
+        send.close()
+
+    # The stream outlives the tasks: what ends while they are stopped is written down, and has a place.
+    with send, receive:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run_all)
+                try:
+                    yield receive
+                except BaseException as fault:
+                    raised = fault
+                    raise
+                finally:
+                    tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            if raised is not None and sole(group) is raised:
+                raise raised from None
+            raise

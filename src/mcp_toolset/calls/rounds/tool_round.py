@@ -1,0 +1,276 @@
+"""Rounds: one assistant turn with tool calls, from its message to a committed set of results.
+
+The application owns the loop and nothing runs by itself (L1):
+
+```python
+round = ToolRound.from_openai(reply.choices[0].message, view)
+plan = await round.apply_hooks(hooks)
+messages += plan.commit(await plan.run_pending()).to_openai()
+```
+
+A round goes from `open` to `committed` or `discarded`, once. Every step either succeeds or raises
+`RoundError` with everything as it was (L14). What happens to its calls in between is `round_plan`; after
+any step, `to_state` gives the round as plain data, and `from_state` goes on with it (A16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
+from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
+from mcp_toolset.calls.providers.openai import turn_from_openai
+from mcp_toolset.calls.providers.responses import turn_from_responses
+from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
+from mcp_toolset.calls.rounds.call_result import CallResult, original_of
+from mcp_toolset.calls.rounds.invalid_call import NOTHING_OFFERED, IssueReason, RoundIssue, examined
+from mcp_toolset.calls.rounds.round_commit import RoundCommit
+from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
+from mcp_toolset.calls.rounds.round_progress import RoundProgress, RoundState
+from mcp_toolset.calls.rounds.round_status import RoundStatus
+from mcp_toolset.errors import DefinitionError, RoundError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.schema.validation import depth_exceeds
+from mcp_toolset.tools.view.view import ToolView
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.export import Export
+
+__all__ = [
+    "CallResult",
+    "IssueReason",
+    "RoundCommit",
+    "RoundIssue",
+    "RoundState",
+    "RoundStatus",
+    "ToolRound",
+    "ToolRoundPlan",
+]
+
+
+MAX_ARGUMENT_DEPTH: Final = 200
+"""Levels that the arguments of a call may be nested; what comes as JSON text is read no deeper either."""
+
+
+class ToolRound:
+    """The calls of one assistant turn, sorted into those that can run and those with an issue."""
+
+    def __init__(self, plan: ToolRoundPlan) -> None:
+        """Hold the first plan of a round; `from_openai` and its like are the ways in."""
+        self._plan = plan
+        plan.progress.holder = plan
+        self.calls = plan.calls
+        self.issues = plan.issues
+
+    @classmethod
+    def of(cls, message: object, export: Export, known: Container[str] = ()) -> ToolRound:
+        """A round from the model's reply to a request that offered `export`, whichever provider's it is.
+
+        What was altered for the provider is altered back: names, arguments, and the `null` that strict
+        mode has the model send for an optional argument.
+
+        Args:
+            message: The reply, as for `from_openai` and its like.
+            export: What `view.export(…)` gave for the request.
+            known: As in `from_openai`.
+
+        Raises:
+            RoundError: it is no reply of this provider, or its calls cannot be told apart by their ids.
+            DefinitionError: replies of this provider are not read here, or the export has no view.
+        """
+        if export.view is None or export.provider not in _READERS:
+            raise DefinitionError(
+                f"replies to this export for {export.provider} are not read here; make calls with "
+                "export.call(name, arguments, id), and a round of them with ToolRound.from_calls"
+            )
+        return cls._of(_READERS[export.provider](message), export.view, known, export)
+
+    @classmethod
+    def from_openai(
+        cls, message: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
+    ) -> ToolRound:
+        """A round from the message of a chat completion.
+
+        Args:
+            message: A `ChatCompletionMessage`, or the same as a dictionary.
+            view: The tools that were offered for this turn.
+            known: Names of tools that exist but were not offered (another view will do), so that
+                their calls are issues with the reason `unavailable_tool`.
+            export: What `view.export(…)` gave for the request, if that is how the tools were offered:
+                the way back from its names and arguments (O7).
+
+        Raises:
+            RoundError: it is no assistant message, or its calls cannot be told apart by their ids.
+        """
+        return cls._of(turn_from_openai(message), view, known, export)
+
+    @classmethod
+    def from_openai_responses(
+        cls, response: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
+    ) -> ToolRound:
+        """A round from a `Response`, the same as a dictionary, or its output items; see `from_openai`."""
+        return cls._of(turn_from_responses(response), view, known, export)
+
+    @classmethod
+    def from_anthropic(
+        cls, message: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
+    ) -> ToolRound:
+        """A round from the answer of Anthropic's `messages.create`; see `from_openai`."""
+        return cls._of(turn_from_anthropic(message), view, known, export)
+
+    @classmethod
+    def from_calls(cls, calls: Iterable[ToolCall], view: ToolView, known: Container[str] = ()) -> ToolRound:
+        """A round from decoded calls, each with an id of its own; it fits every provider's messages.
+
+        Raises:
+            RoundError: two calls have one id, or a call has none, or no arguments.
+        """
+        calls = list(calls)
+        for call in calls:
+            _check_arguments(call)
+        made = tuple(AssistantCall(call.id, call.name, deepcopy(original_of(call))) for call in calls)
+        pairs = zip(made, calls, strict=True)
+        sorted_out = [examined(call, given.arguments, view, known) for call, given in pairs]
+        return cls(_first_plan(AssistantTurn({}, made), sorted_out, view))
+
+    @classmethod
+    def _of(
+        cls, turn: AssistantTurn, view: ToolView, known: Container[str], export: Export | None
+    ) -> ToolRound:
+        turn = turn.decoded(export)
+        offered = NOTHING_OFFERED if export is None else export.deferred
+        sorted_out = [examined(call, call.arguments, view, known, offered) for call in turn.calls]
+        return cls(_first_plan(turn, sorted_out, view))
+
+    @classmethod
+    def from_state(
+        cls,
+        state: Mapping[str, Any],
+        view: ToolView,
+        known: Container[str] = (),
+        *,
+        hooks: HookSet | None = None,
+        rules: Rules | None = None,
+    ) -> ToolRound:
+        """Go on with a round that was stored, in this process or another; `plan` has where it stood (A16).
+
+        What was decided, answered and run stays so. A call that had still to run becomes an issue if
+        its tool is gone or its definition has moved since, and so does one that was running then,
+        unless its tool says that a second run does no harm (`readOnlyHint`, `idempotentHint`).
+
+        Args:
+            state: What `to_state` gave, also after a way through JSON.
+            view: The tools as they are now.
+            known: As in `from_openai`.
+            hooks: The hooks that were applied before, for what they have still to see: results (O9),
+                and calls that a calling tool stands for (X8).
+            rules: The rules that were applied before; needed if they had middleware.
+
+        Raises:
+            RoundError: it is no state of a round, or one of another version, or hooks or rules are missing.
+        """
+        from mcp_toolset.calls.rounds.round_state import restored
+
+        return cls(restored(state, view, known, hooks, rules))
+
+    def to_state(self) -> dict[str, Any]:
+        """The round as it stands, as plain JSON data (A16).
+
+        Raises:
+            RoundError: a result of the application's own has no JSON form.
+        """
+        return self.plan.to_state()
+
+    @property
+    def plan(self) -> ToolRoundPlan:
+        """The newest plan: the one that may go on."""
+        return self._plan.newest
+
+    @property
+    def state(self) -> RoundState:
+        """Where the round stands."""
+        return self._plan.state
+
+    @property
+    def status(self) -> RoundStatus:
+        """Who has to act next (A16)."""
+        return self.plan.status
+
+    @property
+    def committed(self) -> RoundCommit | None:
+        """What was committed, also in a round that was stored afterwards; `None` before."""
+        return self.plan.progress.committed
+
+    def expect_at_most_one(self) -> ToolCall | None:
+        """The only call, or `None` if the turn has none (L15).
+
+        Raises:
+            RoundError: there are several calls, or the only one has an issue.
+        """
+        if (count := len(self.calls) + len(self.issues)) > 1:
+            raise RoundError(f"expected at most one call, found {count}; go through them all")
+        if self.issues:
+            raise RoundError(f"expected a call that can run: {self.issues[0].message}")
+        return self.calls[0] if self.calls else None
+
+    def expect_one(self) -> ToolCall:
+        """The only call of the turn (L15).
+
+        Raises:
+            RoundError: there is none, there are several, or the only one has an issue.
+        """
+        if call := self.expect_at_most_one():
+            return call
+        raise RoundError("expected one call, found none; require one with tool_choice")
+
+    async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+        """Ask the execution hooks about every call that can run; the plan takes the round's place (L21).
+
+        Raises:
+            RoundError: the round has moved on already.
+        """
+        return await self._plan.apply_hooks(hooks, context=context)
+
+    async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
+        """Put the calls under rules: hooks, middleware or both; see `ToolRoundPlan.apply` (X8).
+
+        Raises:
+            RoundError: the round has moved on already.
+            UnknownNameError: a rule is for a tool that does not exist.
+        """
+        return await self._plan.apply(*rules, context=context)
+
+    def discard(self) -> None:
+        """Drop the assistant's turn uncommitted (L15); `RoundError` if the round has moved on already."""
+        self._plan.discard()
+
+
+_READERS: Final[Mapping[str, Callable[[object], AssistantTurn]]] = {
+    "openai": turn_from_openai,
+    "openai_responses": turn_from_responses,
+    "anthropic": turn_from_anthropic,
+}
+
+
+def _check_arguments(call: ToolCall) -> None:
+    if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RoundError(
+            f"call {call.id} ({call.name}) has {call.arguments!r} as arguments; give a dictionary"
+        )
+    if depth_exceeds([call.arguments, call.original], MAX_ARGUMENT_DEPTH):
+        raise RoundError(
+            f"the arguments of call {call.id} ({call.name}) are nested more than {MAX_ARGUMENT_DEPTH} levels "
+            "deep; flatten them"
+        )
+
+
+def _first_plan(
+    turn: AssistantTurn, sorted_out: Iterable[ToolCall | RoundIssue], view: ToolView
+) -> ToolRoundPlan:
+    found = list(sorted_out)
+    pending = tuple(call for call in found if isinstance(call, ToolCall))
+    issues = tuple(call for call in found if isinstance(call, RoundIssue))
+    return ToolRoundPlan(pending, (), (), issues, turn, view, HookSet(), RoundProgress())

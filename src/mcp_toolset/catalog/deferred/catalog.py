@@ -1,0 +1,493 @@
+"""A deferred catalog: four fixed tools in front of any number of others.
+
+`search_tools` finds, `resolve_tools` grants, `call_tool` and `call_read_only_tool` run what was
+granted. The list that a client sees never moves (server/tools: a list must not vary as a side
+effect of other requests), and every path to a deferred tool passes the same gate (X1): when a call
+comes in, and again right before the tool runs, since hooks and middleware may have taken their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeVar
+
+import anyio.to_thread
+
+from mcp_toolset.catalog.deferred.hit_ids import HitIds
+from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
+from mcp_toolset.catalog.deferred.tools import (
+    MAX_RESOLVED,
+    Found,
+    Hit,
+    HitState,
+    Resolution,
+    SearchRequest,
+    Unavailable,
+    call_binding,
+    previewing,
+    read_binding,
+    resolve_binding,
+    search_binding,
+)
+from mcp_toolset.catalog.grants.access import Access, AccessPolicy, Withheld
+from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
+from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
+from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.view.made import Made
+from mcp_toolset.tools.view.view import ToolBinding
+
+__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
+
+_NO_SUCH: Final = "no such tool; use the id of a search hit"
+_ADDED: Final = 16
+"""Tools that are put into the index in one go: some five milliseconds."""
+
+_REMOVED: Final = 256
+"""Tools that are taken out of it in one go: as long, or a little longer where all are worded alike."""
+
+_LOOKED_AT: Final = 10
+"""Hits among which those are looked for that an unknown id is like."""
+
+_T = TypeVar("_T")
+
+
+class Reporting(Protocol):
+    """What tells how it is doing, as a `ToolSource` does."""
+
+    @property
+    def status(self) -> SourceStatus:
+        """How it is doing."""
+        ...
+
+
+class DeferredCatalog:
+    """Deferred bindings behind search and grants; give `bindings()` to a dispatch table."""
+
+    def __init__(
+        self,
+        ledger: GrantLedger,
+        sources: Callable[[], Mapping[str, Reporting]] = dict[str, Reporting],
+        *,
+        access: Access | None = None,
+        scorer: Scorer | Literal["built-in"] | None = "built-in",
+        arrive: Callable[[], Awaitable[None]] | None = None,
+        deferring: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            ledger: Issues and judges the grants.
+            sources: The sources by name, those without a tool so far too, so that absence is data (X5).
+            access: Who may have what; everybody everything unless given.
+            scorer: As for `SearchIndex`; of this catalog alone.
+            deferring: The names of the sources whose tools are behind search, for the preview.
+            arrive: Waits a bounded time for sources of which nothing is known yet; asked by each search.
+
+        Raises:
+            DefinitionError: `access` is asynchronous; the gate waits for nothing.
+        """
+        self._ledger = ledger
+        self._sources = sources
+        self._policy = AccessPolicy(access)
+        self._arrive = arrive
+        self._deferring = deferring
+        self._tools: dict[str, ToolBinding] = {}
+        self._held: dict[str, tuple[ToolBinding, str]] = {}
+        self._indexed: dict[str, ToolBinding] = {}
+        self._made_gated = Made(self._gated)
+        self._index = SearchIndex(scorer=scorer)
+        self._ids = HitIds()
+        self._searching = search_binding(self._search)
+        self._fixed = (
+            resolve_binding(self._resolve),
+            call_binding(self._redirect),
+            read_binding(self._redirect_read_only),
+        )
+
+    def update(self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()) -> None:
+        """Have these deferred tools from now on; only what changed is indexed again (H20).
+
+        Args:
+            bindings: What can be resolved and called.
+            held: What is found with the state `changed` and the reason, and cannot be had (F24).
+        """
+        for _ in self.updating(bindings, held):
+            pass
+
+    def updating(
+        self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()
+    ) -> Iterator[None]:
+        """Do what `update` does in slices of some milliseconds; it can be searched between any two.
+
+        What is gone is gone at once; what is new or has changed is found from its own slice on.
+        """
+        tools = {binding.name: binding for binding in bindings}
+        kept = {binding.name: (binding, reason) for binding, reason in held}
+        gone = sorted(self._indexed.keys() - tools.keys() - kept.keys())
+        for name in gone:
+            del self._indexed[name]
+        self._tools, self._held = tools, kept
+        found, before = self._findable(), self._indexed
+        self._ids.remove(gone)
+        self._ids.add(found[name] for name, binding in before.items() if found[name] is not binding)
+        for names in _slices(gone, _REMOVED):
+            self._index.remove(names)
+            yield
+        fresh = [name for name, binding in found.items() if before.get(name) is not binding]
+        for some in _slices(fresh, _REMOVED):
+            # Together, as a word that many tools have is looked through once for all that go.
+            self._index.remove(
+                name for name in some if name in before and _differs(before[name], found[name])
+            )
+            for names in _slices(some, _ADDED):
+                self._index.add(
+                    CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
+                )
+                self._ids.add(found[name] for name in names)
+                self._indexed.update((name, found[name]) for name in names)
+                yield
+
+    @property
+    def index(self) -> SearchIndex:
+        """The search index over the deferred tools."""
+        return self._index
+
+    def digests(self) -> dict[str, str]:
+        """The digest of each deferred tool's definition, by public name."""
+        return {name: binding.definition.digest for name, binding in self._tools.items()}
+
+    def bindings(self) -> list[ToolBinding]:
+        """The four fixed tools, then every deferred tool behind the gate."""
+        return [*self.surface(), *self.gated()]
+
+    def surface(self) -> list[ToolBinding]:
+        """The four fixed tools."""
+        return [previewing(self._searching, self.preview()), *self._fixed]
+
+    def gated(self) -> list[ToolBinding]:
+        """Every deferred tool, behind the gate."""
+        return self._made_gated.of(self._tools.values())
+
+    def _gated(self, binding: ToolBinding) -> ToolBinding:
+        return replace(binding, gate=self._gate, execute=partial(self._run, binding))
+
+    def ungated(self, name: str) -> ToolBinding | None:
+        """A deferred tool as it is without a gate, for the host, who needs no grant."""
+        return self._tools.get(name)
+
+    def granted(self, context: ToolContext) -> list[ToolBinding]:
+        """The tools that the caller's session may also call by name, as they were granted (X2)."""
+        found = ((grant, self._tools.get(grant.name)) for grant in self._granted(context))
+        return [
+            binding
+            for grant, binding in found
+            if binding is not None
+            and not self._ledger.moved(grant, binding)
+            and self._policy.withheld(binding, context) is None
+        ]
+
+    def preview(self) -> str:
+        """What is in the catalog, for a model that has not searched yet; empty when nothing is (H22).
+
+        Every caller reads the same, so it has only what nobody in particular may find (F34).
+        """
+        hidden = self._policy.hidden(self._tools, LOCAL_CONTEXT)
+        withheld = self.withheld_servers()
+        notes = {name: self._note_of(name) for name in self._deferring() if name not in withheld}
+        ordered = {name: notes[name] for name in self._sources() if name in notes}
+        tools = ((tool.source, name) for name, tool in self._tools.items() if name not in hidden)
+        return preview_of(tools, ordered)
+
+    def _note_of(self, server: str) -> ServerNote:
+        """What the preview says of a server; its state only until it has been ready once."""
+        source = self._sources().get(server)
+        if source is None:
+            return ServerNote()
+        status = source.status
+        away = status.state != "ready" and (status.remembered or not status.tools)
+        return ServerNote(status.state if away else "", status.about)
+
+    def withheld_servers(self) -> frozenset[str]:
+        """The deferred servers that nobody in particular may know of: none of whose tools may be found.
+
+        Where there is an access policy, a server of which no tool is known is withheld too.
+        """
+        if not self._policy:
+            return frozenset()
+        hidden = self._hidden(LOCAL_CONTEXT)
+        shown = {tool.source for name, tool in self._findable().items() if name not in hidden}
+        return frozenset(self._deferring()) - shown
+
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
+        """What a search finds, for the host: nothing is withheld from it."""
+        found = self._index.search(query, server=server, limit=limit)
+        return [
+            replace(hit, id=self._ids.id_of(hit.name), state=self._state(self._found_tool(hit.name))[0])
+            for hit in found
+        ]
+
+    def _findable(self) -> dict[str, ToolBinding]:
+        """Every tool that a search can find, those held back too."""
+        return self._tools | {name: binding for name, (binding, _) in self._held.items()}
+
+    def _hidden(self, context: ToolContext) -> frozenset[str]:
+        """The names of the tools that the caller is not to know of."""
+        return self._policy.hidden(self._findable(), context)
+
+    def _found_tool(self, name: str) -> ToolBinding:
+        return self._held[name][0] if name in self._held else self._tools[name]
+
+    async def _search(self, request: SearchRequest, context: ToolContext) -> Found:
+        if self._arrive is not None:
+            await self._arrive()
+        await self._index.read(request.query)
+        # What is withheld and not shown must not use up the places of what is.
+        hidden = self._hidden(context)
+        found = self._index.search(
+            request.query,
+            server=request.server,
+            limit=request.limit,
+            exclude=[*hidden, *(name for id in request.exclude for name in self._ids.named(id))],
+            wait=False,
+        )
+        held = {grant.name: grant for grant in self._granted(context)} if found else {}
+        hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
+        resolved = await self._resolve([hit.id for hit in hits[: request.resolve]], context)
+        unavailable = self._unavailable(request.server, hidden)
+        return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
+
+    def _hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
+        state, reason, retry_in = self._standing(self._found_tool(hit.name), grant, context)
+        return Hit(
+            id=self._ids.id_of(hit.name),
+            signature=hit.signature,
+            description=hit.description,
+            server=hit.server,
+            state=state,
+            reason=reason,
+            retry_in=retry_in,
+            score=round(hit.score, 3),
+        )
+
+    def _standing(
+        self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
+    ) -> tuple[HitState, str | None, float | None]:
+        """Whether a tool can be had now, why not, and after how many seconds to ask again (X5)."""
+        withheld = self._policy.withheld(binding, context)
+        if withheld is not None:
+            return withheld.state, withheld.reason, withheld.retry_in
+        state = self._state(binding)
+        moved = "" if grant is None or state[1] else self._ledger.moved(grant, binding)
+        return ("changed", f"{moved}; resolve it again", None) if moved else state
+
+    def _state(self, binding: ToolBinding) -> tuple[HitState, str | None, float | None]:
+        """The same, whoever asks."""
+        if binding.name in self._held:
+            return "changed", self._held[binding.name][1], None
+        source = self._sources().get(binding.source)
+        # A call of a tool that the last run knew waits for a server that is starting.
+        if source is not None and (status := source.status).state not in ("ready", "starting"):
+            return "offline", _offline(binding.source, status), status.retry_in
+        return "available", None, None
+
+    def _unavailable(self, server: str | None, hidden: frozenset[str]) -> list[Unavailable]:
+        """The servers that a search could not see into; never the same as finding nothing (X5).
+
+        One whose every known tool is hidden from the caller is hidden with them.
+        """
+        asked = None if server is None else server.casefold()
+        secret = {self._found_tool(name).source for name in hidden}
+        if secret:
+            secret -= {tool.source for name, tool in self._findable().items() if name not in hidden}
+        return [
+            Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
+            for name, source in self._sources().items()
+            if (status := source.status).state != "ready"
+            and asked in (None, name.casefold())
+            and name not in secret
+        ]
+
+    async def _resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:
+        """What becomes of each id, in order; one that comes twice is granted once (H14)."""
+        if not ids:
+            return []
+        replay = replay_key(context)
+        wanted = {id: self._available(id, context) for id in ids}
+        records = await self._apart(partial(self._records, wanted, context, replay))
+        return [self._resolution(id, records[id], context) for id in ids]
+
+    def _records(
+        self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
+    ) -> dict[str, GrantRecord]:
+        known = {id: self._recorded(id, found, context, replay) for id, found in wanted.items()}
+        asked = [(id, found) for id, found in wanted.items() if known[id] is None]
+        fresh = iter(self._ledger.resolved(asked, context, replay) if asked else ())
+        return {id: record or next(fresh) for id, record in known.items()}
+
+    def _recorded(
+        self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
+    ) -> GrantRecord | None:
+        """What came of an id under the caller's replay key, or of the same tool by another id."""
+        others = () if isinstance(found, str) or not replay else sorted(self._ids.spellings(found.name))
+        recorded = (self._ledger.recorded(one, context, replay) for one in (id, *others))
+        return next((record for record in recorded if record is not None), None)
+
+    def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
+        """The tool that an id or a public name stands for, or why it cannot be had."""
+        names = self._named(id, context)
+        if len(names) > 1:
+            return f"several tools have this id; use {' or '.join(map(self._ids.id_of, names))}"
+        if not names:
+            return self._no_such(id, context)
+        binding = self._found_tool(names[0])
+        _, reason, _ = self._standing(binding, None, context)
+        return reason or binding
+
+    def _named(self, id: str, context: ToolContext) -> list[str]:
+        """The public names of the tools that an id may stand for, of those that the caller may know of."""
+        return self._ids.named(id, lambda name: not self._policy.hides(self._found_tool(name), context))
+
+    def _no_such(self, id: str, context: ToolContext) -> str:
+        """Alike for what is not there and what is hidden; a server that is down may have it (X5)."""
+        hidden = self._hidden(context)
+        near = self._near(id, hidden)
+        told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
+        names = ", ".join(one.server for one in self._unavailable(None, hidden))
+        return f"{told} ({names} cannot be reached now and may have it)" if names else told
+
+    def _near(self, id: str, hidden: frozenset[str]) -> list[str]:
+        """The ids of the tools that somebody may have meant who asks for one that is not there."""
+        hits = self._index.search(id, limit=_LOOKED_AT, exclude=hidden, wait=False)
+        return self._ids.near(id, [hit.name for hit in hits])
+
+    def _resolution(self, id: str, record: GrantRecord, context: ToolContext) -> Resolution:
+        grant = record.grant
+        if grant is None:
+            found = self._named(id, context)
+            binding = self._tools.get(found[0]) if len(found) == 1 else None
+            fault = record.reason
+        else:
+            binding = self._tools.get(grant.name)
+            fault = self._ledger.lapsed(grant) or self._ledger.moved(grant, binding)
+        if grant is None or fault or binding is None or self._policy.withheld(binding, context) is not None:
+            retry_in = None if binding is None else self._standing(binding, None, context)[2]
+            reason = fault or _NO_SUCH
+            return Resolution(id=id, status="not_available", reason=reason, retry_in=retry_in)
+        return Resolution(
+            id=id,
+            status="granted",
+            grant=grant.handle,
+            expires_in=self._ledger.remaining(grant),
+            definition=binding.to_wire(),
+        )
+
+    def _granted(self, context: ToolContext) -> list[ToolGrant]:
+        """What the caller holds, for lists and hints only: nothing while the store cannot be read."""
+        try:
+            return self._ledger.held(context)
+        except GrantStoreError:
+            return []
+
+    def _gate(self, call: ToolCall, context: ToolContext) -> None:
+        self._admitted(call, context)
+
+    def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
+        """The grant that lets a call through; an unknown tool to whoever has none, whatever it is (F34)."""
+        try:
+            grant = self._found(call.grant or call.name, context)
+        except GrantStoreError:
+            raise UnknownToolError(call.name) from None
+        if grant is None or grant.name != call.name:
+            raise UnknownToolError(call.name)
+        self._ledger.check(grant, self._tools.get(grant.name))
+        return grant
+
+    def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
+        """The caller's grant, if the host lets the caller have its tool at all."""
+        grant = self._ledger.find(reference, context) or self._by_id(reference, context)
+        binding = None if grant is None else self._tools.get(grant.name)
+        if binding is not None and self._policy.withheld(binding, context) is not None:
+            return None
+        return grant
+
+    def _by_id(self, id: str, context: ToolContext) -> ToolGrant | None:
+        """The caller's grant for the tool that an id stands for."""
+        names = self._ids.named(id, lambda name: name != id)
+        return self._ledger.find(names[0], context) if len(names) == 1 else None
+
+    async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+        grant = self._admitted(call, context)
+        if grant.uses is None:
+            return await binding.execute(call, context)
+        if not await self._apart(partial(self._ledger.use, grant)):
+            raise GrantError(f"the grant for {grant.name} is used up; search for it and resolve it again")
+        try:
+            result = await binding.execute(call, context)
+        except InputRequired:
+            await self._apart(partial(self._ledger.give_back, grant))
+            raise
+        # A round trip to the client (2026-07-28) ends with the use that it began with.
+        if not result.is_complete:
+            await self._apart(partial(self._ledger.give_back, grant))
+        return result
+
+    async def _apart(self, work: Callable[[], _T]) -> _T:
+        """Do what may wait for a disk in a worker thread, so that it holds up no other call."""
+        return await anyio.to_thread.run_sync(work) if self._ledger.waits else work()
+
+    def _redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        return _standing_for(call, self._verified(call, context))
+
+    def _redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        grant = self._verified(call, context)
+        if not _changes_nothing(self._tools[grant.name].definition):
+            raise GrantError(f"{grant.name} is not annotated as read-only; use call_tool")
+        return _standing_for(call, grant)
+
+    def _verified(self, call: ToolCall, context: ToolContext) -> ToolGrant:
+        reference: str = call.arguments["grant"]
+        grant = self._found(reference, context)
+        if grant is None:
+            raise GrantError(
+                f"no live grant for {reference!r}; find the tool with search_tools, then resolve_tools"
+            )
+        self._ledger.check(grant, self._tools.get(grant.name))
+        return grant
+
+
+def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))
+
+
+def _differs(one: ToolBinding, other: ToolBinding) -> bool:
+    return one.definition is not other.definition and one.definition != other.definition
+
+
+def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:
+    arguments: dict[str, Any] = call.arguments.get("arguments") or {}
+    return ToolCall(grant.name, arguments, call.id, grant=call.arguments["grant"])
+
+
+def _changes_nothing(definition: ToolDefinition) -> bool:
+    """Whether a tool says that it changes nothing, and does not say the opposite as well (X3)."""
+    return definition.read_only and (definition.annotations or {}).get("destructiveHint") is not True
+
+
+def _offline(source: str, status: SourceStatus) -> str:
+    return f"{source} is {status.state}: {status.reason}" if status.reason else f"{source} is {status.state}"
+
+
+def _note(hits: Sequence[Hit], unavailable: Sequence[Unavailable]) -> str | None:
+    if hits:
+        return None
+    if unavailable:
+        names = ", ".join(one.server for one in unavailable)
+        return f"Nothing that can be seen now fits; {names} cannot be reached, so that more may be there."
+    return "Nothing in the catalog fits. Try other words, one search for each step."

@@ -1,0 +1,130 @@
+"""`HitIds`: the stable ids that search hits carry, and which tool an id or a public name stands for.
+
+The id of a mounted tool is made of its server's name and of its own id there, in the way a hub makes
+public names. So it is the public name where a server has the usual prefix, and it stays when the server
+gets another one. The id of a local tool is the one that its author chose, or else its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final
+
+from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
+from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.toolsets.stable_id import chosen_id
+from mcp_toolset.tools.view.selector import MAX_NEAR
+from mcp_toolset.tools.view.view import ToolBinding
+
+LONGEST_ID: Final = 200
+"""Characters of an id; nothing in a catalog has a longer one."""
+
+
+_NEAR: Final = 0.6
+"""How alike an unknown id and another are at least, from 0 to 1, for the other to be suggested."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The ids of one tool: `short` unless another tool can be asked for by that too, else `full`."""
+
+    binding: ToolBinding
+    short: str
+    full: str
+
+    @property
+    def is_local(self) -> bool:
+        return not self.binding.source
+
+    def is_of(self, binding: ToolBinding) -> bool:
+        """Whether a binding of the same public name is the same tool."""
+        known = self.binding
+        return (known.source, known.tool_id, known.definition.name) == (
+            binding.source,
+            binding.tool_id,
+            binding.definition.name,
+        ) and known.origin is binding.origin
+
+
+class HitIds:
+    """The ids of the tools of one catalog."""
+
+    def __init__(self) -> None:
+        """Know no tool."""
+        self._known: dict[str, _Known] = {}
+        self._names: dict[str, set[str]] = {}
+
+    def add(self, bindings: Iterable[ToolBinding]) -> None:
+        """Take in tools; a tool that has the public name of an earlier one replaces it."""
+        for binding in bindings:
+            known = self._known.get(binding.name)
+            if known is not None and known.is_of(binding):
+                continue
+            self.remove([binding.name])
+            known = self._known[binding.name] = _known(binding)
+            for id in (known.short, known.full):
+                self._names.setdefault(id, set()).add(binding.name)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Forget tools by their public names; names of no tool are passed over."""
+        for name in names:
+            known = self._known.pop(name, None)
+            for id in () if known is None else {known.short, known.full}:
+                self._names[id].discard(name)
+                if not self._names[id]:
+                    del self._names[id]
+
+    def id_of(self, name: str) -> str:
+        """The id of the tool that has a public name; no other tool of the catalog has it."""
+        known = self._known[name]
+        return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
+
+    def spellings(self, name: str) -> set[str]:
+        """All that a tool can be asked for by, given its public name."""
+        known = self._known[name]
+        return {name, known.short, known.full}
+
+    def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
+        """The public names of the tools that an id or a public name stands for; several if it is ambiguous.
+
+        Args:
+            text: What somebody asks for.
+            sees: Whether the caller may know of the tool that has a public name.
+        """
+        having = sorted(name for name in self._having(text) if sees(name))
+        # Local names are the host's own: the tool that has one now goes before those that had it.
+        if text in having and all(self._known[name].is_local for name in having):
+            return [text]
+        return having
+
+    def near(self, text: str, names: Iterable[str]) -> list[str]:
+        """The ids that somebody may have meant, the likeliest first, of some tools given by public name."""
+        alike = SequenceMatcher(b=text.casefold(), autojunk=False)
+        found: list[tuple[float, str]] = []
+        for name in names:
+            for spelling in self.spellings(name):
+                alike.set_seq1(spelling.casefold())
+                if (ratio := alike.ratio()) >= _NEAR:
+                    found.append((-ratio, self.id_of(name)))
+        return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
+
+    def _having(self, text: str) -> set[str]:
+        """The public names of the tools that can be asked for by a text."""
+        return self._names.get(text, set[str]()) | ({text} & self._known.keys())
+
+
+def _known(binding: ToolBinding) -> _Known:
+    own = binding.tool_id or binding.definition.name
+    if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
+        # One tool that is there under several names: nothing but these tells its places apart.
+        return _Known(binding, binding.name, binding.name)
+    if binding.source:
+        short = mounted_name(prefix_from(binding.source), own)
+        return _Known(binding, short, qualified(short, f"{binding.source}\n{own}"))
+    return _Known(binding, _usable(chosen_id(binding) or binding.definition.name), _usable(own))
+
+
+def _usable(id: str) -> str:
+    return encodable(id) if len(id) <= LONGEST_ID else public_name(id)

@@ -1,0 +1,114 @@
+"""What is in a catalog, in few words, for a model that has not searched yet (H22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Final
+
+from mcp_toolset.tools.text.hidden_text import cleaned
+
+BUDGET: Final = 300
+"""Tokens that a preview takes at most unless told otherwise."""
+
+_CHARACTERS_A_TOKEN = 3
+_LONGEST_SERVER = 64
+_LONGEST_ABOUT = 80
+_LATER: Final = ". Servers that are not ready join later; search again then."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNote:
+    """What a preview says of one server beside its tools.
+
+    Attributes:
+        state: Why its tools may not be had yet; empty for a server that has been ready.
+        about: What the server says about itself, in one line.
+    """
+
+    state: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    server: str
+    names: Sequence[str]
+    note: ServerNote
+
+    def named(self) -> str:
+        """`git (Version control): log, diff`; `jira (offline)`."""
+        notes = "; ".join(filter(None, (self.note.state, self.note.about)))
+        head = f"{self.server} ({notes})" if notes else self.server
+        return f"{head}: {', '.join(self.names)}" if self.names else head
+
+    def counted(self) -> str:
+        """`git (20; Version control)`; `jira (offline)`."""
+        count = str(len(self.names)) if self.names else ""
+        return f"{self.server} ({'; '.join(filter(None, (count, self.note.state, self.note.about)))})"
+
+    def short(self) -> _Group:
+        """The same without what the server says about itself."""
+        return replace(self, note=replace(self.note, about=""))
+
+
+_NO_NOTES: Final[Mapping[str, ServerNote]] = {}
+
+
+def preview_of(
+    tools: Iterable[tuple[str | None, str]],
+    servers: Mapping[str, ServerNote] = _NO_NOTES,
+    budget: int = BUDGET,
+) -> str:
+    """The number of tools, then the servers with all names if they fit, or else with counts.
+
+    What servers say about themselves is left out first, then the names of the tools. Servers that do not
+    fit are counted, the largest being named first. Nothing for an empty catalog.
+
+    Args:
+        tools: The server, if any, and the name of each tool.
+        servers: The servers whose tools are behind search, those without a known tool too.
+        budget: Tokens at most, reckoned at three characters each: names cost more than prose does.
+    """
+    names: dict[str, list[str]] = {server: [] for server in servers}
+    for server, name in tools:
+        names.setdefault(server or "this server", []).append(name)
+    if not names:
+        return ""
+    groups = [
+        _Group(server[:_LONGEST_SERVER], each, servers.get(server, ServerNote()))
+        for server, each in names.items()
+    ]
+    total = sum(map(len, names.values()))
+    head = f"{total} {'tool' if total == 1 else 'tools'} can be found by search. "
+    tail = _LATER if any(group.note.state for group in groups) else ""
+    room = _CHARACTERS_A_TOKEN * budget - len(head) - len(tail)
+    return head + _fitting(groups, room) + tail
+
+
+def one_line(text: str) -> str:
+    """The first sentence of what a server says about itself, as far as a preview has room for it."""
+    line = next((line.strip() for line in cleaned(text).splitlines() if line.strip()), "")
+    sentence = line.partition(". ")[0].rstrip(".")
+    return sentence if len(sentence) <= _LONGEST_ABOUT else f"{sentence[: _LONGEST_ABOUT - 1].rstrip()}…"
+
+
+def _fitting(groups: Sequence[_Group], room: int) -> str:
+    short = [group.short() for group in groups]
+    for some in (groups, short):
+        named = "; ".join(group.named() for group in some)
+        if len(named) <= room:
+            return named
+    for some in (groups, short):
+        counts = [group.counted() for group in sorted(some, key=lambda group: -len(group.names))]
+        if len(", ".join(counts)) <= room:
+            return ", ".join(counts)
+    return _some(counts, room)
+
+
+def _some(counts: Sequence[str], room: int) -> str:
+    more = f"and {len(counts)} more servers"
+    ends = accumulate(len(count) + len(", ") for count in counts)
+    fitting = sum(end + len(more) <= room for end in ends)
+    return ", ".join([*counts[:fitting], f"and {len(counts) - fitting} more servers"])

@@ -1,0 +1,77 @@
+"""Who may have which deferred tool: the host's say, which no grant outweighs (X5, F34)."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.view import ToolBinding
+
+_log = logging.getLogger("mcp_toolset.grants")
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Why a deferred tool is not for this caller, by the host's policy (X5).
+
+    Attributes:
+        state: `unauthorised` for this caller, or `filtered` by a rule that has nothing to do with it.
+        reason: What the model is told in a search hit, and when it resolves the tool.
+        retry_in: Seconds until another try makes sense, if ever.
+        shown: Whether a search finds it; else the caller never learns that it exists.
+    """
+
+    state: Literal["filtered", "unauthorised"] = "unauthorised"
+    reason: str = "you are not authorised to use it"
+    retry_in: float | None = None
+    shown: bool = True
+
+
+Access = Callable[[ToolBinding, ToolContext], Withheld | None]
+"""The host's say on who may have a deferred tool; asked at each search, resolve and call, and never waits."""
+
+
+class AccessPolicy:
+    """Asks the host, and takes a policy that fails for a refusal."""
+
+    def __init__(self, access: Access | None) -> None:
+        """Ask `access`; without one everybody may have everything.
+
+        Raises:
+            DefinitionError: it is asynchronous; the gate waits for nothing.
+        """
+        if inspect.iscoroutinefunction(access):
+            raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
+        self._access = access
+
+    def __bool__(self) -> bool:
+        """Whether the host has a say at all."""
+        return self._access is not None
+
+    def withheld(self, binding: ToolBinding, context: ToolContext) -> Withheld | None:
+        """Why a tool is not for this caller; `None` when it is."""
+        if self._access is None:
+            return None
+        try:
+            return self._access(binding, context)
+        # The policy is the application's code and may raise anything; the tool is nobody's then.
+        except Exception:
+            _log.exception("the access policy raised about %s", in_log(binding.name))
+            return Withheld(shown=False)
+
+    def hides(self, binding: ToolBinding, context: ToolContext) -> bool:
+        """Whether this caller is not to learn of a tool."""
+        withheld = self.withheld(binding, context)
+        return withheld is not None and not withheld.shown
+
+    def hidden(self, tools: Mapping[str, ToolBinding], context: ToolContext) -> frozenset[str]:
+        """The public names of all that this caller is not to learn of."""
+        if self._access is None:
+            return frozenset()
+        return frozenset(name for name, tool in tools.items() if self.hides(tool, context))

@@ -1,0 +1,171 @@
+"""Where two definitions of one tool differ, for people who have to judge it (F24).
+
+Whatever is shown here may be hostile: characters that hide are written out, and where two texts would look
+the same, so is everything beyond ASCII.
+"""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self, cast
+
+from mcp_toolset.catalog.pins.canonical import plain_json
+from mcp_toolset.catalog.pins.schema_parts import VALUES, parts
+from mcp_toolset.tools.text.hidden_text import visible
+
+__all__ = ["ABSENT", "Difference", "compared", "says_otherwise"]
+
+_MAX_ALIGNED: Final = 500
+"""Lines that are aligned with each other; longer texts are shown whole, old and new."""
+
+_SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
+"""What a model reads and nothing enforces on its calls."""
+
+_PROPOSED: Final = tuple(f".{key}" for key in VALUES)
+_TYPES: Final = ("null", "boolean", "object", "array", "number", "integer", "string")
+_NARROWING: Final = (
+    "type",
+    "enum",
+    "required",
+    "additionalProperties",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "multipleOf",
+)
+"""Keywords that put no words of anyone's into a schema."""
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Final = _Absent()
+"""The value of what is not there; `null` is a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One place where two canonical definitions differ.
+
+    Attributes:
+        path: The keys that lead there, joined by dots, as `visible` writes them.
+        before: The accepted value, or `ABSENT`.
+        after: The value now, or `ABSENT`.
+    """
+
+    path: str
+    before: Any
+    after: Any
+
+    def lines(self) -> Iterator[str]:
+        """The difference as `-` and `+` lines, with nothing hidden and nothing left out."""
+        before, after = _lines(self.before), _lines(self.after)
+        if _look_alike(before, after):
+            before, after = ([ascii(line)[1:-1] for line in side] for side in (before, after))
+        if len(before) + len(after) > _MAX_ALIGNED:
+            yield from (f"- {line}" for line in before)
+            yield from (f"+ {line}" for line in after)
+            return
+        for line in difflib.ndiff(before, after):
+            if line[0] in "-+":
+                yield line.rstrip("\n")
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_json` made."""
+        return cls(data["path"], data.get("before", ABSENT), data.get("after", ABSENT))
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as plain data; an absent side is left out."""
+        sides = {"before": self.before, "after": self.after}
+        return {"path": self.path, **{key: side for key, side in sides.items() if side is not ABSENT}}
+
+
+def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """Every place where two canonical definitions differ, in order."""
+    return [*_within("", old, new)]
+
+
+def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a model would read something that it did not read before.
+
+    Of the arguments' schema only what was added or rewritten counts, names and values of `enum` included:
+    what is left out puts no words into anyone's context.
+    """
+    if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _SPOKEN):
+        return True
+    before, after = old.get("inputSchema"), new.get("inputSchema")
+    if not _said(after).items() <= _said(before).items():
+        return True
+    return not set(_words(after)) <= {*_words(before), *_TYPES, *_NARROWING}
+
+
+def _within(path: str, old: Any, new: Any) -> Iterator[Difference]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        before, after = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
+        for key in sorted(before.keys() | after.keys()):
+            step = f"{path}.{visible(key)}" if path else visible(key)
+            yield from _within(step, before.get(key, ABSENT), after.get(key, ABSENT))
+    elif _is_aligned(old, new):
+        for place, (before, after) in enumerate(
+            zip(cast("list[Any]", old), cast("list[Any]", new), strict=True)
+        ):
+            yield from _within(f"{path}[{place}]", before, after)
+    elif old is ABSENT or new is ABSENT or plain_json(old) != plain_json(new):
+        yield Difference(path, old, new)
+
+
+def _is_aligned(old: Any, new: Any) -> bool:
+    """Whether two lists hold objects side by side; lists of plain values are shown whole."""
+    if not isinstance(old, list) or not isinstance(new, list):
+        return False
+    before, after = cast("list[Any]", old), cast("list[Any]", new)
+    return len(before) == len(after) and any(isinstance(item, dict) for item in before)
+
+
+def _said(schema: Any) -> dict[str, str]:
+    """The wording in a schema and the values that it proposes, by their places."""
+    said = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
+    return {part.path: plain_json(part.value) for part in said if part.kind != "name"}
+
+
+def _words(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _words(item)
+    elif isinstance(value, dict):
+        for key, item in cast("dict[str, Any]", value).items():
+            yield key
+            yield from _words(item)
+
+
+def _lines(value: Any) -> list[str]:
+    if value is ABSENT:
+        return []
+    text = value if isinstance(value, str) else plain_json(value)
+    return [visible(line) for line in text.split("\n")]
+
+
+def _look_alike(before: list[str], after: list[str]) -> bool:
+    """Whether a reader could take two texts for one: equal but for Unicode."""
+    one, other = ("\n".join(side) for side in (before, after))
+    if unicodedata.normalize("NFKC", one) == unicodedata.normalize("NFKC", other):
+        return True
+    if len(one) != len(other):
+        return False
+    changed = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    return all(not a.isascii() or not b.isascii() for a, b in changed)

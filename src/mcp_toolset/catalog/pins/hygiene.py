@@ -1,0 +1,150 @@
+"""Definitions without hidden text: what is cleaned, what is flagged, and what is better left out (F23).
+
+Wording can be cleaned: titles, descriptions, annotations. A name, a parameter's name or a value cannot,
+since it would be another one at the server, and there hidden characters have no honest use; such a tool is
+set aside. Patterns may speak of characters that they forbid, so of those only tag characters count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from mcp_toolset.catalog.pins.schema_parts import TABLES_OF_SCHEMAS, VALUES, Part, only_says, parts
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
+from mcp_toolset.tools.text.lookalike import lookalikes
+
+__all__ = ["Tidied", "tidied"]
+
+_ESCAPED: Final = re.compile(r"\\[^\"\\]")
+_BREAKS: Final = ("\t", "\n", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What became of one definition.
+
+    Attributes:
+        definition: The definition to use; as it was when nothing was cleaned.
+        notes: What was found, one line each; empty when nothing was.
+        refused: Whether it is better not used.
+    """
+
+    definition: ToolDefinition
+    notes: tuple[str, ...] = ()
+    refused: bool = False
+
+
+def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Tidied:
+    """The definition with hidden characters treated as the policy says."""
+    if _is_plain(definition):
+        return Tidied(definition)
+    said = [
+        Part(part.kind, f"{label}{part.path}", part.value)
+        for label, schema in (
+            ("inputSchema", definition.input_schema),
+            ("outputSchema", definition.output_schema),
+        )
+        for part in parts(schema)
+    ]
+    fixed = (*_in_name("its name", definition.name), *_in_values(definition, said))
+    notes = (*fixed, *_in_wording(definition, said))
+    if not notes or policy == "flag":
+        return Tidied(definition, notes)
+    if policy == "refuse" or fixed:
+        return Tidied(definition, notes, refused=True)
+    return Tidied(_without(definition), notes)
+
+
+def _is_plain(definition: ToolDefinition) -> bool:
+    """Whether there is nothing but printable ASCII in it: the common case, told at once."""
+    text = json.dumps(definition.to_wire(), ensure_ascii=False)
+    return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
+
+
+def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+    """What hides where nothing can be cleaned."""
+    for part in said:
+        match part.kind:
+            case "name":
+                yield from _in_name(f"a name in {visible(part.path)}", part.value)
+            case "pattern":
+                yield from (note for note in _hidden(part.path, part.value) if "tag characters" in note)
+            case "value":
+                yield from _hidden(part.path, part.value)
+            case "wording":
+                pass
+    for key, value in definition.extra.items():
+        yield from _hidden(key, [key, value])
+
+
+def _in_name(place: str, name: str) -> Iterator[str]:
+    found = hidden_in(name)
+    if found or any(sign in name for sign in _BREAKS):
+        yield f"{place} hides {', '.join(found) or 'a line break'}: {visible(name)!r}"
+    if letters := lookalikes(name):
+        yield f"{place} imitates Latin letters: {ascii(letters)[1:-1]} in {ascii(name)}"
+
+
+def _in_wording(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
+    wording = [(part.path, part.value) for part in said if part.kind == "wording"]
+    for place, value in (
+        ("title", definition.title),
+        ("description", definition.description),
+        ("annotations", definition.annotations),
+        *wording,
+    ):
+        yield from _hidden(place, value)
+        if letters := lookalikes(" ".join(_texts(value))):
+            yield f"{visible(place)} imitates Latin letters: {ascii(letters)[1:-1]}"
+
+
+def _hidden(place: str, value: Any) -> Iterator[str]:
+    for text in _texts(value):
+        if found := hidden_in(text):
+            yield f"{visible(place)} hides {', '.join(found)}"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any] | tuple[Any, ...]", value):
+            yield from _texts(item)
+
+
+def _without(definition: ToolDefinition) -> ToolDefinition:
+    return replace(
+        definition,
+        title=cast("str | None", cleaned_metadata(definition.title)),
+        description=cast("str | None", cleaned_metadata(definition.description)),
+        annotations=cast("Any", cleaned_metadata(definition.annotations)),
+        input_schema=_cleaned_schema(definition.input_schema),
+        output_schema=_cleaned_schema(definition.output_schema),
+    )
+
+
+def _cleaned_schema(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_cleaned_schema(part) for part in cast("list[Any]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    table = cast("Mapping[str, Any]", schema)
+    return {key: _cleaned_member(key, value) for key, value in table.items()}
+
+
+def _cleaned_member(key: str, value: Any) -> Any:
+    if key in TABLES_OF_SCHEMAS and isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {name: _cleaned_schema(part) for name, part in table.items()}
+    if only_says(key):
+        return value if key in VALUES else cleaned_metadata(value)
+    return value if key in ("enum", "const") else _cleaned_schema(value)

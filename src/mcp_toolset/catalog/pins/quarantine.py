@@ -1,0 +1,36 @@
+"""Tools held back because they changed: found by search as what was accepted, never run (F24, X5)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+
+from mcp_toolset.errors import GrantError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.view.view import ToolBinding
+
+
+def held_tools(
+    statuses: Mapping[str, SourceStatus], *, listing: Container[str]
+) -> Iterator[tuple[ToolBinding, str]]:
+    """The held tools of deferred servers, each with the reason.
+
+    They are named `server/tool`, which no public name can be. What the server says of them now is not
+    in them: they carry the definition that was accepted.
+
+    Args:
+        statuses: How the servers are doing, by name.
+        listing: The servers whose tools are listed; theirs are not searched for.
+    """
+    for source, status in statuses.items():
+        for change in status.changes if source not in listing else ():
+            if change.held and change.pinned is not None:
+                name = f"{source}/{change.name}"
+                check = SchemaCheck({}, tool=name, part="inputSchema")
+                yield ToolBinding(name, change.pinned, _refused, check, source=source), change.reason
+
+
+async def _refused(call: ToolCall, context: ToolContext) -> ToolResult:
+    raise GrantError(f"{call.name} has changed and is held back until somebody accepts it")

@@ -1,0 +1,134 @@
+"""Risky text: what a description gained that can steer a model, such as an instruction, a link or a path.
+
+`Pins` asks `text_gained` about a definition that differs from its pin. A sign is compared by its words: a
+reworded description that names the same links, paths and credentials as before gains nothing. The rule errs
+towards holding a tool back; a person sees the difference and accepts it. docs/pins.md has the measured rates.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from mcp_toolset.catalog.pins.risky_patterns import ANOTHER_TOOL, INSTRUCTIONS, VALUES
+from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in
+
+__all__ = ["Sign", "signs_in", "text_gained"]
+
+_READ: Final = ("name", "title", "description", "annotations", "inputSchema", "outputSchema")
+"""The parts of a definition that a model may read."""
+
+_DIALECTS: Final = re.compile(r"https?://(?:www\.)?json-schema\.org/[\w./-]+#?")
+_LETTERS: Final = 4
+"""Letters of a writing system from which it counts as one that the text is written in."""
+
+MAX_TEXT: Final = 20_000
+"""Characters of a definition that are looked through; a longer one that changes counts as having gained."""
+
+_WORD: Final = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One thing in a text that can steer a model.
+
+    Attributes:
+        kind: What it is: `link`, `path`, `instruction`, …
+        value: What tells it from others of its kind, such as an address.
+        rule: The rule that an instruction met.
+    """
+
+    kind: str
+    value: str
+    rule: str = ""
+
+
+def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the texts of a definition have gained, a reason for each kind; empty for harmless rewording.
+
+    The reasons carry no words of the server, since models read them too.
+
+    Args:
+        old: The accepted definition, canonical.
+        new: The definition as it is listed now, canonical.
+    """
+    before, after = _text_of(old), _text_of(new)
+    if before == after:
+        return ()
+    if len(after) > MAX_TEXT:
+        return (f"its text has more than {MAX_TEXT:,} characters, too many to be looked through",)
+    known, words = frozenset(signs_in(before)), frozenset(_WORD.findall(before))
+    gained = dict.fromkeys(
+        sign
+        for sign in signs_in(after)
+        if sign not in known and not (sign.kind == ANOTHER_TOOL and sign.value in words)
+    )
+    return tuple(f"its text gained {said}" for said in dict.fromkeys(map(_said, gained)))
+
+
+def signs_in(text: str) -> Iterator[Sign]:
+    """Every sign in a text, hidden characters among them."""
+    for kind in hidden_in(text):
+        yield Sign("hidden characters", kind.split(" (")[0])
+    plain = _closed_up(unicodedata.normalize("NFKC", cleaned(text)))
+    yield from _writing_systems(plain)
+    for kind, pattern, value in VALUES:
+        for found in pattern.finditer(plain):
+            yield Sign(kind, value(found))
+    folded = plain.casefold()
+    for rule, pattern in INSTRUCTIONS:
+        for found in pattern.finditer(folded):
+            yield Sign("instruction", " ".join(found[0].split()), rule)
+
+
+def _closed_up(text: str) -> str:
+    """The text without runs of blanks, over which patterns would take more than linear time."""
+    return "\n".join(line for line in (" ".join(line.split()) for line in text.split("\n")) if line)
+
+
+def _writing_systems(text: str) -> Iterator[Sign]:
+    """The writing systems that a text has words in; a text that gains one may instruct in it."""
+    if text.isascii():
+        return
+    counts: dict[str, int] = {}
+    for character in text:
+        if not character.isascii() and character.isalpha():
+            system = unicodedata.name(character, "UNKNOWN").split(" ")[0]
+            if system != "LATIN":
+                counts[system] = counts.get(system, 0) + 1
+    for system, count in counts.items():
+        if count >= _LETTERS:
+            yield Sign("words in another writing system", system)
+
+
+def _text_of(definition: Mapping[str, Any]) -> str:
+    return "\n".join(text for key in _READ for text in _texts(definition.get(key)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of a JSON value, names included, but for the address of a schema's dialect."""
+    if isinstance(value, str):
+        if not _DIALECTS.fullmatch(value):
+            yield value
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _texts(item)
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield key
+            yield from _texts(item)
+
+
+def _said(sign: Sign) -> str:
+    match sign.kind:
+        case "instruction":
+            return f"an instruction ({sign.rule})"
+        case "hidden characters" | "words in another writing system":
+            return sign.kind
+        case kind if kind == ANOTHER_TOOL:
+            return "the name of another tool"
+        case kind:
+            return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

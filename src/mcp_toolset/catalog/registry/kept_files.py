@@ -1,0 +1,93 @@
+"""`KeptFiles`: a folder with a `KeptCatalog` for each mounted server, which several processes may share.
+
+Only this user may read or write it. A file that is corrupt, foreign or writable for others is ignored,
+with one warning; nothing that happens here keeps a server from starting.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.errors import InvalidStateError
+
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of one file; a larger one is neither read nor written."""
+
+MOST_FILES: Final = 1000
+"""Files in the folder; the oldest are removed first."""
+
+LOCK_PATIENCE: Final = 5.0
+"""Seconds that a save waits for another process's; after that it is left out."""
+
+_log = logging.getLogger("mcp_toolset.catalog")
+
+
+class KeptFiles:
+    """Reads and writes the files of one folder."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Name the folder; it is made when something is saved."""
+        self.folder = Path(folder)
+        self._warned: set[str] = set()
+
+    def load(self, key: str) -> KeptCatalog | None:
+        """What is kept under a key, if anything usable is."""
+        path = self._path(key)
+        try:
+            with path.open("rb") as file:
+                _check(os.fstat(file.fileno()))
+                return KeptCatalog.from_json(file.read())
+        except FileNotFoundError:
+            return None
+        except InvalidStateError as fault:
+            self._warn(key, f"{path}: what was kept of a server is ignored: {fault}")
+        except OSError as fault:
+            self._warn(key, f"{path}: what was kept of a server cannot be read: {fault.strerror}")
+        return None
+
+    def save(self, key: str, catalog: KeptCatalog) -> None:
+        """Keep a catalog under a key, as a whole or not at all."""
+        text = catalog.to_json().encode()
+        if len(text) > MOST_BYTES:
+            return
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(self.folder / ".lock", timeout=LOCK_PATIENCE, mode=0o600):
+                replace_file(self._path(key), text, durable=False)
+                self._prune()
+        except Timeout:
+            _log.debug("%s: another process holds the lock; nothing was kept this time", self.folder)
+        except OSError as fault:
+            self._warn(key, f"{self.folder}: the lists of servers cannot be kept: {fault.strerror}")
+
+    def _prune(self) -> None:
+        files = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for path in files[:-MOST_FILES]:
+            path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+    def _warn(self, key: str, message: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            _log.warning("%s", message)
+
+
+def _check(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise InvalidStateError("it is no regular file")
+    if status.st_size > MOST_BYTES:
+        raise InvalidStateError(f"it has {status.st_size} bytes, more than {MOST_BYTES}")
+    if os.name != "posix":
+        return
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InvalidStateError("another user owns it or may write to it; remove it, or chmod it to 600")

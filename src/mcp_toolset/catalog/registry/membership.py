@@ -1,0 +1,35 @@
+"""`RegistryMembership`: what the capability `membership` gives of a registry, and no more (H4, H7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.registry.registry import ToolRegistry
+
+
+class RegistryMembership:
+    """Reads and changes which tools of a registry are members."""
+
+    def __init__(self, registry: ToolRegistry) -> None:
+        """See nothing else of `registry`."""
+        self._registry = registry
+
+    @property
+    def generation(self) -> int:
+        """Advances with each change of the registry."""
+        return self._registry.generation
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, hidden ones left out, and whether it is a member now."""
+        return self._registry.members()
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Make tools members or take them out, all or nothing; the new generation.
+
+        Raises:
+            StaleStateError: the registry has changed since that generation; nothing is changed.
+            UnknownToolError: there is no such tool, or it is hidden; nothing is changed.
+        """
+        return self._registry.change(members, generation=generation)

@@ -1,0 +1,313 @@
+"""Who is called what: one public name for every tool of every source (H9, H23, F16).
+
+The host's own tools are named by the host, so that two of one name are its mistake and an error. What
+an upstream lists never raises and never takes a name from anybody: a tool that has a name keeps it
+for as long as it is remembered, and a newcomer whose name is taken is told apart by a digest of its
+source and id. That depends on no other tool, so it is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from mcp_toolset.catalog.registry.state import ToolEntry, ToolKey
+from mcp_toolset.errors import NameConflictError
+from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, public_name, qualified, readable_name
+from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.toolsets.stable_id import check_id
+from mcp_toolset.tools.view.made import by_source, same
+from mcp_toolset.tools.view.view import ToolBinding, conflict_message
+
+
+@dataclass(frozen=True, slots=True)
+class NameRules:
+    """What names have to keep to.
+
+    Attributes:
+        reserved: Names that belong to the server itself.
+        limit: Characters that a name may have.
+    """
+
+    reserved: frozenset[str] = frozenset()
+    limit: int = MAX_NAME_LENGTH
+
+
+def key_of(binding: ToolBinding) -> ToolKey:
+    """What an assigned tool is known by."""
+    return ToolKey(binding.source, binding.tool_id)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assigned:
+    """The tools of one source under their public names.
+
+    Attributes:
+        bindings: The tools as the toolsets have them.
+        known: The same with an id each.
+        live: The same under their public names, by what they are known by.
+        names: Their public names.
+        wanted: The names that their toolsets gave them.
+        stands: Whether they keep these names for as long as they are remembered and no local tool takes one.
+    """
+
+    bindings: Sequence[ToolBinding]
+    known: Sequence[ToolBinding]
+    live: Mapping[ToolKey, ToolBinding]
+    names: frozenset[str]
+    wanted: frozenset[str]
+    stands: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assignment:
+    """The tools of all sources under their public names.
+
+    Attributes:
+        parts: By source, in the order in which the sources come first.
+        live: All of them, in their order.
+        in_one_piece: Whether the tools of no source stand between those of another.
+    """
+
+    parts: Mapping[str, Assigned]
+    live: Mapping[ToolKey, ToolBinding]
+    in_one_piece: bool
+
+
+def assigned(
+    bindings: Sequence[ToolBinding],
+    remembered: Mapping[ToolKey, ToolEntry],
+    live: Collection[ToolKey],
+    rules: NameRules,
+    before: Mapping[str, Assigned] = MappingProxyType({}),
+) -> Assignment:
+    """The bindings under unique public names and ids, in their order.
+
+    Args:
+        bindings: Everything that is there.
+        remembered: What is known of tools that are there or were.
+        live: The tools that have held their names until now; they go before those that return.
+        rules: What names have to keep to.
+        before: The parts of which `remembered` has the names and `live` the tools. A source that has the
+            same tools as there is taken over, if no tool that has a name can have lost it to the host.
+
+    Raises:
+        NameConflictError: two tools of the host have one name or one id, or one has a reserved name.
+    """
+    grouped, pieces = _grouped(bindings)
+    kept = {
+        source: before[source]
+        for source, tools in grouped.items()
+        if source in before and same(before[source].bindings, tools)
+    }
+    known = {
+        source: kept[source].known if source in kept else _identified(tools, before.get(source))
+        for source, tools in grouped.items()
+    }
+    names = {key_of(binding): name for name, binding in _host_names(known.get("", ()), rules).items()}
+    fixed = {*names.values(), *rules.reserved}
+    standing = {source: part for source, part in kept.items() if source and part.stands}
+    if any(not part.names.isdisjoint(fixed) for part in standing.values()):
+        standing = {}
+    mounted = _others(known, standing)
+    if any(_has_name(one, remembered, live) and remembered[key_of(one)].name in fixed for one in mounted):
+        standing, mounted = {}, _others(known, {})
+    taken = fixed.union(*(part.names for part in standing.values()))
+    wanted = _names_of(known, kept)
+    for binding in sorted(mounted, key=_Turn(mounted, remembered, live)):
+        name = _name_for(binding, remembered.get(key_of(binding)), taken, rules, wanted)
+        names[key_of(binding)] = name
+        taken.add(name)
+    # The names of local tools depend on themselves alone.
+    over = {**standing, **{source: part for source, part in kept.items() if not source}}
+    parts = {
+        source: over[source] if source in over else _part(tools, known[source], names, before.get(source))
+        for source, tools in grouped.items()
+    }
+    return Assignment(parts, _in_order(bindings, parts, pieces), pieces == len(parts))
+
+
+def _grouped(bindings: Iterable[ToolBinding]) -> tuple[dict[str, list[ToolBinding]], int]:
+    """The tools by source, and in how many runs they stand."""
+    grouped: dict[str, list[ToolBinding]] = {}
+    pieces = 0
+    for source, run in by_source(bindings):
+        pieces += 1
+        grouped.setdefault(source, []).extend(run)
+    return grouped, pieces
+
+
+def _others(known: Mapping[str, Sequence[ToolBinding]], standing: Container[str]) -> list[ToolBinding]:
+    """The mounted tools of the sources that are not among those standing."""
+    return [one for source, tools in known.items() if source and source not in standing for one in tools]
+
+
+def _has_name(
+    binding: ToolBinding, remembered: Mapping[ToolKey, ToolEntry], live: Collection[ToolKey]
+) -> bool:
+    """Whether a tool has a name now, and keeps it unless a local tool or the server itself takes it."""
+    key = key_of(binding)
+    entry = remembered.get(key)
+    return entry is not None and _keeps(entry, binding) and key in live
+
+
+def _names_of(known: Mapping[str, Sequence[ToolBinding]], kept: Mapping[str, Assigned]) -> AbstractSet[str]:
+    """The names that toolsets gave to all tools."""
+    return frozenset[str]().union(
+        *(
+            kept[source].wanted if source in kept else {one.name for one in tools}
+            for source, tools in known.items()
+        )
+    )
+
+
+def _part(
+    bindings: Sequence[ToolBinding],
+    known: Sequence[ToolBinding],
+    names: Mapping[ToolKey, str],
+    before: Assigned | None,
+) -> Assigned:
+    made = _by_id(before.known, before.live.values()) if before else {}
+    live = {(key := key_of(one)): _named(one, names[key], made.get(id(one))) for one in known}
+    return Assigned(
+        bindings,
+        known,
+        MappingProxyType(live),
+        frozenset(one.name for one in live.values()),
+        frozenset(one.name for one in known),
+        not any(one.asked for one in known),
+    )
+
+
+def _in_order(
+    bindings: Iterable[ToolBinding], parts: Mapping[str, Assigned], pieces: int
+) -> Mapping[ToolKey, ToolBinding]:
+    """The tools of all parts, in the order in which they came."""
+    live: dict[ToolKey, ToolBinding] = {}
+    if pieces == len(parts):
+        for part in parts.values():
+            live.update(part.live)
+        return live
+    each = {source: iter(part.live.items()) for source, part in parts.items()}
+    return dict(next(each[binding.source]) for binding in bindings)
+
+
+class _Turn:
+    """Who chooses a name first: whoever has it, whoever had it, then as the host has put the sources."""
+
+    def __init__(
+        self,
+        bindings: Sequence[ToolBinding],
+        remembered: Mapping[ToolKey, ToolEntry],
+        live: Collection[ToolKey],
+    ) -> None:
+        self._places = {
+            source: place for place, source in enumerate(dict.fromkeys(one.source for one in bindings))
+        }
+        self._remembered = remembered
+        self._live = live
+
+    def __call__(self, binding: ToolBinding) -> tuple[int, int, bool, str]:
+        key = key_of(binding)
+        entry = self._remembered.get(key)
+        is_known = entry is not None and _keeps(entry, binding)
+        rank = 2 if not is_known else 0 if key in self._live else 1
+        own = binding.definition.name
+        # The order of an upstream's list is its own affair and decides nothing.
+        return rank, self._places[binding.source], own != binding.name, key.id
+
+
+def _name_for(
+    binding: ToolBinding,
+    entry: ToolEntry | None,
+    taken: Collection[str],
+    rules: NameRules,
+    wanted: Collection[str],
+) -> str:
+    if entry is not None and _keeps(entry, binding) and len(entry.name) <= rules.limit:
+        if entry.name not in taken:
+            return entry.name
+    plain = readable_name(binding.name, binding.definition.name)
+    if plain is not None and len(plain) <= rules.limit and plain not in taken and plain not in wanted:
+        return plain
+    name = public_name(binding.name, limit=rules.limit)
+    return name if name not in taken else _told_apart(binding, taken, rules.limit)
+
+
+def _keeps(entry: ToolEntry, binding: ToolBinding) -> bool:
+    """Whether a remembered name still stands: not if the host has renamed the tool since."""
+    return bool(entry.name) and entry.asked == binding.name
+
+
+def _told_apart(binding: ToolBinding, taken: Collection[str], limit: int) -> str:
+    stem = binding.name if binding.name.startswith(binding.source) else f"{binding.source}_{binding.name}"
+    stem, identity = public_name(stem), f"{binding.source}\n{binding.tool_id}"
+    name = qualified(stem, identity, limit)
+    while name in taken:
+        identity = f"{identity}\n"
+        name = qualified(stem, identity, limit)
+    return name
+
+
+def _named(binding: ToolBinding, name: str, made: ToolBinding | None) -> ToolBinding:
+    if name == binding.name:
+        return binding
+    if made is not None and made.name == name:
+        return made
+    return replace(binding, name=name, asked=binding.name)
+
+
+def _by_id(ones: Sequence[ToolBinding], made: Iterable[ToolBinding]) -> dict[int, ToolBinding]:
+    """What was made of each tool, so that it is not made anew; good for as long as `ones` are held."""
+    return dict(zip(map(id, ones), made, strict=True))
+
+
+def _host_names(bindings: Iterable[ToolBinding], rules: NameRules) -> dict[str, ToolBinding]:
+    held: dict[str, ToolBinding] = {}
+    for binding in bindings:
+        if binding.source:
+            continue
+        if not binding.name:
+            raise NameConflictError(f"{binding.place or 'a tool'} has an empty name; give it one")
+        name = public_name(binding.name, limit=rules.limit)
+        if held.setdefault(name, binding) is not binding:
+            raise NameConflictError(conflict_message(held[name], binding))
+        if name in rules.reserved:
+            raise NameConflictError(
+                f"{binding.place or 'a tool'} is named {name!r}, as a tool of the deferred catalog; rename it"
+            )
+    return held
+
+
+def _identified(bindings: Sequence[ToolBinding], before: Assigned | None) -> list[ToolBinding]:
+    """The bindings with an id each; one tool that is there under several names is each of them."""
+    made = _by_id(before.bindings, before.known) if before else {}
+    groups: dict[ToolKey, list[ToolBinding]] = defaultdict(list)
+    for binding in bindings:
+        groups[_own_key(binding)].append(binding)
+    for key, group in groups.items():
+        if len(group) > 1:
+            check_id(key.id, group)
+    used = {key for key, group in groups.items() if len(group) == 1}
+    return [_with_id(one, len(groups[_own_key(one)]) > 1, used, made.get(id(one))) for one in bindings]
+
+
+def _with_id(
+    binding: ToolBinding, is_one_of_several: bool, used: set[ToolKey], made: ToolBinding | None
+) -> ToolBinding:
+    key = _own_key(binding)
+    if is_one_of_several:
+        key = key._replace(id=f"{key.id}@{encodable(binding.name)}")
+        while key in used:
+            key = key._replace(id=f"{key.id}@")
+        used.add(key)
+    if key.id == binding.tool_id:
+        return binding
+    return made if made is not None and made.tool_id == key.id else replace(binding, tool_id=key.id)
+
+
+def _own_key(binding: ToolBinding) -> ToolKey:
+    return ToolKey(binding.source, encodable(binding.tool_id or binding.definition.name))

@@ -1,0 +1,499 @@
+"""`ToolRegistry`: which tools there are, where they come from, and which of them can be called (H7-H13).
+
+Toolsets are registered as sources and can be replaced or removed by their handles while calls are
+under way. A tool is a member of the catalog or it is not; membership is the gate of every call (H7).
+Each change is computed beside what there is and put in its place as a whole, under one lock, so that
+no thread ever sees a half of it; it gives the registry another generation.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from mcp_toolset.catalog.registry.chosen import Chosen, chosen, is_hidden, joined, remembered
+from mcp_toolset.catalog.registry.hiding_patterns import HidingPatterns
+from mcp_toolset.catalog.registry.membership import RegistryMembership
+from mcp_toolset.catalog.registry.name_assignment import Assigned, NameRules, assigned, key_of
+from mcp_toolset.catalog.registry.state import ToolEntry, ToolKey, ToolState
+from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.names import limit_beside, readable_name
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.made import distinct
+from mcp_toolset.tools.view.selector import ToolSelector, public_name_of
+from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
+from mcp_toolset.tools.view.view import Gate, ToolBinding, ToolView
+
+_log = logging.getLogger("mcp_toolset.registry")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourceHandle:
+    """One registered toolset, as a handle to replace or remove it by (H8).
+
+    Attributes:
+        name: The toolset's name, for people; several may have one.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """What became of a state that was applied or restored (H11).
+
+    Attributes:
+        generation: The generation from now on.
+        orphaned: Tools of the state whose source is not there (H12).
+    """
+
+    generation: int
+    orphaned: tuple[ToolKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """Everything there is at one generation; replaced, never changed."""
+
+    generation: int = 0
+    toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
+    entries: Mapping[ToolKey, ToolEntry] = field(default_factory=dict[ToolKey, ToolEntry])
+    live: Mapping[ToolKey, ToolBinding] = field(default_factory=dict[ToolKey, ToolBinding])
+    members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
+    hidden: tuple[str, ...] = ()
+    sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
+    compiled: tuple[ToolBinding, ...] = ()
+    offered: Mapping[str, ToolBinding] = field(default_factory=dict[str, ToolBinding])
+    # What the above was joined of, by source. A change takes over the sources that it does not touch.
+    parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
+    chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
+
+    def same_as(self, other: _Surface) -> bool:
+        """Whether the two differ in nothing that a state or a caller could tell."""
+        mine = (self.toolsets, self.entries, self.members, self.hidden)
+        return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
+
+    def _same_keys(self, other: _Surface) -> bool:
+        return self.parts.keys() == other.parts.keys() and all(
+            part is other.parts[source] or part.live.keys() == other.parts[source].live.keys()
+            for source, part in self.parts.items()
+        )
+
+
+class ToolRegistry:
+    """The sources of a catalog and the members among their tools; safe to use from several threads."""
+
+    def __init__(
+        self,
+        *toolsets: Toolset,
+        client_prefix: str = "",
+        reserved: Collection[str] = (),
+        hidden: Iterable[str] = (),
+    ) -> None:
+        """Register `toolsets`, in this order.
+
+        Args:
+            *toolsets: Sources from the beginning.
+            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names stay
+                within 64 characters with it (H23).
+            reserved: Names that no other tool may have while some toolset is deferred.
+            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided (H13). One
+                that fits nothing is no error here, as toolsets may be registered later; see `unbound`.
+
+        Raises:
+            NameConflictError: two tools or two mounts have one name.
+            DefinitionError: the client's prefix leaves too little.
+        """
+        self._lock = threading.RLock()
+        self._limit = limit_beside(client_prefix)
+        self._reserved = frozenset(reserved)
+        self._surface = _Surface(hidden=tuple(hidden))
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._hiding = HidingPatterns()
+        self._missing_names = NameReport()
+        if toolsets:
+            handles = {_handle_of(toolset): toolset for toolset in toolsets}
+            self._put(_compiled(replace(self._surface, toolsets=handles)))
+
+    @property
+    def generation(self) -> int:
+        """Advances by one with every change of the surface (H7)."""
+        return self._surface.generation
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The public names of the members, in order: the tools that can be called."""
+        return tuple(self._surface.members)
+
+    @property
+    def membership(self) -> RegistryMembership:
+        """The members alone, for a tool that may change them (H3, H4)."""
+        return RegistryMembership(self)
+
+    @property
+    def orphaned(self) -> tuple[ToolKey, ...]:
+        """Tools that are remembered while their source is gone (H12)."""
+        surface = self._surface
+        return tuple(key for key in surface.entries if key not in surface.live)
+
+    @property
+    def defers(self) -> bool:
+        """Whether some of it is behind search."""
+        return any(toolset.defers for toolset in self._surface.toolsets.values())
+
+    def handles(self) -> list[SourceHandle]:
+        """The handles of the registered toolsets, in order."""
+        return list(self._surface.toolsets)
+
+    def sources(self) -> Mapping[str, ToolSource]:
+        """Everything that lives by itself in the toolsets, by name."""
+        return self._surface.sources
+
+    def absent_source(self, name: str) -> ToolSource | None:
+        """The mounted server that a tool of this public name belongs to, which is remembered but not there.
+
+        None for a tool that was taken out, that a policy hides, or that may be behind search.
+        """
+        surface = self._surface
+        entry = next((one for one in surface.entries.values() if one.name == name), None)
+        if entry is None or entry.key in surface.live or entry.member is False:
+            return None
+        if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
+            return None
+        return None if entry.source in self.deferring() else surface.sources.get(entry.source)
+
+    def deferring(self) -> frozenset[str]:
+        """The names of the mounted servers all of whose tools are behind search."""
+        surface = self._surface
+        listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
+        return frozenset(surface.sources) - {source.source_name for source in listing}
+
+    def members(self) -> dict[str, bool]:
+        """Every tool that is there, and whether it is a member; what a policy hides is not shown (H4)."""
+        surface = self._surface
+        return {name: surface.members.get(name) == key_of(one) for name, one in _shown(surface).items()}
+
+    def bindings(self) -> list[ToolBinding]:
+        """The members under their public names, in order."""
+        return list(self._surface.offered.values())
+
+    def known_tools(self) -> KnownTools:
+        """What names are held against: every tool of the toolsets, member or not, and what may bring more."""
+        return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
+
+    def unbound(self) -> list[UnboundName]:
+        """The names given to verbs of the toolsets, or to `hide`, that fit no tool; see docs/names.md."""
+        surface = self._surface
+        inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
+        # The host has been refused a wrong name, unless it said that the tool comes later.
+        return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
+
+    def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
+        """Patterns of `hide` that have never fitted a tool."""
+        surface = self._surface
+        return self._hiding.missing(
+            patterns, surface.entries.values(), surface.live.values(), self.known_tools()
+        )
+
+    def _everything(self) -> list[ToolBinding]:
+        surface = self._surface
+        inside = (one for toolset in surface.toolsets.values() for one in toolset.everything())
+        return [*surface.live.values(), *inside]
+
+    def view(self) -> ToolView:
+        """The members as a frozen table, for a loop that the application owns.
+
+        A tool of it that has left the registry since is refused when it is called (H7).
+        """
+        if self._surface.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
+        resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
+        return ToolView(resident, known=self.known_tools())
+
+    def gated(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a tool of this registry, refusing calls once it is no member any more (H7)."""
+        return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
+
+    def register(self, toolset: Toolset) -> SourceHandle:
+        """Take in one more toolset.
+
+        Raises:
+            NameConflictError: it has a local tool or a mount of a name that is taken (H9); nothing has
+                changed.
+        """
+        handle = _handle_of(toolset)
+        with self._changing() as surface:
+            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
+        return handle
+
+    def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
+        """Whether a toolset could be registered, or put in the place of one; nothing is changed.
+
+        Raises:
+            NameConflictError: it has a local tool or a mount of a name that is taken (H9).
+        """
+        surface = self._surface
+        others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
+        self._computed(_compiled(replace(surface, toolsets={**others, _handle_of(toolset): toolset})))
+
+    def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
+        """Put another toolset in the place of one; tools of the same id keep names and membership (H8).
+
+        Raises:
+            StateError: nothing is registered by this handle.
+            NameConflictError: a name is taken; the one that is there stays.
+        """
+        with self._changing() as surface:
+            self._require(handle)
+            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
+
+    def remove(self, handle: SourceHandle) -> None:
+        """Take a toolset out; what was decided about its tools is kept until they return (H8, H12).
+
+        Raises:
+            StateError: nothing is registered by this handle.
+        """
+        with self._changing() as surface:
+            self._require(handle)
+            rest = {other: toolset for other, toolset in surface.toolsets.items() if other is not handle}
+            self._put(_compiled(replace(surface, toolsets=rest)))
+
+    def refresh(self) -> int:
+        """Look at the toolsets again, as after a mounted server has listed other tools; the generation.
+
+        Raises:
+            NameConflictError: two local tools have one name by now; the last surface stays.
+        """
+        with self._changing() as surface:
+            self._put(_compiled(surface))
+        return self.generation
+
+    def enable(self, *tools: ToolSelector) -> int:
+        """Make tools members, by public name or by themselves; returns the generation.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        return self.choose(dict.fromkeys(tools, True))
+
+    def disable(self, *tools: ToolSelector) -> int:
+        """Make tools no members; calls that have begun end as they would. Returns the generation.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        return self.choose(dict.fromkeys(tools, False))
+
+    def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
+        """Decide about some tools at once; `None` leaves it to their toolset. Returns the generation.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        with self._changing() as surface:
+            return self._choose(surface, members)
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Decide about some tools as `choose` does, if nothing has changed since `generation` (H4, H10).
+
+        Raises:
+            StaleStateError: the registry has another generation by now; nothing has changed.
+            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+        """
+        with self._changing() as surface:
+            _require_fresh(generation, surface)
+            return self._choose(surface, members)
+
+    def hide(self, *patterns: str, strict: bool | None = None) -> int:
+        """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
+
+        A pattern is compared with the public name and with the name that the toolset asked for, so
+        that no tool slips through by a name that had to be altered. It is the host's policy, not part
+        of a state: it holds for tools that come later, and through `apply_state` and `restore_state`.
+
+        Args:
+            *patterns: The patterns.
+            strict: `False` takes names of tools that come later; `True` refuses patterns, too, that fit
+                nothing, as soon as all mounted servers have listed.
+
+        Raises:
+            UnknownToolError: a name fits no tool, and all tools are known; nothing has changed.
+        """
+        with self._changing() as surface:
+            if surface.toolsets:
+                self._hiding.require(self._missing(patterns), self.known_tools(), strict)
+            self._put(replace(surface, hidden=(*surface.hidden, *patterns), chosen={}))
+        return self.generation
+
+    def snapshot(self) -> ToolState:
+        """The whole surface as it is, to keep, to edit and to apply."""
+        surface = self._surface
+        return ToolState(surface.generation, tuple(surface.entries.values()))
+
+    def apply_state(self, state: ToolState) -> StateReport:
+        """Make the surface what a state says, if nothing has changed since it was taken (H10).
+
+        The state defines the whole surface: a tool that is not in it is no member from now on, and an
+        orphan that is not in it is forgotten. Tools of it whose source is not there become orphans.
+
+        Raises:
+            StaleStateError: the registry has another generation by now; nothing has changed.
+        """
+        _require_fresh(state.generation, self._surface)
+        with self._changing() as surface:
+            _require_fresh(state.generation, surface)
+            entries = {entry.key: entry for entry in state.tools}
+            names = {entry.name for entry in state.tools}
+            for key in surface.live.keys() - entries.keys():
+                left = replace(surface.entries[key], member=False)
+                entries[key] = replace(left, name="") if left.name in names else left
+            generation = surface.generation + 1
+            self._put(replace(surface, entries=entries, generation=generation, parts={}, chosen={}))
+            return StateReport(self._surface.generation, _orphaned(state, self._surface))
+
+    def restore_state(self, state: ToolState) -> StateReport:
+        """Adopt a persisted state and its generation, on a cold start (H11).
+
+        Tools that the state knows get their names and membership back, now or when their source
+        comes; tools that it does not know stay as they are. Snapshots taken before are void.
+        """
+        with self._changing() as surface:
+            kept = {key: entry for key, entry in surface.entries.items() if key in surface.live}
+            entries = {**kept, **{entry.key: entry for entry in state.tools}}
+            before = replace(
+                surface, entries=entries, live={}, generation=state.generation, parts={}, chosen={}
+            )
+            self._surface = replace(self._computed(before), generation=state.generation)
+            return StateReport(state.generation, _orphaned(state, self._surface))
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after every change, in the thread that made it; returns what ends this."""
+        token = object()
+        self._listeners[token] = callback
+        return lambda: self._listeners.pop(token, None) and None
+
+    @contextmanager
+    def _changing(self) -> Generator[_Surface]:
+        """Hold the lock; afterwards tell the listeners, outside of it, if something is different."""
+        with self._lock:
+            before = self._surface
+            yield before
+            after = self._surface
+        if not after.same_as(before):
+            for callback in list(self._listeners.values()):
+                callback()
+
+    def _choose(self, surface: _Surface, members: Mapping[Any, bool | None]) -> int:
+        shown, entries = _shown(surface), dict(surface.entries)
+        for selector, member in members.items():
+            key = key_of(shown[public_name_of(selector, shown)])
+            entries[key] = replace(entries[key], member=member)
+        self._put(replace(surface, entries=entries, chosen={}))
+        return self._surface.generation
+
+    def _put(self, wanted: _Surface) -> None:
+        """Compute a surface and put it in place; without a difference the generation stays."""
+        before = self._surface
+        after = self._computed(wanted)
+        if after.generation == before.generation:
+            # Definitions may differ all the same; they are no part of what a generation stands for.
+            moved = not after.same_as(before)
+            after = replace(after, generation=before.generation + moved)
+        _tell_altered(after, before)
+        self._surface = after
+
+    def _computed(self, wanted: _Surface) -> _Surface:
+        toolsets = wanted.toolsets.values()
+        reserved = self._reserved if any(toolset.defers for toolset in toolsets) else frozenset[str]()
+        rules = NameRules(reserved, self._limit)
+        assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
+        parts = assignment.parts
+        fresh = {source for source, part in parts.items() if wanted.parts.get(source) is not part}
+        entries = remembered(wanted.entries, assignment.live, fresh)
+        by_source = {
+            source: wanted.chosen[source]
+            if source in wanted.chosen and source not in fresh
+            else chosen(part.live, entries, wanted.hidden)
+            for source, part in parts.items()
+        }
+        members = joined(by_source, assignment)
+        return replace(
+            wanted,
+            entries=entries if entries is wanted.entries else MappingProxyType(dict(entries)),
+            live=MappingProxyType(assignment.live),
+            members=MappingProxyType(members.keys),
+            offered=MappingProxyType(members.bindings),
+            parts=parts,
+            chosen=by_source,
+        )
+
+    def _require(self, handle: SourceHandle) -> None:
+        if handle not in self._surface.toolsets:
+            raise StateError(f"source {handle.name!r} is not registered here, or was removed already")
+
+    def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
+        if self._surface.members.get(call.name) != key:
+            raise UnknownToolError(call.name)
+        if inner is not None:
+            inner(call, context)
+
+
+def _handle_of(toolset: Toolset) -> SourceHandle:
+    return SourceHandle(toolset.name or type(toolset).__name__)
+
+
+def _compiled(surface: _Surface) -> _Surface:
+    """The surface with what its toolsets say now, before anything of it is settled."""
+    toolsets = surface.toolsets.values()
+    compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
+    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
+
+
+def _tell_altered(after: _Surface, before: _Surface) -> None:
+    """Log each name that is not as the host would have it, when it is given."""
+    fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
+    for key, binding in (item for part in fresh for item in part.live.items()):
+        entry = after.entries[key]
+        if entry.name in (entry.asked, readable_name(entry.asked, binding.definition.name)):
+            continue
+        if before.entries.get(key) != entry:
+            _log.warning(
+                "%s: %s is served as %s", binding.place or "a tool", in_log(entry.asked), in_log(entry.name)
+            )
+
+
+def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
+    named: dict[str, ToolSource] = {}
+    for source in (source for toolset in toolsets for source in toolset.sources()):
+        if named.setdefault(source.source_name, source) is not source:
+            raise NameConflictError(
+                f"two mounts are named {source.source_name!r}; give each a name of its own with name=…"
+            )
+    return named
+
+
+def _shown(surface: _Surface) -> dict[str, ToolBinding]:
+    """The tools that are there, members or not, by public name, but for what a policy hides."""
+    return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
+
+
+def _require_fresh(generation: int, surface: _Surface) -> None:
+    if generation != surface.generation:
+        raise StaleStateError(
+            f"the state is of generation {generation}, the registry of {surface.generation} by now; "
+            "take a new snapshot and decide again"
+        )
+
+
+def _orphaned(state: ToolState, surface: _Surface) -> tuple[ToolKey, ...]:
+    return tuple(entry.key for entry in state.tools if entry.key not in surface.live)

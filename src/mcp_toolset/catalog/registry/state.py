@@ -1,0 +1,194 @@
+"""`ToolState`: what a registry knows of every tool, as plain data that outlives the process (H10-H12).
+
+As JSON it is an object with `format`, `version`, `generation` and `tools`. Keys that this version
+does not know are passed over, so that a later one may add some; what an older one could misread gets
+a higher `version`, and is refused with that reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
+
+from mcp_toolset.errors import InvalidStateError, UnknownToolError
+from mcp_toolset.tools.core.names import MAX_NAME_LENGTH
+
+FORMAT: Final = "mcp-toolset/state"
+VERSION: Final = 1
+
+_Item = TypeVar("_Item")
+
+
+class ToolKey(NamedTuple):
+    """What a tool is known by, whatever it is called: its source, and its id there (H2)."""
+
+    source: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEntry:
+    """What is remembered of one tool, also while its source is gone (H12).
+
+    Attributes:
+        source: The name of the mount or provider; empty for the host's own tools.
+        id: The tool's id there: for a mounted tool its own name.
+        name: Its public name; empty when another tool has taken it meanwhile.
+        asked: The name that the host's toolset gave it when it got that name.
+        member: Whether somebody has put it into the catalog or taken it out; `None` leaves that to
+            its toolset.
+    """
+
+    source: str
+    id: str
+    name: str = ""
+    asked: str = ""
+    member: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing else was asked for where nothing is said."""
+        object.__setattr__(self, "asked", self.asked or self.name)
+
+    @property
+    def key(self) -> ToolKey:
+        """Source and id."""
+        return ToolKey(self.source, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolState:
+    """The whole surface at one generation.
+
+    Attributes:
+        generation: The generation that it was taken at.
+        tools: Every tool, live or not; ids and names are unique (H9).
+    """
+
+    generation: int
+    tools: tuple[ToolEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be one surface.
+
+        Raises:
+            InvalidStateError: a negative generation, an empty id, or an id or name that comes twice.
+        """
+        if self.generation < 0:
+            raise InvalidStateError(f"a state cannot have the generation {self.generation}")
+        if any(not entry.id for entry in self.tools):
+            raise InvalidStateError("a state has a tool without an id")
+        twice = _twice(entry.key for entry in self.tools)
+        if twice is not None:
+            raise InvalidStateError(f"a state has the tool {twice.id!r} of {twice.source!r} twice")
+        name = _twice(entry.name for entry in self.tools if entry.name)
+        if name is not None:
+            raise InvalidStateError(f"a state has two tools named {name!r}")
+
+    def choosing(self, members: Mapping[str, bool | None]) -> ToolState:
+        """This state with some tools, by public name, put into the catalog or taken out of it.
+
+        Raises:
+            UnknownToolError: there is no tool of that name in it.
+        """
+        for name in members.keys() - {entry.name for entry in self.tools}:
+            raise UnknownToolError(name)
+        changed = (
+            replace(entry, member=members[entry.name]) if entry.name in members else entry
+            for entry in self.tools
+        )
+        return ToolState(self.generation, tuple(changed))
+
+    def to_json(self) -> str:
+        """The state as JSON, one tool to a line."""
+        head = {"format": FORMAT, "version": VERSION, "generation": self.generation}
+        lines = ",\n    ".join(json.dumps(_data_of(entry), ensure_ascii=True) for entry in self.tools)
+        tools = f"[\n    {lines}\n  ]" if lines else "[]"
+        fields = "".join(f'  "{key}": {json.dumps(value)},\n' for key, value in head.items())
+        return f'{{\n{fields}  "tools": {tools}\n}}\n'
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str = "the state") -> ToolState:
+        """The state that `to_json` wrote, by this version or another.
+
+        Raises:
+            InvalidStateError: it is no JSON, of another format, or of a later version that cannot be
+                read; the message starts with `where`.
+        """
+        try:
+            data: Any = json.loads(text)
+        except (ValueError, RecursionError) as fault:
+            reason = f"line {fault.lineno}" if isinstance(fault, json.JSONDecodeError) else "unreadable"
+            raise _invalid(where, f"it is no JSON ({reason})") from None
+        _check_format(data, where)
+        try:
+            read = _StateData.model_validate(data)
+            return cls(read.generation, tuple(ToolEntry(**one.model_dump()) for one in read.tools))
+        except ValidationError as fault:
+            first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise _invalid(where, f"{place}: {first['msg']}") from None
+        except InvalidStateError as fault:
+            raise _invalid(where, str(fault)) from None
+
+
+_Name = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH}}}$")]
+
+
+class _EntryData(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
+
+    source: str
+    id: str = Field(min_length=1)
+    name: _Name = ""
+    asked: str = ""
+    member: StrictBool | None = None
+
+
+class _StateData(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
+
+    format: Literal["mcp-toolset/state"]
+    generation: StrictInt = Field(ge=0)
+    tools: list[_EntryData]
+
+
+def _check_format(data: Any, where: str) -> None:
+    table = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    if table.get("format") != FORMAT:
+        raise _invalid(where, f'it is something else ("format" is not "{FORMAT}")')
+    version = table.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise _invalid(where, '"version" is no positive number')
+    if version > VERSION:
+        raise InvalidStateError(
+            f"{where}: it was written by a later version (state {version}, this one reads {VERSION}); "
+            "update mcp-toolset, or start with another file"
+        )
+
+
+def _invalid(where: str, reason: str) -> InvalidStateError:
+    return InvalidStateError(
+        f"{where}: not a usable state: {reason}; move it away to start anew, or restore a copy"
+    )
+
+
+def _data_of(entry: ToolEntry) -> dict[str, Any]:
+    data: dict[str, Any] = {"source": entry.source, "id": entry.id, "name": entry.name}
+    if entry.asked != entry.name:
+        data["asked"] = entry.asked
+    if entry.member is not None:
+        data["member"] = entry.member
+    return data
+
+
+def _twice(items: Iterable[_Item]) -> _Item | None:
+    seen: set[_Item] = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    return None

@@ -1,0 +1,108 @@
+"""`StateFile`: one registry's state on disk, which several processes may share (F37).
+
+A save is a compare-and-swap under a lock file: it replaces the file as a whole, and only if that is
+still what this process last read or wrote. What cannot be read is never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+
+from mcp_toolset.catalog.registry.state import ToolState
+from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.errors import InvalidStateError, StaleStateError
+
+LOCK_PATIENCE: Final = 5.0
+"""Seconds that a save waits for another process's."""
+
+_LOCK_STEP: Final = 0.02
+
+
+class StateFile:
+    """A file with a `ToolState`; one object for each writer."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Name the file; nothing is read yet."""
+        self.path = Path(path)
+        self._seen: ToolState | None = None
+
+    def load(self) -> ToolState | None:
+        """The state as it is saved, `None` if there is none yet.
+
+        Raises:
+            InvalidStateError: the file is corrupt, foreign or unreadable; it names it and stays as it is.
+        """
+        self._seen = self._read()
+        return self._seen
+
+    def save(self, state: ToolState) -> None:
+        """Replace what is saved, as a whole or not at all.
+
+        Raises:
+            StaleStateError: somebody else has saved since this object last loaded or saved.
+            InvalidStateError: the file is corrupt or foreign, or cannot be written.
+        """
+        with self._locked():
+            saved = self._read()
+            if saved != state:
+                self._require_seen(saved)
+                self._write(state)
+            self._seen = state
+
+    def _require_seen(self, saved: ToolState | None) -> None:
+        if saved != self._seen:
+            found = "removed it" if saved is None else f"saved generation {saved.generation} here"
+            known = "none" if self._seen is None else self._seen.generation
+            raise StaleStateError(
+                f"{self.path}: another process has {found}, after {known}; load it and decide again"
+            )
+
+    def _read(self) -> ToolState | None:
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise InvalidStateError(f"{self.path}: the state cannot be read: {fault.strerror}") from None
+        return ToolState.from_json(text, str(self.path))
+
+    def _write(self, state: ToolState) -> None:
+        path = self.path.resolve()
+        try:
+            replace_file(path, state.to_json().encode())
+        except OSError as fault:
+            raise self._unwritable(fault) from None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Generator[None]:
+        path = self.path.resolve()
+        if not path.parent.is_dir():
+            # The lock would make the folder, and a mistyped path would go unnoticed.
+            raise self._unwritable(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_PATIENCE, mode=0o600)
+        try:
+            lock.acquire(poll_interval=_LOCK_STEP)
+        except Timeout:
+            raise InvalidStateError(
+                f"{self.path}: the state cannot be written: another process has held its lock for "
+                f"{LOCK_PATIENCE:g} s; end that process"
+            ) from None
+        except OSError as fault:
+            raise self._unwritable(fault) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _unwritable(self, fault: OSError) -> InvalidStateError:
+        return InvalidStateError(
+            f"{self.path}: the state cannot be written: {fault.strerror}; choose a folder that is there "
+            "and can be written to"
+        )

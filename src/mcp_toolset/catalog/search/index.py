@@ -1,0 +1,221 @@
+"""`SearchIndex`: finding tools by what they do, in a catalog that changes (H18–H21).
+
+Three things order the hits. A query that names a tool puts it first (`name_matching`). The words of the
+query rank the rest (`lexical`), joined with what they mean (`meaning`); `ranking` holds the two together.
+Queries are text and nothing else: no operators, no expressions, and a cap on what is read, so no query can
+raise or run long (F36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
+from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.name_matching import NameTable
+from mcp_toolset.catalog.search.packed_vectors import numpy_if_present
+from mcp_toolset.catalog.search.ranking import Ranking, ReadingScorer, Scorer
+from mcp_toolset.catalog.search.text import is_one_word
+from mcp_toolset.tools.core.definition import ToolDefinition
+
+__all__ = ["CatalogEntry", "Scorer", "SearchHit", "SearchIndex"]
+
+MAX_HITS = 100
+_RANKED_BELOW = 0.8
+_WITHIN_MATCH = 0.02
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """One found tool (H21).
+
+    Attributes:
+        id: What to resolve the tool by.
+        name: Its public name.
+        server: The source it comes from, if any.
+        description: One line of at most 160 characters.
+        signature: The public name with parameters and their types.
+        score: From 0 to 1, 1 for the very name; to be compared within one answer only.
+        state: `available`, or why it cannot be called now (X5); whoever knows the servers sets it.
+    """
+
+    id: str
+    name: str
+    server: str | None
+    description: str
+    signature: str
+    score: float
+    state: str = "available"
+
+
+class SearchIndex:
+    """An index over tools, kept by content: what has not changed is not read again (H20)."""
+
+    def __init__(
+        self,
+        definitions: Iterable[ToolDefinition | CatalogEntry] = (),
+        *,
+        scorer: Scorer | Literal["built-in"] | None = "built-in",
+        numpy: Any = None,
+    ) -> None:
+        """Index the tools.
+
+        Args:
+            definitions: Bare definitions stand under their own names; a later one replaces an earlier
+                one of the same name. Use `CatalogEntry` to tell servers apart.
+            scorer: What is joined with the ranking by words: the built-in table of meanings, another
+                scorer such as an `EmbeddingScorer`, or `None` for the words alone.
+            numpy: The module to reckon with; `None` takes it if it is installed, `False` does without.
+                Queries are quicker with it, the hits are the same.
+        """
+        self._entries: dict[str, CatalogEntry] = {}
+        self._servers: dict[str, set[str]] = {}
+        self._names = NameTable()
+        second = MeaningScorer(numpy=numpy) if isinstance(scorer, str) else scorer
+        self._reader = second if isinstance(second, ReadingScorer) else None
+        self._ranking = Ranking(
+            second,
+            numpy=numpy_if_present() if numpy is None else numpy or None,
+        )
+        self.add(definitions)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, public_name: object) -> bool:
+        return public_name in self._entries
+
+    def servers(self) -> list[str]:
+        """The names of the servers that have tools here, sorted."""
+        return sorted(self._servers)
+
+    def add(self, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
+        """Add tools, or replace those of the same public names; return the names that had changed (H20)."""
+        wanted = {entry.public_name: entry for entry in map(entry_of, entries)}
+        fresh = [entry for entry in wanted.values() if not self._holds(entry)]
+        self.remove(entry.public_name for entry in fresh)
+        for entry in fresh:
+            self._entries[entry.public_name] = entry
+            if entry.server is not None:
+                self._servers.setdefault(entry.server, set()).add(entry.public_name)
+        self._tell_of(fresh)
+        return {entry.public_name for entry in fresh}
+
+    def remove(self, public_names: Iterable[str]) -> set[str]:
+        """Remove tools by public name, names not held being passed over; return those that were held."""
+        gone = {name: self._entries.pop(name) for name in set(public_names) if name in self._entries}
+        for name, entry in gone.items():
+            if entry.server is not None:
+                self._forget(entry.server, name)
+        if gone:
+            self._names.remove(gone)
+            self._ranking.remove(gone)
+        return set(gone)
+
+    def replace(self, server: str, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
+        """Make these the only tools of a server; return the public names that came, changed or went.
+
+        Raises:
+            ValueError: An entry belongs to another server; nothing has changed.
+        """
+        wanted = [entry_of(entry, server) for entry in entries]
+        strangers = [entry.public_name for entry in wanted if entry.server != server]
+        if strangers:
+            raise ValueError(f"replace({server!r}, …): {strangers[0]!r} is of another server; use add()")
+        left = self._servers.get(server, set()) - {entry.public_name for entry in wanted}
+        return self.remove(left) | self.add(wanted)
+
+    def search(
+        self,
+        query: str,
+        *,
+        server: str | None = None,
+        limit: int = 10,
+        exclude: Iterable[str] = (),
+        wait: bool = True,
+    ) -> list[SearchHit]:
+        """The tools that answer a query, best first; none if nothing in it is known here.
+
+        Name the server in the query, if it is known: that helps more than any other word.
+
+        Args:
+            query: What the tool should do, or its name. Any text, read literally.
+            server: Only tools of this server; its case does not matter unless two differ in nothing else.
+            limit: At most so many hits, 1 to 100 (H18).
+            exclude: Ids or public names to leave out.
+            wait: Whether a sentence model reads the query now if it has not yet; in an event loop, `await
+                index.read(query)` before and wait for nothing here. The built-in table never waits.
+
+        Raises:
+            ValueError: The limit is out of range.
+        """
+        if not 1 <= limit <= MAX_HITS:
+            raise ValueError(f"limit is {limit}; it must be from 1 to {MAX_HITS}")
+        if wait and self._reader is not None and self._reader.must_read(query):
+            self._reader.read(query)
+        unwanted = frozenset(exclude)
+        scores = self._scores(query, limit + len(unwanted), self._of_server(server))
+        ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+        kept = (
+            (self._entries[name], score)
+            for name, score in ranked
+            if name not in unwanted and self._entries[name].id not in unwanted
+        )
+        return [_hit(entry, score) for (entry, score), _ in zip(kept, range(limit), strict=False)]
+
+    async def read(self, query: str) -> None:
+        """Have a sentence model read a query in a worker thread, for as long as its scorer allows."""
+        reader = self._reader
+        if reader is not None and reader.must_read(query):
+            with anyio.move_on_after(reader.patience):
+                await anyio.to_thread.run_sync(reader.read, query, abandon_on_cancel=True)
+
+    def _holds(self, entry: CatalogEntry) -> bool:
+        held = self._entries.get(entry.public_name)
+        return held is not None and held.same_content(entry)
+
+    def _tell_of(self, fresh: list[CatalogEntry]) -> None:
+        if fresh:
+            self._names.add(fresh)
+            self._ranking.add(fresh)
+
+    def _forget(self, server: str, name: str) -> None:
+        self._servers[server].discard(name)
+        if not self._servers[server]:
+            del self._servers[server]
+
+    def _of_server(self, server: str | None) -> AbstractSet[str] | None:
+        if server is None:
+            return None
+        if server in self._servers:
+            return self._servers[server]
+        alike = [names for name, names in self._servers.items() if name.casefold() == server.casefold()]
+        return frozenset[str]().union(*alike)
+
+    def _scores(self, query: str, count: int, among: AbstractSet[str] | None) -> dict[str, float]:
+        named = self._names.matches(query, beginnings=not (is_one_word(query) and self._ranking.knows(query)))
+        if among is not None:
+            named = {name: closeness for name, closeness in named.items() if name in among}
+        ranked = self._ranking.best(query, count, among)
+        scores = {name: _RANKED_BELOW * score for name, score in ranked.items()}
+        if named:
+            within = self._ranking.best(query, len(named), named.keys())
+            scores |= {name: _placed(closeness, within.get(name, 0.0)) for name, closeness in named.items()}
+        return scores
+
+
+def _hit(entry: CatalogEntry, score: float) -> SearchHit:
+    return SearchHit(
+        entry.id, entry.public_name, entry.server, entry.description_line, entry.signature, score
+    )
+
+
+def _placed(closeness: float, score: float) -> float:
+    """The score of a named tool: its ranking decides only among names that are equally close."""
+    return closeness if closeness == 1 else closeness + _WITHIN_MATCH * score

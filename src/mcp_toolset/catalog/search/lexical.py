@@ -1,0 +1,213 @@
+"""Ranking by words: BM25F over fields, on postings that are kept per tool (H19, H20).
+
+The impact of a term on a tool depends on that tool alone: the mean lengths of fields are constants, not
+those of the catalog at hand. A changed tool therefore touches its own postings and no others, and an
+index that grew step by step equals one that was built at once. Only the rarity of a term depends on the
+catalog, and that is read off when a query comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+from typing import Any
+
+from mcp_toolset.catalog.search.aliases import ALIASES
+from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.postings import IMPACT, Clause, Places, Posting, WordQuery
+from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, runs, stem, words
+from mcp_toolset.catalog.search.vocabulary import Vocabulary
+
+_FIELD_CHARACTERS = 8_000
+_QUERY_CHARACTERS = 2_000
+_QUERY_WORDS = 64
+_CORRECTIONS = 8
+_SHORT = 0.25
+
+
+@dataclass(frozen=True)
+class Field:
+    """How much one field of a tool counts.
+
+    Attributes:
+        weight: What one occurrence of a term counts.
+        mean_length: The usual number of terms; longer fields count less.
+        slope: How strongly length counts: 0 not at all, 1 fully.
+    """
+
+    weight: float
+    mean_length: float
+    slope: float
+
+    def once_in(self, length: int) -> float:
+        """What one occurrence counts in a field of so many terms; very short is no better than short."""
+        relative = max(length / self.mean_length, _SHORT)
+        return self.weight / (1 - self.slope + self.slope * relative)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All that can be tuned. The defaults were tuned on the agent queries of LiveMCPBench alone."""
+
+    name: Field = Field(2.0, 4, 0.3)
+    title: Field = Field(1.0, 4, 0.3)
+    description: Field = Field(1.0, 40, 0.6)
+    server: Field = Field(1.0, 3, 0.3)
+    tags: Field = Field(1.0, 4, 0.3)
+    parameter_names: Field = Field(0.5, 8, 0.75)
+    parameter_descriptions: Field = Field(0.5, 40, 0.75)
+    saturation: float = 1.5
+    alias: float = 0.3
+    correction: float = 0.6
+    compound: float = 0.5
+
+
+class LexicalScorer:
+    """BM25F over the fields of catalog entries, with aliases and correction of unknown words.
+
+    Attributes:
+        places: Where each tool stands.
+    """
+
+    def __init__(self, weights: Weights | None = None, *, numpy: Any = None) -> None:
+        """Start empty. `numpy` is the module itself, or `None` to do without it; no ranking depends on it."""
+        self._weights = weights or Weights()
+        self._tokenizer = Tokenizer()
+        self._numpy = numpy
+        self._postings: dict[str, Posting] = {}
+        self._vocabulary = Vocabulary(self._postings.keys())
+        self._held: dict[str, tuple[Posting, ...]] = {}
+        self.places = Places()
+
+    def __contains__(self, word: str) -> bool:
+        """Whether any tool has this word, in whatever inflection."""
+        return stem(word) in self._postings
+
+    def add(self, entries: Iterable[CatalogEntry]) -> None:
+        """Take in entries whose public names are not indexed yet."""
+        for entry in entries:
+            place = self.places.take(entry.public_name)
+            self._held[entry.public_name] = tuple(
+                [self._put(place, *impact) for impact in self._impacts(entry).items()]
+            )
+        self._tokenizer.forget()
+        self._vocabulary.forget_order()
+
+    def remove(self, public_names: Iterable[str]) -> None:
+        """Forget entries; names that are not indexed are passed over."""
+        left: dict[Posting, set[int]] = {}
+        for name in public_names:
+            if name in self._held:
+                place = self.places.free(name)
+                for posting in self._held.pop(name):
+                    left.setdefault(posting, set()).add(place)
+        for posting, places in left.items():
+            self._leave(posting, places)
+        self._vocabulary.forget_order()
+
+    def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
+        """What `read(query).best(count, among)` gives."""
+        return self.read(query).best(count, among)
+
+    def read(self, query: str) -> WordQuery:
+        """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
+        clauses, unknown = self._clauses(self._wanted(query))
+        most = (self._weights.saturation + 1) * IMPACT
+        return WordQuery(clauses, unknown, most, self.places, self._held, self._numpy)
+
+    def _put(self, place: int, term: str, impact: int) -> Posting:
+        posting = self._postings.get(term)
+        if posting is None:
+            posting = self._postings[term] = Posting(term)
+        posting.numbers.append(place)
+        posting.numbers.append(impact)
+        return posting
+
+    def _leave(self, posting: Posting, places: AbstractSet[int]) -> None:
+        posting.drop(places)
+        if not posting.numbers:
+            del self._postings[posting.term]
+
+    def _impacts(self, entry: CatalogEntry) -> dict[str, int]:
+        weighted: dict[str, float] = {}
+        for measure, terms in self._fields(entry):
+            once = measure.once_in(len(terms))
+            for term in terms:
+                weighted[term] = weighted.get(term, 0.0) + once
+        k = self._weights.saturation
+        most = (k + 1) * IMPACT
+        return {term: int(weight * most / (k + weight)) for term, weight in weighted.items()}
+
+    def _fields(self, entry: CatalogEntry) -> Iterator[tuple[Field, list[str]]]:
+        weights, definition, read = self._weights, entry.definition, self._read
+        parameters = list(entry.parameters())
+        name, server = self._read_name(definition.name), read(entry.server or "")
+        yield weights.name, name + self._renaming(entry, {*name, *server})
+        yield weights.title, read(definition.title or "")
+        yield weights.description, read(definition.description or "")
+        yield weights.server, server
+        yield weights.tags, read(" ".join(entry.tags))
+        yield weights.parameter_names, read(" ".join(name for name, _ in parameters))
+        yield weights.parameter_descriptions, read("\n".join(described for _, described in parameters))
+
+    def _read(self, text: str) -> list[str]:
+        return self._tokenizer.terms(text[:_FIELD_CHARACTERS])
+
+    def _read_name(self, name: str) -> list[str]:
+        return self._tokenizer.name_terms(name[:_FIELD_CHARACTERS])
+
+    def _renaming(self, entry: CatalogEntry, known: AbstractSet[str]) -> list[str]:
+        """What the public name says beyond the tool's own name and its server's."""
+        if entry.public_name == entry.definition.name:
+            return []
+        return [term for term in self._read_name(entry.public_name) if term not in known]
+
+    def _wanted(self, query: str) -> dict[str, float]:
+        """The terms of a query, known here or not, and what each counts before its rarity."""
+        spoken = _words_of(query)
+        stems = [stem(word) for word in spoken]
+        wanted = dict.fromkeys(stems, 1.0)
+        for term in [term for term in wanted if term not in self._postings][:_CORRECTIONS]:
+            nearest = self._vocabulary.nearest(term)
+            if nearest:
+                del wanted[term]
+            self._offer(wanted, nearest, self._weights.correction)
+        self._offer(wanted, (stem(one + other) for one, other in pairwise(spoken)), self._weights.compound)
+        for term in stems:
+            others = [other for other in ALIASES.get(term, ()) if other in self._postings]
+            if others and term not in self._postings:
+                wanted.pop(term, None)
+            self._offer(wanted, others, self._weights.alias)
+        return wanted
+
+    def _offer(self, wanted: dict[str, float], terms: Iterable[str], weight: float) -> None:
+        for term in terms:
+            if term in self._postings:
+                wanted[term] = max(weight, wanted.get(term, 0.0))
+
+    def _clauses(self, wanted: Mapping[str, float]) -> tuple[list[Clause], float]:
+        """The known terms, heaviest first, and the weight of the unknown ones together."""
+        total, unknown = len(self._held), 0.0
+        clauses: list[Clause] = []
+        for term, weight in wanted.items():
+            posting = self._postings.get(term)
+            having = 0 if posting is None else len(posting)
+            weight *= log(1 + (total - having + 0.5) / (having + 0.5))
+            if posting is None:
+                unknown += weight
+            else:
+                clauses.append(Clause(weight, posting))
+        clauses.sort(key=lambda clause: (-clause.weight, clause.posting.term))
+        return clauses, unknown
+
+
+def _words_of(query: str) -> list[str]:
+    """The different words of a query in order; its stop words only if there are no others."""
+    spoken: list[str] = []
+    for run in runs(query[:_QUERY_CHARACTERS]):
+        spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)
+    telling = [word for word in spoken if word not in STOP_WORDS] or spoken
+    return list(dict.fromkeys(telling))[:_QUERY_WORDS]

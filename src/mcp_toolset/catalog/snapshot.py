@@ -1,0 +1,122 @@
+"""Snapshots: an upstream's list of tools, each checked by itself, as it stood at one moment.
+
+A malformed tool is set aside alone and named (F17, X6); a name that comes twice keeps its first
+tool and the second is set aside (F16); nothing vanishes without a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_core import to_json
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.change import ToolChange
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.schema.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
+
+LOST_CHARACTER: Final = "\ufdd0"
+"""Stands for half of a character (a lone surrogate), which has no place in JSON. Unicode leaves this
+code point to programs, so that no text has it."""
+
+MAX_DEFINITION: Final = 512 * 1024
+"""Bytes of JSON that one tool may take; its schemas are not compiled beyond that (F20)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """One usable tool of an upstream, with its schemas compiled."""
+
+    definition: ToolDefinition
+    arguments: SchemaCheck
+    output: SchemaCheck | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSnapshot:
+    """What an upstream listed.
+
+    Attributes:
+        tools: The usable ones by name, in the upstream's order.
+        set_aside: `(name, reason)` of those that are not usable.
+        complete: `False` when a cap ended the listing early (F15).
+        changes: Tools that are not what they were when they were pinned (F24); those that are held are
+            set aside as well.
+        flagged: `(name, what)` of tools in whose texts something was hidden (F23).
+    """
+
+    tools: Mapping[str, ListedTool]
+    set_aside: tuple[tuple[str, str], ...] = ()
+    complete: bool = True
+    changes: tuple[ToolChange, ...] = ()
+    flagged: tuple[tuple[str, str], ...] = ()
+
+
+EMPTY_SNAPSHOT = CatalogSnapshot({})
+
+
+def take_snapshot(
+    listed: Iterable[Any], *, previous: CatalogSnapshot = EMPTY_SNAPSHOT, complete: bool = True
+) -> CatalogSnapshot:
+    """Check each entry of a `tools/list` answer by itself.
+
+    Args:
+        listed: The entries in wire form, as untrusted as they come.
+        previous: The last snapshot; unchanged tools keep their compiled schemas (H20).
+        complete: Whether the listing reached its end.
+    """
+    tools: dict[str, ListedTool] = {}
+    set_aside: list[tuple[str, str]] = []
+    for entry in listed:
+        try:
+            tool = _listed(entry, previous)
+        except DefinitionError as fault:
+            set_aside.append((_shown_name(entry), str(fault)))
+            continue
+        if tool.definition.name in tools:
+            set_aside.append(
+                (tool.definition.name, "the server lists this name twice; the first one is used")
+            )
+            continue
+        tools[tool.definition.name] = tool
+    return CatalogSnapshot(tools, tuple(set_aside), complete)
+
+
+def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
+    if not isinstance(entry, dict):
+        raise DefinitionError(f"an entry of the list is no object but {type(entry).__name__}")
+    wire = cast("dict[str, Any]", entry)
+    if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
+        raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep (F20)")
+    try:
+        text = to_json(wire)
+    except ValueError as fault:
+        raise DefinitionError(f"the definition cannot be passed on: {fault}") from None
+    if LOST_CHARACTER.encode() in text:
+        raise DefinitionError("the definition cannot be passed on: a text in it has half of a character")
+    size = len(text)
+    if size > MAX_DEFINITION:
+        raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION} (F20)")
+    definition = ToolDefinition.from_wire(wire)
+    _check_runnable(wire)
+    known = previous.tools.get(definition.name)
+    if known is not None and known.definition.digest == definition.digest:
+        return known
+    return ListedTool(definition, *checks_of(definition))
+
+
+def _check_runnable(wire: Mapping[str, Any]) -> None:
+    """Refuse a tool that runs only as a task (2025-11-25, tasks, "Tool-Level Negotiation")."""
+    execution: object = wire.get("execution")
+    given: Mapping[str, object] = cast("Any", execution) if isinstance(execution, Mapping) else {}
+    support = given.get("taskSupport")
+    if support == "required":
+        raise DefinitionError("it runs only as a task (execution.taskSupport), which no call of ours can do")
+
+
+def _shown_name(entry: Any) -> str:
+    name: Any = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else None
+    return encodable(name) if isinstance(name, str) and name else "(no name)"

@@ -1,0 +1,205 @@
+"""Put a target into a client's own configuration, and take it out again (P7).
+
+Planning reads and changes nothing: a plan shows its difference, so a dry run is a plan that is not
+applied. Applying writes a backup, then the whole file at once; the rest of the file stays as it was.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine, Scope, locate
+from mcp_toolset.cli.installers.entry import Writing, launcher
+from mcp_toolset.cli.installers.jsontext import concealed, entries, with_entry, without_entry
+from mcp_toolset.cli.installers.replacing import read_regular, replace_text
+from mcp_toolset.config.loops import way_back
+from mcp_toolset.errors import ConfigError
+from mcp_toolset.upstream.secrets import Secrets, secret_arguments
+
+__all__ = ["InstallPlan", "apply", "plan_install", "plan_uninstall"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class InstallPlan:
+    """What would happen to one file. The texts hold other servers' secrets, so `repr` omits them (F42).
+
+    Attributes:
+        path: The client's file.
+        before: What is there, None when there is no file.
+        after: What will be there, None when there was and will be no file.
+        diff: The unified difference to show, with every value that is not ours concealed.
+        private: A file that does not exist yet is made for its owner alone.
+    """
+
+    path: Path
+    before: str | None = field(repr=False)
+    after: str | None = field(repr=False)
+    diff: str = field(repr=False)
+    private: bool = True
+
+    @property
+    def changed(self) -> bool:
+        """Whether applying it would write anything."""
+        return self.before != self.after
+
+
+def plan_install(
+    client: ClientName,
+    name: str,
+    target_args: Sequence[str],
+    *,
+    home: Path,
+    platform: str,
+    environ: Mapping[str, str],
+    project: Path,
+    scope: Scope | None = None,
+    env: Mapping[str, str] | None = None,
+    force: bool = False,
+    command: Sequence[str] | None = None,
+    cwd: Path | None = None,
+    options: Sequence[str | Path] = (),
+) -> InstallPlan:
+    """Plan to have `client` start `mcp-toolset serve TARGET …` under `name`.
+
+    Args:
+        client: The program whose file is meant.
+        name: The key there: letters, digits, `_` and `-`, as the strictest client asks.
+        target_args: TARGET first, then the options of `serve`; or `--` and a command.
+        home: The user's home folder.
+        platform: As `sys.platform` has it.
+        environ: The environment, for the places that it moves.
+        project: The folder whose file is meant by the project scope.
+        scope: `project` or `user`; None is the client's default.
+        env: Variables for the server, written into the file.
+        force: Replace a different entry of the same name.
+        command: How mcp-toolset is started; found if None.
+        cwd: What relative paths in `target_args` are relative to; the project if None.
+        options: Options of `serve` for the entry; files among them as paths.
+
+    Raises:
+        ConfigError: The file is broken or no regular file, has another server of that name, or would come to
+            serve itself.
+        TargetError: The target does not exist.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} cannot name a server; use up to 64 letters, digits, _ and -")
+    machine, folder = Machine(home, platform, environ, project), (cwd or project).absolute()
+    chosen, path = locate(CLIENTS[client], scope, machine)
+    _check_no_loop(Writing(folder), target_args, path)
+    writing = Writing(folder, project, CLIENTS[client].workspace) if chosen == "project" else Writing(folder)
+    arguments, needed = writing.target(target_args)
+    program = command or launcher(machine, portable=chosen == "project")
+    start = (*program, "serve", *writing.options(options), *arguments)
+    entry = CLIENTS[client].entry(start, {**needed, **(env or {})})
+    section, before = CLIENTS[client].section, read_regular(path)
+    text = (before or "").removeprefix(_MARK)
+    present = entries(text, section, str(path)).get(name)
+    if present == entry:
+        return _plan(path, before, before, section, name, chosen)
+    if present is not None and not force:
+        raise ConfigError(f"{path}: {section}.{name}: another server; choose another name, or use --force")
+    after = with_entry(text, section, name, entry, str(path))
+    return _plan(path, before, _marked(after, before), section, name, chosen)
+
+
+def plan_uninstall(
+    client: ClientName,
+    name: str,
+    *,
+    home: Path,
+    platform: str,
+    environ: Mapping[str, str],
+    project: Path,
+    scope: Scope | None = None,
+    force: bool = False,
+) -> InstallPlan:
+    """Plan to take `name` out of the client's file; unchanged when it is not there. See `plan_install`.
+
+    Raises:
+        ConfigError: The file is broken, or the entry is none of ours and `force` is not set.
+    """
+    chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
+    section, before = CLIENTS[client].section, read_regular(path)
+    text = (before or "").removeprefix(_MARK)
+    present = entries(text, section, str(path))
+    if before is None or name not in present:
+        return _plan(path, before, before, section, name, chosen)
+    if not force and not _starts_mcp_toolset(present[name]):
+        raise ConfigError(f"{path}: {section}.{name}: not a server of mcp-toolset; use --force to remove it")
+    after = without_entry(text, section, name, str(path))
+    return _plan(path, before, _marked(after, before), section, name, chosen)
+
+
+def apply(plan: InstallPlan) -> Path | None:
+    """Carry out a plan; returns the backup of what was there, None when nothing was.
+
+    The file is replaced in one step (through a link, the file that it points to) and keeps its mode.
+
+    Raises:
+        ConfigError: The file has changed since the plan was made, or cannot be written.
+    """
+    if not plan.changed or plan.after is None:
+        return None
+    return replace_text(plan.path, plan.before, plan.after, 0o600 if plan.private else 0o666)
+
+
+def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> None:
+    """Refuse a target that leads back to the file it is installed into, at once or through other files."""
+    arguments, _ = writing.target(target_args)
+    way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
+    if way:
+        raise ConfigError(
+            f"{path}: the entry would serve the file that it stands in ({' → '.join([str(path), *way])}), "
+            "and each level would start the next; move the servers to a file of their own and install that"
+        )
+
+
+def _marked(after: str, before: str | None) -> str:
+    return _MARK + after if before and before.startswith(_MARK) else after
+
+
+def _starts_mcp_toolset(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    table = cast("dict[str, object]", entry)
+    words = [table.get("command"), *cast("list[object]", table.get("args") or [])]
+    program = re.split(r"[/\\]", str(words[0]))[-1]
+    return program.startswith("mcp-toolset") or "mcp_toolset.cli.main" in words[:3]
+
+
+def _plan(
+    path: Path, before: str | None, after: str | None, section: str, name: str, scope: Scope
+) -> InstallPlan:
+    return InstallPlan(path, before, after, _difference(path, before, after, section, name), scope == "user")
+
+
+def _difference(path: Path, before: str | None, after: str | None, section: str, name: str) -> str:
+    if before == after:
+        return ""
+    old, new = (
+        concealed((text or "").removeprefix(_MARK), section, name).splitlines(keepends=True)
+        for text in (before, after)
+    )
+    lines = list(difflib.unified_diff(old, new, str(path) if before is not None else os.devnull, str(path)))
+    if not lines:
+        lines = [f"--- {path}\n", f"+++ {path}\n", f"@@ {section}.{name}.env @@ (values not shown)\n"]
+    shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+    return Secrets.of(_secrets_of(after, section, name)).scrubbed(shown)
+
+
+def _secrets_of(text: str | None, section: str, name: str) -> list[str]:
+    """What may be secret among the arguments of an entry."""
+    entry = entries((text or "").removeprefix(_MARK), section, "").get(name)
+    table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+    arguments = table.get("args")
+    words = cast("list[object]", arguments) if isinstance(arguments, list) else []
+    return list(secret_arguments([str(word) for word in words]))

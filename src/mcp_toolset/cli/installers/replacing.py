@@ -1,0 +1,142 @@
+"""Replace a client's file as a whole: one process at a time, with a backup, regular files alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+from platformdirs import user_cache_path
+
+from mcp_toolset.concurrency.atomic_file import create_file, replace_file
+from mcp_toolset.config.jsonc import read_text
+from mcp_toolset.errors import ConfigError
+
+__all__ = ["KEPT_BACKUPS", "held", "read_regular", "replace_text"]
+
+KEPT_BACKUPS: Final = 5
+"""Backups that are kept beside a file; older ones are removed."""
+
+PATIENCE: Final = 30.0
+"""Seconds to wait for another process that changes the same file."""
+
+
+@contextmanager
+def held(path: Path) -> Generator[None]:
+    """Keep other processes of mcp-toolset from changing a file, from reading it to having replaced it.
+
+    The lock is in the user's cache folder: a project's folder stays as it is.
+
+    Raises:
+        ConfigError: another process has held it for 30 seconds, or it cannot be made.
+    """
+    digest = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    try:
+        folder = user_cache_path("mcp-toolset", appauthor=False) / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{digest}.lock", timeout=PATIENCE)
+        lock.acquire()
+    except Timeout:
+        raise ConfigError(
+            f"{path}: another mcp-toolset has been changing it for {PATIENCE:g} s; end that process"
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be locked ({error.strerror}); check the permissions of the user's cache folder"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def read_regular(path: Path) -> str | None:
+    """The text of a regular file, links followed; `None` if there is none.
+
+    Raises:
+        ConfigError: it is something else, such as a pipe or a folder, or cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
+        raise _failed(path, "read", error) from None
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{path}: {_kind(mode)} and no regular file; name or make the client's own file")
+    try:
+        return read_text(path, str(path))
+    except FileNotFoundError:
+        return None
+
+
+def replace_text(path: Path, before: str | None, after: str, mode: int) -> Path | None:
+    """Write `after` where `before` was, in one step; returns the backup, None when nothing was there.
+
+    Through a link, the file that it points to is replaced. An existing file keeps its mode.
+
+    Raises:
+        ConfigError: it holds something else than `before` by now, or cannot be written.
+    """
+    try:
+        target = path.resolve()
+        if read_regular(target) != before:
+            raise ConfigError(f"{path}: has changed meanwhile; run the command again")
+        return _write(target, before, after, mode)
+    except (OSError, RuntimeError) as error:
+        problem = _failed(path, "written", error)
+    raise problem
+
+
+def _failed(path: Path, what: str, error: OSError | RuntimeError) -> ConfigError:
+    cause = error.strerror if isinstance(error, OSError) else "a loop of links"
+    return ConfigError(f"{path}: cannot be {what} ({cause}); check the folder's permissions")
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_ISDIR: "a folder",
+        stat.S_ISFIFO: "a pipe",
+        stat.S_ISSOCK: "a socket",
+        stat.S_ISCHR: "a device",
+        stat.S_ISBLK: "a device",
+    }
+    return next((name for test, name in kinds.items() if test(mode)), "something special")
+
+
+def _write(target: Path, before: str | None, after: str, mode: int) -> Path | None:
+    backup = None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if before is not None:
+        mode = target.stat().st_mode & 0o7777
+        backup = _back_up(target, before, mode)
+    replace_file(target, after.encode(), mode, exact=before is not None)
+    return backup
+
+
+def _back_up(target: Path, text: str, mode: int) -> Path:
+    """A copy with the next number; the oldest beyond `KEPT_BACKUPS` are removed."""
+    kept = _backups(target)
+    number = max(kept, default=0)
+    while True:
+        number += 1
+        backup = target.with_name(f"{target.name}.{number}.bak")
+        with suppress(FileExistsError):
+            create_file(backup, text.encode(), mode, exact=True)
+            break
+    for old in sorted(kept)[: -(KEPT_BACKUPS - 1)]:
+        with suppress(OSError):
+            kept[old].unlink()
+    return backup
+
+
+def _backups(target: Path) -> dict[int, Path]:
+    name = re.compile(re.escape(target.name) + r"\.([0-9]{1,9})\.bak")
+    found = {entry: name.fullmatch(entry.name) for entry in target.parent.iterdir()}
+    return {int(match[1]): entry for entry, match in found.items() if match and entry.is_file()}

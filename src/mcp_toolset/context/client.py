@@ -1,0 +1,180 @@
+"""`ServedClient`: the program at the other end of a served connection, as upstream sessions need to know it.
+
+On legacy connections it is one object for the life of the connection. The modern protocol has no
+sessions, so there it is known by the stream it came on, if it came on one, and else not at all.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, cast
+
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+
+from mcp_toolset.protocol.eras import is_modern
+from mcp_toolset.sdk.seams import connection_of
+from mcp_toolset.tools.core.asking import ANSWERABLE
+
+ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+    "sampling": {"tools": {}},
+}
+"""Each of them with all its features, as a client declares it that has them."""
+
+CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
+"""The extensions of which every message crosses the bridge: an app is a resource and a key of `_meta`.
+
+The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would reach nobody.
+"""
+
+_ANSWERABLE: Final = frozenset(ANSWERABLE)
+CLIENT_KEY: Final = "mcp_toolset.client"
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+_stream: Final[ContextVar[str | None]] = ContextVar("mcp_toolset_stream", default=None)
+"""The connection that a modern request came on, where one client has it for its life."""
+
+
+def came_on(stream: str) -> None:
+    """Say which connection the request comes on that the running task is about."""
+    if _stream.get() != stream:
+        _stream.set(stream)
+
+
+def stream_of() -> str | None:
+    """What tells the client of the modern request at hand from others: its pipe, streams or SSE connection.
+
+    A server of this process that is mounted here is called in the course of such a request, by that client.
+    """
+    return _stream.get()
+
+
+class ServedClient:
+    """Who calls: a name for it, what it can be asked, how much it wants to hear.
+
+    Attributes:
+        key: What tells it from every other client for its whole life; `None` if nothing does.
+        declares: The requests that it declared to answer, in wire form: some of `ANSWERABLE`.
+        carried: All its capabilities that mounted servers are told of.
+        routes: The sessions that its requests take, as each upstream has found out.
+        log_level: The least severe log message that it wants; `None` while it has not said.
+        answers_pings: Whether it is worth a ping.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_gone",
+        "_roots",
+        "answers_pings",
+        "carried",
+        "declares",
+        "key",
+        "log_level",
+        "routes",
+    )
+
+    def __init__(
+        self, key: str | None, carried: Mapping[str, Any], connection: Connection | None = None
+    ) -> None:
+        """Describe a client; `connection` is its own for life, where it has one (legacy)."""
+        self.key = key
+        self.carried = carried
+        self.declares = declared_by(carried)
+        self.routes: dict[object, Any] = {}
+        self.log_level: str | None = None
+        self.answers_pings = True
+        self._connection = connection
+        self._gone: dict[object, Callable[[], None]] = {}
+        self._roots: dict[object, Callable[[], None]] = {}
+
+    def when_gone(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when its connection ends; returns a function that takes this back."""
+        return _noted(self._gone, callback)
+
+    def when_roots_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when it says that its roots have changed; returns a function that ends this."""
+        return _noted(self._roots, callback)
+
+    def roots_changed(self) -> None:
+        """Tell whoever depends on this client's roots that they have changed."""
+        for callback in list(self._roots.values()):
+            callback()
+
+    def gone(self) -> None:
+        """Tell whoever works for this client alone that it has left."""
+        for callback in list(self._gone.values()):
+            callback()
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
+        if self._connection is None:
+            return None
+        return await self._connection.send_raw_request(method, params)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Tell it something outside of any call; nothing happens if it has no connection of its own."""
+        if self._connection is not None:
+            await self._connection.notify(method, params)
+
+
+def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]) -> Callable[[], None]:
+    key = object()
+    table[key] = callback
+    return lambda: table.pop(key, None) and None
+
+
+def client_of(request: ServerRequestContext[Any, Any]) -> ServedClient:
+    """The client that made a request."""
+    connection = connection_of(request.session)
+    found: ServedClient | None = connection.state.get(CLIENT_KEY)
+    if found is None:
+        found = connection.state[CLIENT_KEY] = _described(connection, request)
+    return found
+
+
+def _described(connection: Connection, request: ServerRequestContext[Any, Any]) -> ServedClient:
+    carried = _carried(connection.client_capabilities)
+    if is_modern(connection.protocol_version):
+        return ServedClient(stream_of(), carried)
+    client = ServedClient(uuid.uuid4().hex, carried, connection)
+    connection.exit_stack.callback(client.gone)
+    return client
+
+
+def declared_by(capabilities: object) -> Mapping[str, Any]:
+    """The requests that a client answers, out of its capabilities in wire form."""
+    wire = _members(capabilities)
+    if not wire:
+        return _NOTHING
+    return {name: wire[name] for name in ANSWERABLE if isinstance(wire.get(name), Mapping)}
+
+
+def carried_by(capabilities: object) -> Mapping[str, Any]:
+    """The client capabilities that a mounted server is told of: all that the bridge carries, and no more.
+
+    A server may use whatever is declared to it. What the bridge cannot carry to the end, such as the
+    tasks extension, would be lost half way.
+    """
+    wire = _members(capabilities)
+    if wire.keys() <= _ANSWERABLE and None not in wire.values():
+        return wire
+    declared = declared_by(wire)
+    named = _members(wire.get("extensions")) if wire else _NOTHING
+    kept = {name: named[name] for name in CARRIED_EXTENSIONS if name in named}
+    return {**declared, "extensions": kept} if kept else declared
+
+
+def _members(wire: object) -> Mapping[str, Any]:
+    """What an object of JSON holds; nothing if it is none."""
+    return cast("Mapping[str, Any]", wire) if isinstance(wire, Mapping) else _NOTHING
+
+
+def _carried(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:
+    if capabilities is None:
+        return _NOTHING
+    return carried_by(capabilities.model_dump(by_alias=True, mode="json", exclude_none=True))

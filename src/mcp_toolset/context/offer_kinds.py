@@ -1,0 +1,170 @@
+"""What a server can list beside its tools, and what any source of it, mounted or local, has to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+import mcp_types as types
+from pydantic import BaseModel
+
+from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.tools.core.call import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.client import ServedClient
+
+Wire = Mapping[str, Any]
+Ending = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of listed thing.
+
+    Attributes:
+        method: The method that lists it.
+        key: The key of the list in the answer.
+        identity: The key that names an entry.
+        model: What an entry must be.
+        capability: What a server declares that has any.
+    """
+
+    method: str
+    key: str
+    identity: str
+    model: type[BaseModel]
+    capability: str
+
+
+RESOURCES: Final = Kind("resources/list", "resources", "uri", types.Resource, "resources")
+TEMPLATES: Final = Kind(
+    "resources/templates/list", "resourceTemplates", "uriTemplate", types.ResourceTemplate, "resources"
+)
+PROMPTS: Final = Kind("prompts/list", "prompts", "name", types.Prompt, "prompts")
+KINDS: Final = (RESOURCES, TEMPLATES, PROMPTS)
+
+
+class ListChange(Protocol):
+    """A list that has changed for some clients only, as `ClientLists` tells."""
+
+    @property
+    def capability(self) -> str:
+        """What the list is of: `tools`, `resources` or `prompts`."""
+        ...
+
+    @property
+    def of_one_client(self) -> bool:
+        """Whether the list is that of one client's own session."""
+        ...
+
+    def is_for(self, client: ServedClient) -> bool:
+        """Whether a client sees this list."""
+        ...
+
+
+class Offers(Protocol):
+    """Resources, prompts and completions of one source, in wire form and under its own names."""
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether it has a capability, and in it a feature such as `subscribe`."""
+        ...
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind as they are now."""
+        ...
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """How long that list may be kept."""
+        ...
+
+    def meta(self, kind: Kind) -> Wire:
+        """What that list has in `_meta`."""
+        ...
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """The answer to `resources/read`; `LookupError` if the source is local and has none such."""
+        ...
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """The answer to `prompts/get`; `LookupError` if the source is local and has none such."""
+        ...
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """The answer to `completion/complete`."""
+        ...
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the resource has changed for a caller; returns what ends that."""
+        ...
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """List again for a caller what nothing tells of a change of."""
+        ...
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a caller sees in place of those of `listed`; `None` if it sees the same."""
+        ...
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Whether a client has a session of its own with the source, which tells it of changes."""
+        ...
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """All entries that only some callers see."""
+        ...
+
+    def said(self) -> frozenset[str]:
+        """Of `tools`, `resources`, `prompts`: the lists that it said to have changed; told once."""
+        ...
+
+    def list_news(self) -> Sequence[ListChange]:
+        """The lists of single clients that have changed since this was asked last."""
+        ...
+
+
+@runtime_checkable
+class SnapshotSource(Protocol):
+    """A source whose tools are taken as a whole: the same object for as long as they have not changed."""
+
+    @property
+    def snapshot(self) -> object:
+        """What its tools are read from."""
+        ...
+
+
+@runtime_checkable
+class VaryingSource(Protocol):
+    """A mounted source that does not list the same tools to every client."""
+
+    def hidden_from(self, context: ToolContext) -> frozenset[str]:
+        """The tools that are listed to other clients than this one, by their own names."""
+        ...
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what is listed to clients like this one."""
+        ...
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
+        ...
+
+
+@runtime_checkable
+class RemarkedSource(Protocol):
+    """A mounted source whose list of tools says something about itself."""
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the list has in `_meta`."""
+        ...
+
+
+@runtime_checkable
+class OfferingSource(Protocol):
+    """A mounted source that has more than tools."""
+
+    @property
+    def offers(self) -> Offers:
+        """What it has."""
+        ...

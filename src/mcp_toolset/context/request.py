@@ -1,0 +1,361 @@
+"""`WireContext`: the caller of a served call, so that reports and questions reach that very client (P5)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import ConfigDict, ValidationError
+from pydantic_core import to_json
+
+from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
+from mcp_toolset.context.delivery import PATIENCE
+from mcp_toolset.context.request_state import Replay, RoundTrips
+from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
+from mcp_toolset.protocol.eras import SESSION, forwarded_meta, is_modern, meta_of, wants_log
+from mcp_toolset.sdk.seams import MCPError, request_outbound, token_principal
+from mcp_toolset.tools.core.asking import (
+    ANSWERABLE,
+    CALL_META_KEY,
+    ELICITATION,
+    REPLAY_META_KEY,
+    ROOTS,
+    SAMPLING,
+    Answer,
+    InputRequired,
+    Sample,
+    elicitation,
+    roots_in,
+)
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.capability import CAPABILITIES
+from mcp_toolset.tools.core.outcome import AskUser
+from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.text.hidden_text import in_log
+
+ASK_DEADLINE: Final = 300.0
+"""Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+_MADE_UP: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+"""Codes with which the SDK says that a connection has ended, or that nobody answered."""
+
+_ROUND_TRIP: Final = ("inputResponses", "requestState")
+_log = logging.getLogger("mcp_toolset.ask")
+
+
+class _RawResult(types.Result):
+    model_config = ConfigDict(extra="allow")
+
+
+class WireContext(ToolContext):
+    """One request of one client, as a tool and an upstream see it."""
+
+    __slots__ = (
+        "_carried",
+        "_client",
+        "_meta",
+        "_params",
+        "_replay",
+        "_request",
+        "_wants_progress",
+        "modern",
+        "principal",
+        "protocol_version",
+        "session",
+    )
+
+    capabilities = frozenset(CAPABILITIES)
+    """All: middleware and hooks are the host's own code; handlers get a `HandlerContext`."""
+
+    def __init__(self, request: ServerRequestContext[Any, Any]) -> None:
+        """Read the caller off a request."""
+        self._request = request
+        self.protocol_version = request.protocol_version
+        modern = self.modern = is_modern(request.protocol_version)
+        self._client: ServedClient | None = None if modern else client_of(request)
+        self.session = None if self._client is None else self._client.key
+        self.principal = _principal(request)
+        self._params: Mapping[str, Any] = request.params or {}
+        self._replay: Replay | None = None
+        self._carried: Mapping[str, Any] | None = None
+        raw = self._params.get("_meta")
+        self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+        in_process = modern and request.request is None
+        self._wants_progress = "progressToken" in self._meta or in_process
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the request."""
+        return self._meta
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The request's parameters, without what is this server's own of a round trip."""
+        return self._params
+
+    @property
+    def client(self) -> ServedClient:
+        """The program that made this request."""
+        if self._client is None:
+            self._client = client_of(self._request)
+        return self._client
+
+    @property
+    def client_key(self) -> str | None:
+        """What tells its program from every other; `None` if nothing does."""
+        return stream_of() if self._client is None else self._client.key
+
+    @property
+    def declares(self) -> Mapping[str, Any]:
+        """The requests that this client answers in the course of this call, in wire form."""
+        if self.modern:
+            return declared_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+        return self.client.declares if self._request.session.can_send_request else _NOTHING
+
+    @property
+    def carried(self) -> Mapping[str, Any]:
+        """The client's capabilities that mounted servers are told of: what it answers, and extensions."""
+        if self.modern:
+            if self._carried is None:
+                self._carried = carried_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+            return self._carried
+        if self.answers:
+            return self.client.carried
+        return {name: each for name, each in self.client.carried.items() if name not in ANSWERABLE}
+
+    @property
+    def answers(self) -> bool:
+        """Whether requests reach this client in the course of this call, as it is legacy."""
+        return not self.modern and self._request.session.can_send_request
+
+    @property
+    def has_own_stream(self) -> bool:
+        """Whether what is said in this call and in others of its client comes on streams of their own."""
+        headers: Any = getattr(self._request.request, "headers", None)
+        return headers is not None and self.answers and SESSION.decode() in headers
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe log message that this client wants; `None` while it has not said."""
+        if self.modern:
+            return self._meta.get(types.LOG_LEVEL_META_KEY)
+        return self.client.log_level
+
+    @property
+    def authorization(self) -> str | None:
+        """The credentials that the client sent with this request, over HTTP."""
+        headers: Any = getattr(self._request.request, "headers", None)
+        return None if headers is None else headers.get("authorization")
+
+    @property
+    def replay(self) -> Replay:
+        """What this call has asked and was answered so far."""
+        if self._replay is None:
+            self._replay = Replay(str(self._request.request_id or uuid.uuid4().hex))
+        return self._replay
+
+    def resume(self, trips: RoundTrips, call: ToolCall) -> None:
+        """Take up what the client sends along when it repeats a call (2026-07-28).
+
+        Raises:
+            CallError: its state was altered, has ended, was used, or belongs to another call.
+        """
+        if not self.modern or not any(key in self._params for key in _ROUND_TRIP):
+            return
+        first = self.replay.call_id
+        self._replay = trips.resume(self._params, call.name, call.arguments, self.principal, first)
+        plain = {key: value for key, value in self._params.items() if key not in _ROUND_TRIP}
+        self._params = {**plain, **self._replay.passed_on}
+
+    async def elicit(
+        self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> Answer:
+        """Ask the user of this client; see `ToolContext.ask`."""
+        return await self._elicited(question, schema, key)
+
+    async def answer(self, asked: AskUser) -> Answer:
+        """The answer to the question that a call has ended with."""
+        return await self._elicited(asked.question, asked.schema, "the call's result")
+
+    async def _elicited(self, question: str, schema: Mapping[str, Any] | None, name: str) -> Answer:
+        params = elicitation(question, schema)
+        missing = self._obstacle()
+        if missing:
+            obstacle = f"this client shows no questions ({missing})"
+            raise CannotAskError(
+                f"the user has to be asked, and {obstacle}; ask in your own words: {question}",
+                obstacle=obstacle,
+            )
+        answer = Answer.of_wire(await self._asked(ELICITATION, params, name))
+        if answer.accepted:
+            _check_answer(params["requestedSchema"], answer, question)
+        return answer
+
+    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
+        """Ask the model of this client; the request says what caused it (H5)."""
+        client = self._request.session.client_capabilities
+        if client is None or client.sampling is None:
+            raise CannotAskError("this client lends no model: it declares no sampling")
+        return Sample(await self._asked(SAMPLING, params, key))
+
+    async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
+        """The folders that the client works in."""
+        self.needs("roots")
+        return roots_in(await self._asked(ROOTS, {}, key))
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declared for this request, in wire form."""
+        declared = self._request.session.client_capabilities
+        return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
+
+    async def _asked(self, method: str, params: dict[str, Any], name: str) -> Mapping[str, Any]:
+        cause = params.pop("_meta", {}).get(CALL_META_KEY, {})
+        key = self.replay.key(method, params, name)
+        found = self.replay.answer_to(key, name)
+        if found is not None:
+            return found
+        cause = {"id": self.replay.call_id, **cause}
+        _log.info("call %s asks the client for %s (%s)", in_log(cause["id"]), in_log(method), in_log(key))
+        if method == SAMPLING:
+            params = {**params, "_meta": {CALL_META_KEY: cause, REPLAY_META_KEY: key}}
+        if self.modern:
+            raise InputRequired({key: {"method": method, "params": params}})
+        return await self._within_deadline(method, params)
+
+    async def _within_deadline(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with anyio.fail_after(ASK_DEADLINE):
+                return await self.request(method, params)
+        except TimeoutError:
+            raise CannotAskError(f"the client gave no answer to {method} within {ASK_DEADLINE:g} s") from None
+
+    def _obstacle(self) -> str:
+        """Why this client shows no forms."""
+        client = self._request.session.client_capabilities
+        declared = None if client is None else client.elicitation
+        if declared is None or (declared.form is None and declared.url is not None):
+            return "it declares no elicitation of forms"
+        if self.modern or self._request.session.can_send_request:
+            return ""
+        return "its connection carries no requests of this server"
+
+    @property
+    def cancelled_because(self) -> str | None:
+        """Why the client has cancelled this request, if it has, and has said so."""
+        return getattr(request_outbound(self._request.session), "reason", None)
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client sent a progress token (in process, modern, it needs none)."""
+        return self._wants_progress
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress on the stream of this request."""
+        message = None if message is None else encodable(message)
+        await self._request.session.report_progress(progress, total, message)
+
+    async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message on the stream of this request.
+
+        Raises:
+            InvalidOutputError: the data has no JSON form.
+        """
+        try:
+            to_json([data, logger])
+        except ValueError as fault:
+            raise InvalidOutputError(f"a log message has no JSON form: {fault}") from None
+        params: dict[str, Any] = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        await self.notify("notifications/message", params)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Pass a notification on; a modern client gets log messages only at the level it asked for."""
+        if method == "notifications/message" and not self._wants_log((params or {}).get("level")):
+            return
+        if params is not None and "_meta" in params:
+            params = {**params, "_meta": forwarded_meta(meta_of(params))}
+        await request_outbound(self._request.session).notify(method, params)
+
+    async def pass_progress(self, params: Mapping[str, Any]) -> None:
+        """Pass on progress as an upstream has reported it, under this client's own token."""
+        token = self._meta.get("progressToken")
+        if token is not None:
+            return await self.notify("notifications/progress", {**params, "progressToken": token})
+        await self.progress(params["progress"], params.get("total"), params.get("message"))
+
+    async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Ask this client and wait; legacy only, as the modern protocol has no such requests."""
+        try:
+            return await self._sent(method, params)
+        except MCPError as fault:
+            raise CannotAskError(f"the client cannot be asked for {method}: {fault.message}") from None
+        except ValidationError:
+            raise CallError(f"the client's answer to {method} is none that the protocol knows") from None
+
+    async def confirm(self) -> None:
+        """Wait for the answer to a ping: what was sent before it in this request has been read by then."""
+        if not self.client.answers_pings:
+            return
+        with anyio.move_on_after(PATIENCE) as patience, suppress(MCPError):
+            await self._sent("ping", None)
+        self.client.answers_pings = not patience.cancelled_caught
+
+    async def relay(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Put a mounted server's request to this client, and bring back what it says (legacy).
+
+        Raises:
+            MCPError: the client's own refusal; or it gave no answer in time, or is gone, which is said
+                with a code of this server's.
+        """
+        try:
+            with anyio.fail_after(ASK_DEADLINE):
+                return await self._sent(method, params)
+        except TimeoutError:
+            raise MCPError(
+                types.INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s"
+            ) from None
+        except ValidationError:
+            raise MCPError(
+                types.INTERNAL_ERROR, "the client's answer is none that the protocol knows"
+            ) from None
+        except MCPError as fault:
+            if fault.code in _MADE_UP:
+                raise MCPError(types.INTERNAL_ERROR, "the client can no longer be reached") from None
+            raise
+
+    async def _sent(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        asked = types.Request[dict[str, Any], str](method=method, params=dict(params or {}))
+        metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
+        answer = await self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
+        return answer.model_dump(by_alias=True, exclude_none=True)
+
+    def _wants_log(self, level: object) -> bool:
+        """A legacy client that set no level leaves it to the server, which passes on what there is."""
+        wanted = self.log_level
+        return wants_log(wanted, level) if wanted is not None else not self.modern
+
+
+def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> None:
+    check = SchemaCheck(form, tool=question, part="the schema of the answer")
+    if not check.is_valid(answer.content):
+        faults = "; ".join(check.problems(answer.content))
+        raise CallError(f"the user's answer does not fit the question {question!r}: {faults}")
+
+
+def _principal(request: ServerRequestContext[Any, Any]) -> str | None:
+    scope: Any = getattr(request.request, "scope", None)
+    user: Any = cast("dict[str, Any]", scope).get("user") if isinstance(scope, dict) else None
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    return token_principal(user) or str(user.display_name)

@@ -1,0 +1,45 @@
+"""`Misconfigured`: a server whose entry in a configuration cannot be used, in the place of its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.declare.function import Tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.view import ToolBinding
+
+
+class Misconfigured(Toolset):
+    """A mount without tools whose status says what is wrong with its entry and how to mend it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        """Show `reason` as the status of the server `name`."""
+        super().__init__(name=name)
+        self.source_name = name
+        self.status = SourceStatus("misconfigured", reason)
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Nothing changes: another configuration takes the place of this object."""
+        return lambda: None
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Stay until cancelled."""
+        task_status.started()
+        await anyio.sleep_forever()
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """Nothing."""
+        return iter(())
+
+    def sources(self) -> list[ToolSource]:
+        """The mount itself."""
+        return [self]
+
+    def bindings(self) -> list[ToolBinding]:
+        """Nothing."""
+        return []

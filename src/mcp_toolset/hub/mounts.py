@@ -1,0 +1,298 @@
+"""`Mount`: one server of a configuration, mounted, and named, filtered and deferred as the file says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
+from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
+from mcp_toolset.catalog.pins.policy import PinPolicy
+from mcp_toolset.config import HubConfig, ServerConfig, chain
+from mcp_toolset.config.loops import check_no_loop
+from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
+from mcp_toolset.hub.misconfigured import Misconfigured
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.names import (
+    check_public_name,
+    mounted_name,
+    plain_prefix,
+    prefix_from,
+    public_name,
+    qualified,
+)
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
+from mcp_toolset.tools.view.made import Each
+from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.upstream.secrets import Secrets
+from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+
+_log = logging.getLogger("mcp_toolset.hub")
+
+
+@dataclass(eq=False, slots=True)
+class Mount:
+    """One server of a configuration: what is mounted for it now.
+
+    Attributes:
+        config: The entry that it was started with.
+        remote: Its tools.
+        successor: What is mounted in its place by now, if anything is.
+    """
+
+    config: ServerConfig
+    remote: RemoteToolset
+    successor: Mount | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether calls go through it."""
+        return self.remote.status.state == "ready"
+
+    def serves(self, server: ServerConfig) -> bool:
+        """Whether its connection is the one that an entry asks for."""
+        return self.config.reached() == server.reached()
+
+    def remember(self, before: Mount) -> None:
+        """Judge by what was seen of another connection, if it leads to the same address or command."""
+        mine, other = self.remote.connection, before.remote.connection
+        if mine.link.identity == other.link.identity:
+            mine.pins.remember(other.pins)
+
+    def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
+        """Call a tool over the connection that there is by now, whichever one it was listed over (P13)."""
+        if self.successor is not None:
+            return self.successor.call(definition, call, context)
+        return self.remote.connection.call(definition, call, context)
+
+
+def enabled(config: HubConfig) -> list[ServerConfig]:
+    """The servers that are to be mounted, in the order of the file: neither disabled nor misconfigured."""
+    return [server for server in config.servers if not server.disabled and not server.fault]
+
+
+def lock_of(config: HubConfig) -> LockFile:
+    """The lock file of a configuration; see `LockFile` for what it raises."""
+    return LockFile(lock_path(config))
+
+
+def lock_path(config: HubConfig) -> Path:
+    """Where the lock file of a configuration is, or would be."""
+    return config.lock or lock_beside(config.path)
+
+
+def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
+    """The servers as a judged configuration filters, names and defers them, the misconfigured ones too."""
+    names = FileNames(str(config.path))
+    for server in enabled(config):
+        names.add(server)
+    chosen = names.chosen
+    return [
+        Misconfigured(server.name, server.fault)
+        if server.fault
+        else _shaped(server, mounts[server.name], names.prefixes[server.name], chosen)
+        for server in config.servers
+        if not server.disabled
+    ]
+
+
+def judged(config: HubConfig) -> HubConfig:
+    """The configuration with a `fault` at every server that cannot be mounted beside those before it."""
+    names = FileNames(str(config.path))
+
+    def judge(server: ServerConfig) -> ServerConfig:
+        if server.disabled or server.fault:
+            return server
+        try:
+            _check_folder(server, config.path)
+            check_no_loop(server, config.path)
+            mounted(server, None)
+            names.add(server)
+        except ToolsetError as fault:
+            told = Secrets.of(server.secrets).scrubbed(str(fault))
+            return replace(server, fault=told if str(config.path) in told else f"{config.path}: {told}")
+        return server
+
+    return replace(config, servers=tuple(map(judge, config.servers)))
+
+
+def _check_folder(server: ServerConfig, path: Path) -> None:
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        raise ConfigError(
+            f"{path}: server {server.name!r}: `cwd` names no folder that is there; create it or correct `cwd`"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The step that names one server's tools, and has them called where it is mounted by then."""
+
+    server: str
+    mount: Mount
+    prefix: str
+    own: Mapping[str, str]
+    chosen: frozenset[str]
+
+    def __call__(self, binding: ToolBinding) -> ToolBinding:
+        tool = binding.definition.name
+        execute = partial(self.mount.call, binding.definition)
+        return replace(binding.called(self._name(tool)), execute=execute)
+
+    def _name(self, tool: str) -> str:
+        if tool in self.own:
+            return self.own[tool]
+        name = mounted_name(self.prefix, tool) if self.prefix else public_name(tool)
+        # A name that the file gives to another tool is that one's, whether it is there or not.
+        return qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
+
+
+class _Named(Transformed):
+    """One server's tools under the names of the file; a name for a tool that is not there is reported."""
+
+    def __init__(self, inner: Toolset, served: Toolset, names: _Names) -> None:
+        """Name what is left `inner` of all that is `served`."""
+        self._served = served
+        self._names = names
+        self._told = frozenset[str]()
+        super().__init__(inner, Each(names))
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """The bindings under their names."""
+        found = dict(self._unused())
+        for tool in sorted(found.keys() - self._told):
+            _log.warning("%s/%s: %s", self._names.server, in_log(tool), in_log(found[tool]))
+        self._told = frozenset(found)
+        return super().compiled(turn)
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What is left out inside, and each tool that has a name in the file and is not there."""
+        return [*super().set_aside(), *self._unused()]
+
+    def _unused(self) -> list[tuple[str, str]]:
+        if not self._names.own or any(source.status.state != "ready" for source in self.sources()):
+            return []
+        known = {binding.definition.name for binding in self._served.bindings()}
+        known.update(name for source in self.sources() for name, _ in source.status.set_aside)
+        reason = "`names` calls it {!r}, but server {!r} lists no such tool; mend the key or remove it"
+        return [
+            (tool, reason.format(name, self._names.server))
+            for tool, name in self._names.own.items()
+            if tool not in known
+        ]
+
+
+def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[str]) -> Toolset:
+    served: Toolset = mount.remote
+    tools = served
+    if server.include or server.exclude:
+        tools = tools.filtered(include=server.include or ("*",), exclude=server.exclude)
+    tools = _Named(tools, served, _Names(server.name, mount, prefix, server.names, chosen))
+    return tools.deferred() if server.deferred else tools
+
+
+@dataclass(slots=True)
+class FileNames:
+    """The prefixes and names that servers of one file have taken.
+
+    Attributes:
+        path: The file, for errors.
+        prefixes: The prefix of each server, empty for none.
+    """
+
+    path: str
+    prefixes: dict[str, str] = field(default_factory=dict[str, str])
+    _owners: dict[str, str] = field(
+        default_factory=lambda: dict.fromkeys(FIXED_TOOLS, "the deferred catalog")
+    )
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        """The names that the file gives to single tools."""
+        return frozenset(self._owners) - set(FIXED_TOOLS)
+
+    def add(self, server: ServerConfig) -> None:
+        """Take the names of a server; none of them if it is refused.
+
+        Raises:
+            DefinitionError: its prefix or a name for a tool cannot be used.
+            NameConflictError: another server has its prefix, or another tool a name that it gives.
+        """
+        prefix = "" if server.prefix is False else self._prefix(server)
+        owners = dict(self._owners)
+        for tool, name in server.names.items():
+            place = f"{tool!r} of server {server.name!r}"
+            check_public_name(name, f"{self.path}: {place}")
+            if owners.setdefault(name, place) != place:
+                raise NameConflictError(
+                    f"{self.path}: {owners[name]} and {place} are both to be named {name!r}; "
+                    "name one otherwise"
+                )
+        self._owners = owners
+        self.prefixes[server.name] = prefix
+
+    def _prefix(self, server: ServerConfig) -> str:
+        prefix = self._written_prefix(server) if server.prefix else prefix_from(server.name)
+        other = next((name for name, taken in self.prefixes.items() if prefix and taken == prefix), None)
+        if other is not None:
+            raise NameConflictError(
+                f"{self.path}: servers {other!r} and {server.name!r} have the same prefix {prefix!r}; "
+                "give one of them another `prefix`"
+            )
+        return prefix
+
+    def _written_prefix(self, server: ServerConfig) -> str:
+        try:
+            return plain_prefix(str(server.prefix))
+        except DefinitionError as fault:
+            raise DefinitionError(f"{self.path}: server {server.name!r}: {fault}") from None
+
+
+def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = None) -> RemoteToolset:
+    """The tools of one server of the file at `path`, not opened yet.
+
+    Without lock file and path it is only seen whether it can be mounted.
+
+    Raises:
+        DefinitionError: it cannot be reached as the entry says.
+    """
+    target = server.url if server.url is not None else [server.command or "", *server.args]
+    return RemoteToolset(
+        target,
+        name=server.name,
+        transport=server.transport,
+        headers=server.headers,
+        env={**server.env, **(chain.below(path) if path else {})},
+        cwd=server.cwd,
+        timeout=server.timeout or DEFAULT_TIMEOUT,
+        start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        pins=policy_of(server),
+        lock=None if lock is None else lock.entry(server.name),
+        sessions=server.sessions,
+        forward_authorization=server.forward_authorization,
+        declare=server.declare,
+        protocol=server.protocol,
+        hidden=server.secrets,
+        eras=server.eras,
+        arguments=server.arguments,
+    )
+
+
+def policy_of(server: ServerConfig) -> PinPolicy:
+    """What its entry says about definitions that change or hide text."""
+    return PinPolicy(server.pins, server.new_tools, server.hidden_text)
+
+
+def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
+    """Have a mount that goes on follow an entry that differs in nothing that needs another connection."""
+    mount.remote.connection.settle(
+        timeout=server.timeout or DEFAULT_TIMEOUT,
+        start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        policy=policy_of(server),
+        lock=lock.entry(server.name),
+    )

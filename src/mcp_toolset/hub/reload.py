@@ -1,0 +1,286 @@
+"""`Reloads`: another configuration in the place of the one that is served, while clients call (P13).
+
+What differs is started next to what there is. When all of it has answered, or has failed once, one step
+puts it in place, and clients are told once of each list that is another one. What has left is closed when
+nothing is under way in it. A server whose entry differs only in how its tools are named, chosen or judged
+keeps its connection. A configuration that cannot be used changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from mcp_toolset.catalog.pins.lockfile import LockFile
+from mcp_toolset.config import HubConfig
+from mcp_toolset.errors import NameConflictError, StateError
+from mcp_toolset.hub.misconfigured import Misconfigured
+from mcp_toolset.hub.mounts import Mount, enabled, lock_of, lock_path, mounted, settle, shaped
+from mcp_toolset.server.reloadable import ReloadReport
+from mcp_toolset.tools.core.source import ToolSource
+
+_log = logging.getLogger("mcp_toolset.reload")
+_AT_RESTART: Final = ("name", "client_prefix", "list_patience")
+
+
+@dataclass(eq=False, slots=True)
+class _Starting:
+    """A mount that is started, and its first attempt."""
+
+    mount: Mount
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+    def started(self, value: Any = None) -> None:
+        """Note that the first attempt has succeeded or failed (`TaskStatus`)."""
+        self.settled.set()
+
+
+class Configured(Protocol):
+    """The configuration that is served, and the mounts of its servers; see `ConfiguredToolset`."""
+
+    @property
+    def config(self) -> HubConfig:
+        """The configuration that holds now."""
+        ...
+
+    @property
+    def mounts(self) -> Mapping[str, Mount]:
+        """What is mounted, by the names of the servers."""
+        ...
+
+    def wanted(self, config: HubConfig | None) -> HubConfig:
+        """A configuration to take the place of this one, read again unless it is given."""
+        ...
+
+    def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
+        """Serve this from the next compilation on."""
+        ...
+
+
+class Reloads:
+    """Owns the mounts of a configuration that were started after the server was."""
+
+    def __init__(
+        self,
+        configured: Configured,
+        *,
+        sources: Callable[[], Mapping[str, ToolSource]],
+        changed: Callable[[], None],
+        rebuild: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Reload nothing yet.
+
+        Args:
+            configured: The configuration that is served.
+            sources: Everything that is mounted, by name.
+            changed: To be told when the tools or the status of a mount have changed.
+            rebuild: Compiles what is served anew.
+        """
+        self._configured = configured
+        self._sources = sources
+        self._changed = changed
+        self._rebuild = rebuild
+        self._turn = anyio.Lock()
+        self._group: anyio.abc.TaskGroup | None = None
+        self._late: dict[str, _Starting] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Configurations can be reloaded while this is open; then what they started is closed."""
+        try:
+            async with anyio.create_task_group() as self._group:
+                yield
+                self._group.cancel_scope.cancel()
+        finally:
+            self._group = None
+            late, self._late = self._late, {}
+            mounts = {**self._configured.mounts, **{name: one.mount for name, one in late.items()}}
+            self._configured.put(self._configured.config, mounts)
+
+    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
+        """See `ToolsetServer.reload`."""
+        self._open()
+        # One after the other, and each reads when its turn comes: the last one has the last word.
+        async with self._turn:
+            wanted = await anyio.to_thread.run_sync(self._configured.wanted, config)
+            lock = await anyio.to_thread.run_sync(lock_of, wanted)
+            fresh = self._fresh(wanted, lock)
+            async with self._opening(fresh) as opening:
+                with anyio.move_on_after(patience):
+                    for one in opening.values():
+                        await one.settled.wait()
+                return await self._take(wanted, lock, opening, drain)
+
+    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        self._open().start_soon(function, *arguments)
+
+    def _open(self) -> anyio.abc.TaskGroup:
+        if self._group is None:
+            raise StateError("a configuration is reloaded while the server is open; enter it first")
+        return self._group
+
+    def _fresh(self, wanted: HubConfig, lock: LockFile) -> dict[str, Mount]:
+        """What is to be started; everything that can be wrong with a configuration is found here."""
+        mounts = self._configured.mounts
+        fresh: dict[str, Mount] = {}
+        for server in enabled(wanted):
+            standing, late = mounts.get(server.name), self._late.get(server.name)
+            other = self._sources().get(server.name)
+            if standing is None and other is not None and not isinstance(other, Misconfigured):
+                raise NameConflictError(
+                    f"{wanted.path}: two mounts are named {server.name!r}; give this one another name"
+                )
+            if not any(one is not None and one.serves(server) for one in (standing, late and late.mount)):
+                fresh[server.name] = Mount(server, mounted(server, lock, wanted.path))
+                if standing is not None:
+                    fresh[server.name].remember(standing)
+        shaped(wanted, {**mounts, **fresh})
+        return fresh
+
+    @asynccontextmanager
+    async def _opening(self, fresh: Mapping[str, Mount]) -> AsyncGenerator[dict[str, _Starting]]:
+        """Mounts that are being started; they are closed again if the block fails."""
+        opening = {name: _Starting(mount) for name, mount in fresh.items()}
+        for one in opening.values():
+            self._start(self._own, one)
+        try:
+            yield opening
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                for one in opening.values():
+                    await one.mount.remote.connection.end(0)
+            raise
+
+    async def _own(self, starting: _Starting) -> None:
+        """The life of one mount."""
+        remote = starting.mount.remote
+        stop = remote.on_change(self._changed)
+        try:
+            await remote.run(task_status=starting)
+        finally:
+            stop()
+            starting.settled.set()
+
+    async def _take(
+        self,
+        wanted: HubConfig,
+        lock: LockFile,
+        opening: Mapping[str, _Starting],
+        drain: float,
+    ) -> ReloadReport:
+        """Put a configuration in place: what has answered of it, and of the rest what there was."""
+        before, mounts, late = self._configured.config, self._configured.mounts, self._late
+        report = _reported(before, wanted, mounts, opening)
+        for server in wanted.misconfigured:
+            if server not in before.servers:
+                _log.error("%s is misconfigured: %s", server.name, server.fault)
+        self._late = self._still_late(wanted, mounts, opening)
+        now = {
+            server.name: mounts[server.name]
+            if server.name in self._late or server.name not in opening
+            else opening[server.name].mount
+            for server in enabled(wanted)
+        }
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._settle(wanted, now, lock)
+                await self._swap(wanted, now, drain)
+            except BaseException:
+                self._late = late
+                await self._settle(before, mounts, lock_of(before))
+                raise
+        for name, one in late.items():
+            if self._late.get(name) is not one:
+                self._start(one.mount.remote.connection.end, 0)
+        for name, one in self._late.items():
+            if late.get(name) is not one:
+                self._start(self._join, name, one, drain)
+        return report
+
+    def _still_late(
+        self, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
+    ) -> dict[str, _Starting]:
+        """What is to take the place of something that works, and has not answered yet."""
+        late: dict[str, _Starting] = {}
+        for server in enabled(wanted):
+            standing, before = mounts.get(server.name), self._late.get(server.name)
+            one = opening.get(server.name)
+            if one is not None and standing is not None and standing.works and not one.settled.is_set():
+                late[server.name] = one
+            elif one is None and before is not None and before.mount.serves(server):
+                late[server.name] = before
+        return late
+
+    async def _settle(self, config: HubConfig, mounts: Mapping[str, Mount], lock: LockFile) -> None:
+        """Have what goes on follow the entries that it has now."""
+        for server in enabled(config):
+            late = self._late.get(server.name)
+            for mount in (mounts[server.name], late and late.mount):
+                if mount is not None:
+                    settle(mount, server, lock)
+                    await mount.remote.connection.tools.judged_anew()
+
+    async def _swap(self, wanted: HubConfig, now: Mapping[str, Mount], drain: float) -> None:
+        """Serve other mounts, all at once, and have those that left close when they are done."""
+        before, mounts = self._configured.config, self._configured.mounts
+        left = {name: mount for name, mount in mounts.items() if now.get(name) is not mount}
+        for name, mount in left.items():
+            if name in now:
+                now[name].remote.connection.follow(mount.remote.connection)
+        self._configured.put(wanted, now)
+        try:
+            await self._rebuild()
+        except BaseException:
+            self._configured.put(before, mounts)
+            raise
+        for name, mount in left.items():
+            mount.successor = now.get(name)
+            self._start(_leave, mount, drain)
+
+    async def _join(self, name: str, late: _Starting, drain: float) -> None:
+        """Take a mount that was late into service, unless it is not wanted any more by then."""
+        await late.settled.wait()
+        async with self._turn:
+            if self._late.get(name) is late:
+                del self._late[name]
+                now = {**self._configured.mounts, name: late.mount}
+                try:
+                    await self._swap(self._configured.config, now, drain)
+                except NameConflictError as fault:
+                    _log.error("%s; %s stays as it was", fault, name)
+                    await late.mount.remote.connection.end(0)
+
+
+async def _leave(mount: Mount, drain: float) -> None:
+    """Close a mount that is served no longer, after what is under way in it."""
+    ending, successor = mount.remote.connection, mount.successor
+    if successor is not None:
+        await successor.remote.connection.offers.follow(ending.offers)
+    await ending.end(drain)
+    if successor is not None:
+        successor.remote.connection.unfollow(ending)
+
+
+def _reported(
+    before: HubConfig, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
+) -> ReloadReport:
+    known = {server.name: server for server in enabled(before)}
+    names = [server.name for server in enabled(wanted)]
+    kept = [server for server in enabled(wanted) if server.name in known and server.name not in opening]
+    other_lock = lock_path(before) != lock_path(wanted)
+    return ReloadReport(
+        added=tuple(name for name in names if name not in mounts),
+        removed=tuple(name for name in mounts if name not in names),
+        restarted=tuple(name for name in names if name in mounts and name in opening),
+        altered=tuple(one.name for one in kept if other_lock or one != known[one.name]),
+        starting=tuple(name for name, one in opening.items() if not one.settled.is_set()),
+        at_restart=tuple(key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)),
+        misconfigured=tuple(one.name for one in wanted.misconfigured if one not in before.servers),
+    )

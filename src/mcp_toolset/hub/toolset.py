@@ -1,0 +1,100 @@
+"""From a configuration file to a toolset: every server of an `mcpServers` file, mounted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from os import PathLike
+from pathlib import Path
+
+from mcp_toolset.config import HubConfig, chain, load_config
+from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
+from mcp_toolset.server.reloadable import Reloading
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.toolsets.toolset import Toolset
+
+_log = logging.getLogger("mcp_toolset.hub")
+
+
+class ConfiguredToolset(Toolset):
+    """The servers of a configuration; `ToolsetServer.reload` has others take their place (P13).
+
+    Attributes:
+        config: The configuration that holds now.
+        read: Reads the configuration again.
+        mounts: What is mounted, by the names of the servers, in the order of the file.
+    """
+
+    def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
+        """Mount every server of `config` that is not disabled; see `toolset_from_config`."""
+        lock = lock_of(config)
+        self._warned = frozenset[str]()
+        self.read = lambda: self._judged(read())
+        self.config = self._judged(config)
+        for server in self.config.misconfigured:
+            _log.info("%s is misconfigured: %s", server.name, server.fault)
+        self.mounts = {one.name: Mount(one, mounted(one, lock, config.path)) for one in enabled(self.config)}
+        super().__init__(name=config.name)
+        self._members = tuple(shaped(self.config, self.mounts))
+
+    def _judged(self, config: HubConfig) -> HubConfig:
+        for warning in config.warnings:
+            if warning not in self._warned:
+                _log.warning("%s", warning)
+        self._warned |= frozenset(config.warnings)
+        return judged(config)
+
+    def wanted(self, config: HubConfig | None) -> HubConfig:
+        """A configuration to take the place of this one, read again unless it is given, and judged."""
+        return self.read() if config is None else self._judged(config)
+
+    def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
+        """Serve this from the next compilation on.
+
+        Raises:
+            DefinitionError: see `toolset_from_config`; nothing has changed.
+        """
+        self._members = tuple(shaped(config, mounts))
+        self.config, self.mounts = config, dict(mounts)
+
+    def watched(self) -> list[Path]:
+        """The file that it comes from, its lock file, and the environment files of its servers."""
+        files = (server.env_file for server in enabled(self.config))
+        return [self.config.path, lock_path(self.config), *(file for file in files if file is not None)]
+
+    def reloads(
+        self,
+        *,
+        sources: Callable[[], Mapping[str, ToolSource]],
+        changed: Callable[[], None],
+        rebuild: Callable[[], Awaitable[None]],
+    ) -> Reloading:
+        """What reloads it within a server; see `Reloads`."""
+        from mcp_toolset.hub.reload import Reloads
+
+        return Reloads(self, sources=sources, changed=changed, rebuild=rebuild)
+
+
+def toolset_from_config(
+    config: HubConfig | str | PathLike[str], *, read: Callable[[], HubConfig] | None = None
+) -> ConfiguredToolset:
+    """Mount every server that is not disabled: filtered, named and deferred as the file says (P3).
+
+    A server whose entry cannot be used is shown as `misconfigured`, with the reason; the others are served.
+
+    A server's tools carry its name as a prefix unless the file gives another one, or `false` for
+    none; `names` in the file names single tools. What a tool is called depends on its own server and
+    on the file, not on which other servers are up (H23); see `mounted_name`.
+
+    Args:
+        config: The configuration, or the path of its file.
+        read: Reads it again for `ToolsetServer.reload`; unless given, from where it came.
+
+    Raises:
+        ConfigError: the file cannot be used, is served already by a bridge that started this one, or the
+            lock file beside it is broken or none of ours.
+    """
+    found = config if isinstance(config, HubConfig) else load_config(config)
+    chain.check_not_served_above(found.path)
+    return ConfiguredToolset(found, read or partial(load_config, found.path))

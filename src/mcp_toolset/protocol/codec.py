@@ -1,0 +1,116 @@
+"""JSON-RPC messages as bytes and as plain dictionaries; the checks that the SDK's models would make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, cast
+
+import mcp_types as types
+from pydantic_core import to_json
+
+from mcp_toolset.sdk.seams import MCPError
+
+orjson: Any = import_module("orjson") if find_spec("orjson") else None
+
+_PLAIN_ONLY: Final[int] = (
+    0
+    if orjson is None
+    else orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
+_LONG: Final = 24
+"""Characters of an id from which it is not looked at as a number."""
+
+CLOSED: Final = "Connection closed"
+"""What a dispatcher says of a connection that has ended, as the SDK's does."""
+
+
+def strict_object(message: Any) -> dict[str, Any] | None:
+    """A message as a dictionary, if it is one and of JSON-RPC 2.0; a batch is not, in MCP."""
+    if type(message) is not dict:
+        return None
+    fields = cast("dict[str, Any]", message)
+    return fields if fields.get("jsonrpc") == "2.0" else None
+
+
+def json_of(value: Any) -> bytes:
+    """JSON as strict readers want it; `ValueError` for what has none.
+
+    With orjson installed (the extra `fast`) plain values take it: it writes long texts five times as
+    fast. What it does not write, or would write otherwise, is left to pydantic's writer. For reading it
+    is of no use: it rounds whole numbers of more than 64 bits.
+    """
+    if orjson is not None:
+        try:
+            return orjson.dumps(value, option=_PLAIN_ONLY)
+        except TypeError:
+            pass
+    return to_json(value, inf_nan_mode="null")
+
+
+def request_line(
+    number: types.RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
+) -> bytes:
+    """A request; its id is its progress token as well, so that progress finds the way like an answer.
+
+    Raises:
+        MCPError: its parameters have no JSON form.
+    """
+    if with_progress:
+        params = params or {}
+        params = {**params, "_meta": {**(params.get("_meta") or {}), "progressToken": number}}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
+    if params:
+        message["params"] = params
+    try:
+        return json_of(message)
+    except ValueError as fault:
+        raise MCPError(types.INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
+
+
+def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
+    """The result in an answer; `None` stands for an answer that will never come.
+
+    Raises:
+        MCPError: the answer is an error, or none at all.
+    """
+    if answer is None:
+        raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+    error, result = answer.get("error"), answer.get("result")
+    if error is None and isinstance(result, dict):
+        return cast("dict[str, Any]", result)
+    if type(error) is dict:
+        fields = cast("dict[str, Any]", error)
+        code, message = fields.get("code"), fields.get("message")
+        if type(code) is int and type(message) is str:
+            raise MCPError(code, message, fields.get("data"))
+    raise MCPError(types.PARSE_ERROR, "its answer cannot be read")
+
+
+def request_key(number: types.RequestId) -> types.RequestId:
+    """What an id is looked up by: `"7"` and 7 are one, since some peers send a number back as text."""
+    # Most ids that are no numbers begin with a letter.
+    if type(number) is str and number[:1] <= "9" and len(number) < _LONG:
+        return int(number) if number.removeprefix("-").isdecimal() else number
+    return number
+
+
+def progress_token(params: dict[str, Any] | None) -> types.ProgressToken | None:
+    """The token under which a request wants progress reported, if it does."""
+    meta = params.get("_meta") if params else None
+    token: object = cast("dict[str, Any]", meta).get("progressToken") if type(meta) is dict else None
+    return cast("types.ProgressToken", token) if type(token) in (int, str) else None
+
+
+def progress_params(
+    token: types.ProgressToken, progress: float, total: float | None, message: str | None
+) -> dict[str, Any]:
+    """The parameters of `notifications/progress`, without what was not said (basic/utilities/progress)."""
+    params: dict[str, Any] = {"progressToken": token, "progress": progress}
+    if total is not None:
+        params["total"] = total
+    if message is not None:
+        params["message"] = message
+    return params

@@ -1,0 +1,127 @@
+"""`News`: what is served follows its sources, and clients are told when a list has changed (P6, X2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.context.offer_kinds import SnapshotSource
+from mcp_toolset.errors import NameConflictError, UnknownNameError
+from mcp_toolset.server.mcp_server import LowlevelServer
+from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.server.tool_table import ServedTools
+from mcp_toolset.tools.core.source import ToolSource
+
+_log = logging.getLogger("mcp_toolset.server")
+
+
+class News:
+    """Compiles anew after changes, and announces what clients see of them.
+
+    Attributes:
+        changed: To be set when tools or members have changed.
+        status: To be set when the status of a source has changed, or what it offers, and none of its tools.
+        revoked: To be set when grants were taken back.
+    """
+
+    def __init__(self, served: ServedTools, offering: Offering, lowlevel: LowlevelServer) -> None:
+        """Watch nothing yet."""
+        self.changed = Flag()
+        self.status = Flag()
+        self.revoked = Flag()
+        self._served = served
+        self._offering = offering
+        self._lowlevel = lowlevel
+
+    def attach(self) -> None:
+        """Belong to the event loop of this task; from now on changes are noted."""
+        self.changed.attach()
+        self.status.attach()
+        self.revoked.attach()
+
+    @asynccontextmanager
+    async def running(self, compiled: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+        """Follow and announce for the length of a block; `compiled` compiles anew."""
+        await self._offering.news()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._follow, compiled)
+            group.start_soon(self._follow_status)
+            group.start_soon(self._announce, self._served.wire)
+            group.start_soon(self._announce_grants)
+            group.start_soon(self._lowlevel.reading.announce_updates)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+
+    async def _follow(self, compiled: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self.changed.wait()
+            try:
+                await compiled()
+            # A toolset of the application's own came to name two tools alike, or a strict rule has no tool;
+            # what was served stays.
+            except (NameConflictError, UnknownNameError) as fault:
+                _log.warning("the tools stay as they were: %s", fault)
+
+    def watching(self, source: ToolSource) -> Callable[[], None]:
+        """What a source is to call after a change of any kind: it finds out whether the tools are others."""
+        if not isinstance(source, SnapshotSource):
+            return self.changed.set
+        seen = source.snapshot
+
+        def told() -> None:
+            nonlocal seen
+            before, seen = seen, source.snapshot
+            (self.status if seen is before else self.changed).set()
+
+        return told
+
+    async def _follow_status(self) -> None:
+        """Take a status in without compiling; a mount that is no longer starting may settle names."""
+        while True:
+            await self.status.wait()
+            if not await self._served.take_statuses():
+                self.changed.set()
+
+    async def _announce(self, told: list[dict[str, Any]]) -> None:
+        """Tell clients about a changed list, however many steps led to it, once (F13).
+
+        A server may say that a list has changed which is the same again by now: its clients are told.
+        """
+        self._served.moved.attach()
+        self._served.moved.clear()
+        deferred = self._served.deferred_digests()
+        while True:
+            before, deferred = deferred, self._served.deferred_digests()
+            said = self._offering.said()
+            saying = [source for source in _saying("tools", said) if self._served.lists(source)]
+            if self._served.wire != told or saying:
+                # Another list may be the host's doing, of which no session of a client tells it.
+                sources = saying if self._served.wire == told else []
+                told = self._served.wire
+                await self._lowlevel.announce_tools(sources)
+            elif deferred != before:
+                await self._lowlevel.announce_grants()
+            news = await self._offering.news()
+            for capability in ("resources", "prompts"):
+                if sources := _saying(capability, said):
+                    news[capability] = news.get(capability, frozenset()).union(sources)
+            await self._lowlevel.announce_offers(news)
+            await self._lowlevel.announce_lists(self._offering.list_news())
+            await self._served.moved.wait()
+
+    async def _announce_grants(self) -> None:
+        """Have legacy sessions list again: they list what they were granted (X2)."""
+        while True:
+            await self.revoked.wait()
+            await self._lowlevel.announce_grants()
+
+
+def _saying(capability: str, said: Mapping[str, frozenset[str]]) -> list[str]:
+    return [name for name, each in said.items() if capability in each]

@@ -1,0 +1,129 @@
+"""`KeptCatalogs`: what the last run knew of each mounted server, given to its mount at the start.
+
+Saved whenever a mount has listed something else. Where it is kept: the folder that the server was given,
+else `MCP_TOOLSET_CACHE`, else beside the state file, else the user's cache folder of this platform.
+`False`, or `off` in the environment, keeps nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+
+import anyio
+import anyio.to_thread
+
+from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
+from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.tools.core.source import ToolSource
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+    from mcp_toolset.catalog.registry.kept_files import KeptFiles
+
+Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
+
+_log = logging.getLogger("mcp_toolset.catalog")
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """A source whose lists can be kept from one run to the next."""
+
+    @property
+    def keep_key(self) -> str | None:
+        """What its lists are kept under; `None` for a source that nothing tells apart later."""
+        ...
+
+    def kept(self) -> KeptCatalog | None:
+        """What is to be kept of it now; `None` while it is not ready."""
+        ...
+
+    async def remember(self, kept: KeptCatalog) -> None:
+        """Serve what the last run knew, until the source has listed."""
+        ...
+
+
+def folder_for(keep: Keeping, state: str | os.PathLike[str] | None) -> Path | None:
+    """Where catalogs are kept; `None` for nowhere."""
+    if keep is False:
+        return None
+    if keep is not None:
+        return Path(keep)
+    if state is not None and VARIABLE not in os.environ:
+        path = Path(state)
+        return path.with_name(f"{path.name}.catalogs")
+    folder = cache_folder()
+    return None if folder is None else folder / "catalogs"
+
+
+class KeptCatalogs:
+    """The kept catalogs of one server's mounts."""
+
+    def __init__(self, folder: Callable[[], Path | None]) -> None:
+        """Use the files of a folder, which is asked for when something is mounted; of none, keep nothing."""
+        self._folder = folder
+        self._files: KeptFiles | None = None
+        self._changed = Flag()
+        self._sources: dict[str, Keepable] = {}
+        self._saved: dict[str, KeptCatalog] = {}
+        self._stops: list[Callable[[], None]] = []
+
+    async def restore(self, sources: Iterable[ToolSource]) -> None:
+        """Give each source what is kept of it, and keep what it lists from now on."""
+        self._changed.attach()
+        for source in sources:
+            if not isinstance(source, Keepable) or (key := source.keep_key) is None:
+                continue
+            if self._sources.get(key) is source or (files := self._opened()) is None:
+                continue
+            self._sources[key] = source
+            self._stops.append(source.on_change(self._changed.set))
+            kept = await anyio.to_thread.run_sync(files.load, key)
+            if kept is not None:
+                self._saved[key] = kept
+                await source.remember(kept)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Save what changes for the length of a block."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._follow)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+                for stop in self._stops:
+                    stop()
+                with anyio.CancelScope(shield=True):
+                    await self._save()
+                self._sources, self._stops = {}, []
+
+    def _opened(self) -> KeptFiles | None:
+        """The files of the folder; their libraries are loaded when something is mounted."""
+        if self._files is None and (folder := self._folder()) is not None:
+            from mcp_toolset.catalog.registry.kept_files import KeptFiles
+
+            self._files = KeptFiles(folder)
+        return self._files
+
+    async def _follow(self) -> None:
+        while True:
+            await self._save()
+            await self._changed.wait()
+
+    async def _save(self) -> None:
+        if self._files is not None:
+            for key, source in list(self._sources.items()):
+                await anyio.to_thread.run_sync(self._save_one, self._files, key, source)
+
+    def _save_one(self, files: KeptFiles, key: str, source: Keepable) -> None:
+        kept = source.kept()
+        if kept is not None and kept != self._saved.get(key):
+            self._saved[key] = kept
+            files.save(key, kept)
+            _log.debug("kept what a mounted server lists: %s.json", key)

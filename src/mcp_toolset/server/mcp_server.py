@@ -1,0 +1,456 @@
+"""The SDK server that clients talk to: tools as raw dictionaries, everything else by the SDK's own way.
+
+`tools/call` and `tools/list` are answered in the SDK's middleware, before any model is built
+(decision 8); what is read besides is answered by `Reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import anyio
+import mcp_types as types
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types.methods import serialize_server_result
+
+from mcp_toolset.context.client import CLIENT_KEY, ServedClient, client_of
+from mcp_toolset.context.offer_kinds import ListChange
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.context.request_state import RoundTrips
+from mcp_toolset.errors import (
+    CallError,
+    ClientCapabilityError,
+    RequestStateError,
+    UnknownToolError,
+    UpstreamProtocolError,
+)
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
+from mcp_toolset.protocol.eras import MetaCheck, is_modern, list_for, lowered_tool, result_for
+from mcp_toolset.sdk.seams import (
+    InitializationOptions,
+    MCPError,
+    connection_of,
+    in_server_span,
+    stream_dispatcher,
+    when_traced,
+)
+from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.server.offers.resource_handlers import NOTIFY_DEADLINE, Reading, missing_capability
+from mcp_toolset.server.results import halted
+from mcp_toolset.tools.core.asking import InputRequired, joined
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.transports.message_dispatcher import MessageStreams
+from mcp_toolset.transports.pipes import lean
+from mcp_toolset.transports.serving import INLINE, serve_connection
+
+Request = ServerRequestContext[Any, Any]
+
+_KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
+
+MAX_VARIANTS: Final = 16
+"""Lists of tools that are kept in JSON, for clients that do not see the same."""
+
+
+class Surface(Protocol):
+    """What the wire needs of a toolset server."""
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call through the dispatch table."""
+        ...
+
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees, in wire form: one object for as long as nothing changes."""
+        ...
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what some server lists to clients like this one."""
+        ...
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known and served."""
+        ...
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that only this caller sees, a legacy one, in wire form."""
+        ...
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep what `listed` gives."""
+        ...
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the servers' own lists of tools have in `_meta`."""
+        ...
+
+    def handshake_meta(self) -> dict[str, Any]:
+        """What the answer to a handshake has in `_meta`."""
+        ...
+
+    def is_arriving(self) -> bool:
+        """Whether `arrive` may have something to wait for."""
+        ...
+
+    async def arrive(self) -> None:
+        """Wait a bounded time for listed mounts of which nothing is known yet."""
+        ...
+
+    def grants_issued(self, context: ToolContext) -> int:
+        """How many grants this caller's session was given so far."""
+        ...
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool that can be called."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep the upstreams open for as long as the block runs."""
+        ...
+
+
+class LowlevelServer(Server[Any]):
+    """An SDK `Server` whose tools are a surface's."""
+
+    def __init__(
+        self,
+        surface: Surface,
+        *,
+        name: str,
+        version: str,
+        instructions: str | None,
+        offering: Offering,
+    ) -> None:
+        """Register the handlers; what is declared of them depends on what there is to offer."""
+        self._surface = surface
+        self._offering = offering
+        self._bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(self._bus)
+        self._lists: dict[tuple[bool, int], _KeptList] = {}
+        self._sessions: dict[int, Connection] = {}
+        self._over_http: dict[str, Connection] = {}
+        self._trips = RoundTrips()
+        super().__init__(
+            name,
+            version=version,
+            instructions=instructions,
+            lifespan=self._lifespan,
+            get_tool_input_schema=surface.input_schema,
+            on_list_tools=self._typed_list,
+            on_call_tool=self._typed_call,
+        )
+        self.reading = Reading(offering, self._trips, self._bus, self._listening)
+        for method, model, handler in self.reading.handlers():
+            self.add_request_handler(method, model, handler)
+        self.middleware[:] = [*map(when_traced, self.middleware), self._fast]
+        self._own_middleware = tuple(self.middleware)
+        self._answerers = {"tools/call": self._call, "tools/list": self._quick_list}
+        stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
+        self._stamp = {types.SERVER_INFO_META_KEY: stamp}
+        self._meta = MetaCheck()
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Declare what there is to offer now, and no more; the SDK would declare every handler."""
+        declares = self._offering.declares
+        capabilities = super().get_capabilities(
+            NotificationOptions(tools_changed=True, resources_changed=True, prompts_changed=True),
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+        if not declares("resources"):
+            capabilities.resources = None
+        elif capabilities.resources is not None:
+            capabilities.resources.subscribe = declares("resources", "subscribe")
+        if not declares("prompts"):
+            capabilities.prompts = None
+        if not declares("completions"):
+            capabilities.completions = None
+        if not declares("logging", "" if is_modern(protocol_version) else "setLevel"):
+            capabilities.logging = None
+        return capabilities
+
+    def end_streams(self) -> None:
+        """End every `subscriptions/listen` stream gracefully."""
+        self._listening.close()
+
+    async def announce_tools(self, sources: Collection[str] = ()) -> None:
+        """Tell clients, of both eras, that the list of tools has changed (P6): that of some sources alone."""
+        await self._announce(ToolsListChanged(), Connection.send_tool_list_changed, sources)
+
+    async def announce_grants(self) -> None:
+        """Tell every legacy client that its own list may have changed: what it was granted is in it (X2)."""
+        async with anyio.create_task_group() as group:
+            for connection in list(self._sessions.values()):
+                group.start_soon(_bounded, connection.send_tool_list_changed)
+
+    async def announce_offers(self, news: Mapping[str, Collection[str]]) -> None:
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources (P6)."""
+        if (sources := news.get("resources")) is not None:
+            await self._announce(ResourcesListChanged(), Connection.send_resource_list_changed, sources)
+        if (sources := news.get("prompts")) is not None:
+            await self._announce(PromptsListChanged(), Connection.send_prompt_list_changed, sources)
+
+    async def _announce(
+        self,
+        event: ServerEvent,
+        send: Callable[[Connection], Awaitable[None]],
+        sources: Collection[str] = (),
+    ) -> None:
+        await self._bus.publish(event)
+        async with anyio.create_task_group() as group:
+            for connection in list(self._sessions.values()):
+                if not self._hears_by_itself(connection, sources):
+                    group.start_soon(_bounded, partial(send, connection))
+
+    def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
+        """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
+        client: ServedClient | None = connection.state.get(CLIENT_KEY)
+        if client is None or not sources:
+            return False
+        return all(self._offering.tells_itself(source, client) for source in sources)
+
+    async def announce_lists(self, news: Collection[ListChange]) -> None:
+        """Tell the clients of single sessions that what they see has changed."""
+        for each in news:
+            for connection in list(self._sessions.values()):
+                client: ServedClient | None = connection.state.get(CLIENT_KEY)
+                if client is not None and each.is_for(client):
+                    await _bounded(partial(_SENDS[each.capability], connection))
+            if not each.of_one_client:
+                await self._bus.publish(_EVENTS[each.capability]())
+
+    async def announce_to(self, request: Request) -> None:
+        """Tell one legacy client that its own list has changed, as by a grant (X2)."""
+        await _bounded(connection_of(request.session).send_tool_list_changed)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
+        async with self._surface.opened():
+            yield {}
+
+    def quick(self, method: str) -> Callable[[Request], Awaitable[dict[str, Any]]] | None:
+        """How a method is answered past the SDK (`QuickServer`), while no other middleware wants to see it.
+
+        A request that comes this way leaves nothing on its connection. It has its span all the same.
+        """
+        answer = self._answerers.get(method)
+        if answer is None or tuple(self.middleware) != self._own_middleware:
+            return None
+        return in_server_span(answer)
+
+    def over_http(self, session_id: str) -> Connection | None:
+        """The connection of a legacy session over HTTP, unless everything is to go the SDK's way."""
+        return self._over_http.get(session_id)
+
+    async def run(
+        self,
+        read_stream: Any,
+        write_stream: Any,
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        """Serve one client over message streams until it leaves; errors always become answers."""
+        over = MessageStreams if lean() else stream_dispatcher
+        dispatcher = over(read_stream, write_stream, inline=INLINE)
+        async with self.lifespan(self) as state:
+            await serve_connection(self, dispatcher, state, initialization_options)
+
+    async def _fast(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        match ctx.method:
+            case "tools/call":
+                _require_session(ctx)
+                return await self._call(ctx)
+            case "tools/list":
+                _require_session(ctx)
+                return await self._quick_list(ctx)
+            case "initialize":
+                answer = self._declared(await call_next(ctx))
+                self._note_session(ctx)
+                return answer
+            case "server/discover":
+                return self._introducing(await call_next(ctx))
+            case "notifications/initialized":
+                self._remember(ctx)
+            case "notifications/roots/list_changed":
+                client_of(ctx).roots_changed()
+            case method if self.reading.answers(method):
+                _require_session(ctx)
+                self._meta.check(ctx.params, ctx.protocol_version)
+                return await self.reading.answer(ctx, self._stamp)
+            case _:
+                pass
+        return await call_next(ctx)
+
+    def _declared(self, answer: HandlerResult) -> HandlerResult:
+        """The answer to a handshake, with what there is to offer by now: upstreams may have joined since."""
+        if not isinstance(answer, dict):
+            return answer
+        capabilities = self.get_capabilities().model_dump(by_alias=True, mode="json", exclude_none=True)
+        current = {**answer, "capabilities": capabilities}
+        if self.instructions is not None:
+            current["instructions"] = self.instructions
+        return self._introducing(serialize_server_result("initialize", answer["protocolVersion"], current))
+
+    def _introducing(self, answer: HandlerResult) -> HandlerResult:
+        """The answer to a handshake, with the servers behind this one in `_meta`."""
+        meta = self._surface.handshake_meta()
+        if not meta or not isinstance(answer, dict):
+            return answer
+        return {**answer, "_meta": {**(answer.get("_meta") or {}), **meta}}
+
+    def _list(self, request: Request) -> dict[str, Any]:
+        if (request.params or {}).get("cursor") is not None:
+            raise MCPError(
+                types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
+            )
+        context = WireContext(request)
+        encoded, granted = self._encoded(context), self._surface.granted(context)
+        return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
+
+    def _encoded(self, context: WireContext) -> Encoded:
+        """What clients of an era that see the same are told; brought into JSON once for as long as it is."""
+        modern, tools = context.modern, self._surface.listed_to(context)
+        hint = self._surface.list_hint() if modern else STRICTEST
+        meta = self._surface.list_meta()
+        known = self._lists.get((modern, id(tools)))
+        if known is not None and known[0] is tools and known[1] == (hint, meta):
+            return known[2]
+        stamp = {**meta, **self._stamp} if modern else meta
+        result = list_for(tools, modern=modern, stamp=stamp, hint=hint.to_wire())
+        if len(self._lists) >= MAX_VARIANTS:
+            self._lists.clear()
+        self._lists[modern, id(tools)] = (tools, (hint, meta), encoded := Encoded(result, json_of(result)))
+        return encoded
+
+    async def _quick_list(self, request: Request) -> dict[str, Any]:
+        self._meta.check(request.params, request.protocol_version)
+        if self._surface.is_arriving():
+            await self._surface.arrive()
+        if self._surface.unknown_to(context := WireContext(request)):
+            await self._surface.known_to(context)
+        return self._list(request)
+
+    async def _call(self, request: Request) -> dict[str, Any]:
+        self._meta.check(request.params, request.protocol_version)
+        name, arguments = _call_params(request.params or {})
+        context = WireContext(request)
+        issued = self._surface.grants_issued(context)
+        try:
+            result = await self._answered(ToolCall(name, arguments), context)
+        except UnknownToolError as fault:
+            raise MCPError(types.INVALID_PARAMS, str(fault)) from None
+        except UpstreamProtocolError as fault:
+            raise MCPError(fault.code, str(fault), fault.data) from None
+        if self._surface.grants_issued(context) != issued:
+            await self.announce_to(request)
+        return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
+
+    async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
+        """Run a call, or run it again with what the client answers; or ask the client (A14)."""
+        bound = (call.name, call.arguments, context.principal)
+        try:
+            context.resume(self._trips, call)
+            try:
+                result = await self._surface.call(call, context)
+            except (InputRequired, BaseExceptionGroup) as fault:
+                asking = joined(fault)
+                if not isinstance(asking, InputRequired):
+                    raise asking from None
+                return self._trips.suspend(context.replay, asking.requests, *bound)
+            if result.is_complete:
+                return result
+            return self._trips.relayed(result, context.replay, *bound)
+        except UnknownToolError:
+            raise
+        except RequestStateError as fault:
+            raise MCPError(types.INVALID_PARAMS, str(fault)) from None
+        except ClientCapabilityError as fault:
+            if context.modern:
+                raise missing_capability(fault) from None
+            return ToolResult.of_error(str(fault))
+        except CallError as fault:
+            return ToolResult.of_error(str(fault))
+
+    def _remember(self, request: Request) -> None:
+        if is_modern(request.protocol_version):
+            return
+        connection = connection_of(request.session)
+        if id(connection) not in self._sessions:
+            self._sessions[id(connection)] = connection
+            connection.exit_stack.callback(self._sessions.pop, id(connection), None)
+
+    def _note_session(self, request: Request) -> None:
+        connection = connection_of(request.session)
+        name = connection.session_id
+        # A client may repeat its handshake; its session ends once.
+        if name is not None and name not in self._over_http and lean():
+            self._over_http[name] = connection
+            connection.exit_stack.callback(self._over_http.pop, name, None)
+
+    async def _typed_list(
+        self, request: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult.model_validate(await self._quick_list(request), by_name=False)
+
+    async def _typed_call(
+        self, request: Request, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        return types.CallToolResult.model_validate(await self._call(request), by_name=False)
+
+
+def _require_session(request: Request) -> None:
+    """Refuse a legacy request before the handshake, as the SDK's own path does."""
+    if is_modern(request.protocol_version):
+        return
+    if not connection_of(request.session).initialize_accepted:
+        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: initialize first", "")
+
+
+def _call_params(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str):
+        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: name must be a string")
+    if arguments is None:
+        return name, {}
+    if not isinstance(arguments, dict):
+        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: arguments must be an object")
+    return name, arguments  # pyright: ignore[reportUnknownVariableType]
+
+
+_SENDS: Final[Mapping[str, Callable[[Connection], Awaitable[None]]]] = {
+    "tools": Connection.send_tool_list_changed,
+    "resources": Connection.send_resource_list_changed,
+    "prompts": Connection.send_prompt_list_changed,
+}
+_EVENTS: Final[Mapping[str, Callable[[], ServerEvent]]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
+
+
+async def _bounded(send: Any) -> None:
+    with anyio.move_on_after(NOTIFY_DEADLINE):
+        await send()

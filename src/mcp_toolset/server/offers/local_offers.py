@@ -1,0 +1,173 @@
+"""`LocalOffers`: the resources, prompts and completions of the server itself, as a source like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_types import Completion, PromptReference, ResourceTemplateReference
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
+
+from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, ListChange, Wire
+from mcp_toolset.errors import InvalidOutputError
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, Reference
+from mcp_toolset.tools.declare.resources import ResourceProvider, UpdatingResources
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.client import ServedClient
+
+MAX_COMPLETIONS: Final = 100
+"""Values in one answer (server/utilities/completion)."""
+
+_REFERENCE: Final[TypeAdapter[Reference]] = TypeAdapter(PromptReference | ResourceTemplateReference)
+
+
+class LocalOffers:
+    """Adapts the providers that an application gives to its server."""
+
+    def __init__(
+        self,
+        resources: ResourceProvider | None,
+        prompts: PromptProvider | None,
+        completions: CompletionProvider | None,
+        logs: Callable[[], bool],
+        hint: CacheHint = STRICTEST,
+    ) -> None:
+        """Adapt what there is.
+
+        Args:
+            resources: What can be read.
+            prompts: What users can pick.
+            completions: Proposes values for arguments.
+            logs: Tells whether there are tools that may send log messages.
+            hint: How long clients may keep the lists.
+        """
+        self._hint = hint
+        self._logs = logs
+        self._resources = resources
+        self._prompts = prompts
+        self._completions = completions
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether there is a provider for a capability; see `Offers`."""
+        match capability:
+            case "resources":
+                updates = feature != "subscribe" or isinstance(self._resources, UpdatingResources)
+                return self._resources is not None and updates
+            case "prompts":
+                return self._prompts is not None
+            case "completions":
+                return self._completions is not None
+            case "logging":
+                return self._logs()
+            case _:
+                return False
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when a provider's list has changed."""
+        ends = [part.on_change(callback) for part in (self._resources, self._prompts) if part is not None]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries of a kind, as the provider gives them now."""
+        entries: Sequence[BaseModel] = ()
+        if kind is PROMPTS and self._prompts is not None:
+            entries = await self._prompts.list_prompts()
+        elif kind is RESOURCES and self._resources is not None:
+            entries = await self._resources.list_resources()
+        elif kind is TEMPLATES and self._resources is not None:
+            entries = await self._resources.list_resource_templates()
+        return [_wire(entry) for entry in entries]
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """What the application says of all its lists: a provider says nothing of it."""
+        return self._hint
+
+    def meta(self, kind: Kind) -> Wire:
+        """Providers give entries, and nothing about their list."""
+        return {}
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource; raises `LookupError` where there is none such."""
+        if self._resources is None:
+            raise LookupError("Resource not found")
+        return {"contents": [_wire(part) for part in await self._resources.read_resource(uri)]}
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt; raises `LookupError` where there is none such."""
+        if self._prompts is None:
+            raise LookupError(f"Unknown prompt: {name}")
+        return _wire(await self._prompts.get_prompt(name, arguments, context))
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument; no values where there is no provider."""
+        found: Completion | Sequence[str] = ()
+        if self._completions is not None:
+            argument = params["argument"]
+            settled: Any = params.get("context")
+            others: Any = settled.get("arguments") if settled else None
+            reference = _REFERENCE.validate_python(params["ref"], by_name=False)
+            found = await self._completions(reference, argument["name"], argument["value"], others or {})
+        if not isinstance(found, Completion):
+            values = list(found)
+            found = Completion(
+                values=values[:MAX_COMPLETIONS], total=len(values), has_more=len(values) > MAX_COMPLETIONS
+            )
+        return {"completion": _wire(found)}
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """Nothing: providers are asked each time."""
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """Every client sees the same."""
+        return None
+
+    def tells_itself(self, client: ServedClient) -> bool:
+        """Nobody has a session with the application."""
+        return False
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """Every client sees the same."""
+        return ()
+
+    def said(self) -> frozenset[str]:
+        """Nothing: a provider's change is seen in its lists."""
+        return frozenset()
+
+    def list_news(self) -> Sequence[ListChange]:
+        """Every client sees the same."""
+        return ()
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` whenever the provider says that the resource has changed."""
+        stop: Callable[[], None] | None = None
+        if isinstance(self._resources, UpdatingResources):
+            stop = self._resources.on_update(lambda changed: updated() if changed == uri else None)
+
+        async def end() -> None:
+            if stop is not None:
+                stop()
+
+        return end
+
+
+def _wire(model: BaseModel) -> dict[str, Any]:
+    """What a provider gives, in wire form.
+
+    Raises:
+        InvalidOutputError: it has no JSON form, and would end the connection that it is written to.
+    """
+    wire = model.model_dump(by_alias=True, mode="json", exclude_none=True)
+    try:
+        to_json(wire)
+    except ValueError as fault:
+        raise InvalidOutputError(f"a provider gave what has no JSON form: {fault}") from None
+    return wire

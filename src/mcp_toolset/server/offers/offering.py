@@ -1,0 +1,354 @@
+"""`Offering`: what one server offers beside its tools, its own and that of every mounted server (P4)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mcp_toolset.context.offer_kinds import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    Ending,
+    Kind,
+    ListChange,
+    Offers,
+    Wire,
+)
+from mcp_toolset.errors import InvalidArgumentsError
+from mcp_toolset.protocol.cache_hints import CacheHint, strictest
+from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.server.offers.local_offers import LocalOffers
+from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
+from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.client import ServedClient
+
+_PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
+_PAGES: Final = ("ui", *_PAGE_KEYS)
+"""Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
+
+PAGE: Final = 500
+"""Entries on one page of a list."""
+
+
+class Offering:
+    """Lists of several sources as one, each thing under a public name that leads back to its source."""
+
+    def __init__(
+        self,
+        local: LocalOffers,
+        mounted: Callable[[], Mapping[str, Offers]],
+        unlisted: UnlistedMounts | None = None,
+    ) -> None:
+        """Combine.
+
+        Args:
+            local: What the application offers itself.
+            mounted: Gives the mounted sources by name, in order, as they are now.
+            unlisted: The mounts of which it is not known yet what they offer.
+        """
+        self.local = local
+        self._mounted = mounted
+        self._unlisted = unlisted
+        self._addresses = Addresses()
+        self._lists: dict[str, list[Wire]] = {}
+        self._settled: object = None
+        self._common: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
+        self._told: dict[str, list[Wire]] = {}
+        self._before: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
+
+    @property
+    def addresses(self) -> Addresses:
+        """The public names as they were last settled."""
+        return self._addresses
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether any source offers this, or may: a mount that was never listed may offer anything."""
+        if any(offers.declares(capability, feature) for offers in self._sources().values()):
+            return True
+        return self._unlisted is not None and self._unlisted.presumed()
+
+    async def arrive(self) -> None:
+        """Wait a bounded time for mounts of which it is not known yet what they offer."""
+        if self._unlisted is not None:
+            await self._unlisted.arrive(offers=True)
+
+    async def news(self) -> dict[str, frozenset[str]]:
+        """The capabilities whose lists are not what they were when this was last asked (P6).
+
+        With each, the sources that list something else; none if only names differ.
+        """
+        await self.settle()
+        told, self._told = self._told, dict(self._lists)
+        before, self._before = self._before, self._common
+        news: dict[str, frozenset[str]] = {}
+        for kind in KINDS:
+            if told.get(kind.method, []) != self._told[kind.method]:
+                found = _differing(kind.method, before, self._before)
+                news[kind.capability] = news.get(kind.capability, frozenset()) | found
+        return news
+
+    def tells_itself(self, source: str, client: ServedClient) -> bool:
+        """Whether a client has a session of its own with a source, which tells it of changes."""
+        offers = self._mounted().get(source)
+        return offers is not None and offers.tells_itself(client)
+
+    def list_news(self) -> list[ListChange]:
+        """The lists of single clients, tools included, that have changed since this was asked last."""
+        return [each for offers in self._mounted().values() for each in offers.list_news()]
+
+    def said(self) -> dict[str, frozenset[str]]:
+        """By mount, the lists that its server has said to have changed since this was asked last."""
+        return {name: each for name, offers in self._mounted().items() if (each := offers.said())}
+
+    async def settle(self) -> None:
+        """Take the lists of all sources, and name what they hold."""
+        sources = self._sources()
+        listed = {
+            source: {kind.method: await _listed(offers, kind) for kind in KINDS}
+            for source, offers in sources.items()
+        }
+        reading = {source: offers.declares("resources") for source, offers in sources.items()}
+        more = {
+            source: {kind.method: offers.listed_to_some(kind) for kind in KINDS}
+            for source, offers in sources.items()
+        }
+        # Lists that are what they were are the same objects, so that comparing them is quick.
+        if (listed, more, reading) == self._settled:
+            return
+        self._settled, self._common = (listed, more, reading), listed
+        self._addresses = Addresses.of(
+            _names(source, listed[source], more[source], reads=reads) for source, reads in reading.items()
+        )
+        self._lists = {kind.method: list(self._public(kind, listed)) for kind in KINDS}
+
+    async def page(self, kind: Kind, cursor: str | None, context: ToolContext) -> Wire:
+        """One page of a list, with the cache hint of the whole.
+
+        Raises:
+            InvalidArgumentsError: the cursor is none of ours.
+        """
+        start = _start_of(cursor)
+        if not start:
+            for offers in self._mounted().values():
+                await offers.look(kind, context)
+        await self.settle()
+        entries = self._listed_to(kind, context)
+        if start and start >= len(entries):
+            raise InvalidArgumentsError("Unknown cursor: the list has ended, or has changed; list again")
+        page: dict[str, Any] = {kind.key: entries[start : start + PAGE], **self._hint(kind).to_wire()}
+        if meta := joint_meta(offers.meta(kind) for offers in self._sources().values()):
+            page["_meta"] = meta
+        if start + PAGE < len(entries):
+            page["nextCursor"] = _cursor_at(start + PAGE)
+        return page
+
+    def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
+        """What a client sees: the sessions of some list what others do not."""
+        own = {
+            source: {kind.method: entries}
+            for source, offers in self._sources().items()
+            if (entries := offers.listed_to(kind, context)) is not None
+        }
+        return list(self._public(kind, {**self._common, **own})) if own else self._lists[kind.method]
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read the resource that a public URI leads to.
+
+        Raises:
+            LookupError: it leads nowhere.
+            UpstreamError: its server refused, or cannot be asked.
+        """
+        fault = LookupError("Resource not found")
+        for source, native in await self._origins(uri):
+            try:
+                answer = await self._sources()[source].read(native, context)
+            except LookupError as missing:
+                fault = missing
+                continue
+            return {**answer, **self._contents(source, answer)}
+        raise fault
+
+    def _contents(self, source: str, answer: Wire) -> dict[str, Any]:
+        if "contents" not in answer or not self._addresses.ambiguous:
+            return {}
+        contents = cast("Sequence[Wire]", answer["contents"])
+        return {"contents": [self._readdressed(source, part) for part in contents]}
+
+    def _readdressed(self, source: str, thing: Wire) -> Wire:
+        uri: Any = thing.get("uri")
+        return {**thing, "uri": self._addresses.uri(source, uri)} if isinstance(uri, str) else thing
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get the prompt of a public name; raises as `read` does."""
+        source, native = await self._prompt_origin(name)
+        answer = await self._sources()[source].prompt(native, arguments, context)
+        if "messages" not in answer or not self._addresses.ambiguous:
+            return answer
+        messages = cast("Sequence[Wire]", answer["messages"])
+        return {
+            **answer,
+            "messages": [{**one, "content": self.block(source, one.get("content"))} for one in messages],
+        }
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument of a public prompt or template; raises as `read` does."""
+        reference = cast("Wire", params["ref"])
+        if reference["type"] == "ref/prompt":
+            source, native = await self._prompt_origin(reference["name"])
+            reference = {**reference, "name": native}
+        else:
+            source, native = await self._template_origin(reference["uri"])
+            reference = {**reference, "uri": native}
+        offers = self._sources()[source]
+        if not offers.declares("completions"):
+            return {"completion": {"values": []}}
+        return await offers.complete({**params, "ref": reference}, context)
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` when the resource of a public URI has changed; raises as `read` does."""
+        for source, native in await self._origins(uri):
+            if self._sources()[source].declares("resources", "subscribe"):
+                return await self._sources()[source].watch(native, updated, context)
+        raise LookupError("Resource not found, or its server tells of no changes")
+
+    def block(self, source: str, block: Any) -> Any:
+        """A content block of a source's, with public URIs in its links and embedded resources."""
+        if not isinstance(block, Mapping):
+            return block
+        wire = cast("Wire", block)
+        match wire.get("type"):
+            case "resource_link":
+                return self._readdressed(source, wire)
+            case "resource" if isinstance(wire.get("resource"), Mapping):
+                return {**wire, "resource": self._readdressed(source, wire["resource"])}
+            case _:
+                return wire
+
+    def bound(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a mounted tool, with public URIs in the results where sources share any."""
+        if not binding.source:
+            return binding
+        source, execute = binding.source, binding.execute
+
+        async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
+            result = await execute(call, context)
+            if not self._addresses.ambiguous or not any(_names_resource(block) for block in result.content):
+                return result
+            content = [self.block(source, block) for block in result.content]
+            return replace(result, wire={**result.wire, "content": content})
+
+        return replace(binding, execute=readdressed)
+
+    def apps(self) -> dict[str, str]:
+        """What stands before the pages of each mounted source's apps; see `with_app`."""
+        return apps_of(self._mounted())
+
+    def with_app(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a mounted tool whose page, if it has one, is named by its public address."""
+        meta = binding.definition.meta
+        if not binding.source or not meta or not any(key in meta for key in _PAGES):
+            return binding
+        apps = self.apps()
+
+        def public(uri: Any) -> Any:
+            return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri
+
+        changed = {key: public(meta[key]) for key in _PAGE_KEYS if key in meta}
+        ui = meta.get("ui")
+        if isinstance(ui, Mapping) and "resourceUri" in ui:
+            page = cast("Mapping[str, Any]", ui)
+            changed["ui"] = {**page, "resourceUri": public(page["resourceUri"])}
+        return replace(binding, definition=replace(binding.definition, meta={**meta, **changed}))
+
+    def _sources(self) -> dict[str, Offers]:
+        return {LOCAL: self.local, **self._mounted()}
+
+    def _hint(self, kind: Kind) -> CacheHint:
+        having = [offers for offers in self._sources().values() if offers.declares(kind.capability)]
+        return strictest(offers.hint(kind) for offers in having)
+
+    def _public(self, kind: Kind, listed: Mapping[str, Mapping[str, Sequence[Wire]]]) -> Iterable[Wire]:
+        named = {RESOURCES: self._addresses.resources, TEMPLATES: self._addresses.templates}
+        public = {origin: name for name, origin in named.get(kind, self._addresses.prompts).items()}
+        for source, lists in listed.items():
+            for entry in lists[kind.method]:
+                name = public[source, entry[kind.identity]]
+                yield entry if name == entry[kind.identity] else {**entry, kind.identity: name}
+
+    async def _origins(self, uri: str) -> list[Origin]:
+        if not self._lists:
+            await self.settle()
+        return [origin for origin in self._addresses.origins(uri) if origin[0] in self._sources()]
+
+    async def _prompt_origin(self, name: str) -> Origin:
+        if name not in self._addresses.prompts:
+            await self.settle()
+        found = self._addresses.prompts.get(name)
+        if found is None or found[0] not in self._sources():
+            raise LookupError(f"Unknown prompt: {name}")
+        return found
+
+    async def _template_origin(self, template: str) -> Origin:
+        if template not in self._addresses.templates:
+            await self.settle()
+        found = self._addresses.templates.get(template) or next(iter(self._addresses.origins(template)), None)
+        if found is None or found[0] not in self._sources():
+            raise LookupError(f"Unknown resource template: {template}")
+        return found
+
+
+def _names_resource(block: Wire) -> bool:
+    return block.get("type") in ("resource", "resource_link")
+
+
+async def _listed(offers: Offers, kind: Kind) -> Sequence[Wire]:
+    return await offers.listed(kind) if offers.declares(kind.capability) else ()
+
+
+def _names(
+    source: str, lists: Mapping[str, Sequence[Wire]], more: Mapping[str, Sequence[Wire]], *, reads: bool
+) -> Names:
+    def names(kind: Kind) -> list[str]:
+        entries = (*lists[kind.method], *more[kind.method])
+        return list(dict.fromkeys(str(entry[kind.identity]) for entry in entries))
+
+    return Names(source, names(RESOURCES), names(TEMPLATES), names(PROMPTS), reads=reads)
+
+
+def _differing(
+    method: str,
+    before: Mapping[str, Mapping[str, Sequence[Wire]]],
+    now: Mapping[str, Mapping[str, Sequence[Wire]]],
+) -> frozenset[str]:
+    return frozenset(
+        source
+        for source in before.keys() | now.keys()
+        if list(before.get(source, {}).get(method, ())) != list(now.get(source, {}).get(method, ()))
+    )
+
+
+def _cursor_at(start: int) -> str:
+    return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
+
+
+def _start_of(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    try:
+        word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
+        start = int(number)
+    except (ValueError, binascii.Error):
+        word, start = "", 0
+    if word != "from" or start <= 0:
+        raise InvalidArgumentsError("Unknown cursor: it is none of this server's")
+    return start

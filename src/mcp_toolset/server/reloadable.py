@@ -1,0 +1,111 @@
+"""`Reloadable`: a toolset that can be given another configuration; known without loading what does it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.toolsets.toolset import Toolset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp_toolset.config import HubConfig
+
+PATIENCE: Final = 10.0
+"""Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadReport:
+    """What a reload came to, by the names of the servers.
+
+    Attributes:
+        added: Mounted for the first time.
+        removed: Mounted no longer.
+        restarted: Started again, because they are reached in another way.
+        altered: Named, chosen or judged in another way, over the connection that they had.
+        starting: Of those added or restarted, the ones that have not answered yet. One that is started
+            again is called as it was until then.
+        at_restart: Settings that hold from the next start of the server on.
+        misconfigured: Those whose entries cannot be used, where that was otherwise before; each has its
+            reason as its status.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
+    at_restart: tuple[str, ...] = ()
+    misconfigured: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything was different."""
+        differs = (self.added, self.removed, self.restarted, self.altered, self.at_restart)
+        return any((*differs, self.misconfigured))
+
+    def __str__(self) -> str:
+        """One line for people."""
+        parts = (
+            ("added", self.added),
+            ("removed", self.removed),
+            ("started again", self.restarted),
+            ("altered", self.altered),
+            ("still starting", self.starting),
+            ("to hold from the next start", self.at_restart),
+            ("misconfigured", self.misconfigured),
+        )
+        return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names) or "nothing differs"
+
+
+class Reloading(Protocol):
+    """What reloads a configuration within a server; see `Reloads`."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Configurations can be reloaded while this is open; then what they started is closed."""
+        ...
+
+    async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
+        """See `ToolsetServer.reload`."""
+        ...
+
+
+@runtime_checkable
+class Reloadable(Protocol):
+    """A toolset of configured servers."""
+
+    @property
+    def config(self) -> HubConfig:
+        """The configuration that holds now."""
+        ...
+
+    @property
+    def read(self) -> Callable[[], HubConfig]:
+        """Reads the configuration as it is by now."""
+        ...
+
+    def watched(self) -> list[Path]:
+        """The files that the configuration came from, and what it refers to."""
+        ...
+
+    def reloads(
+        self,
+        *,
+        sources: Callable[[], Mapping[str, ToolSource]],
+        changed: Callable[[], None],
+        rebuild: Callable[[], Awaitable[None]],
+    ) -> Reloading:
+        """What reloads it within a server."""
+        ...
+
+
+def reloadable_in(toolset: Toolset) -> Reloadable | None:
+    """What can be reloaded in a toolset, or is it; the first, if there are several."""
+    if isinstance(toolset, Reloadable):
+        return toolset
+    nested = (reloadable_in(member) for member in toolset.members() if isinstance(member, Toolset))
+    return next((found for found in nested if found is not None), None)

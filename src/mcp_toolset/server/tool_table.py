@@ -1,0 +1,330 @@
+"""`ServedTools`: what a server serves at the moment, compiled from its registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.catalog.pins.quarantine import held_tools
+from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.concurrency.workers import beside
+from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
+from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.server.override_report import OverrideReport
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.view.made import Made
+from mcp_toolset.tools.view.tool_names import ToolNames
+from mcp_toolset.tools.view.unbound import NameReport
+from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+
+_T = TypeVar("_T")
+
+Hidden = tuple[tuple[str, frozenset[str]], ...]
+"""Which tools of which sources a client does not see, by the sources' own names for them."""
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A tool that is listed, and its wire form."""
+
+    binding: ToolBinding
+    wire: dict[str, Any]
+
+
+class Apps(Protocol):
+    """What names the pages of mounted tools."""
+
+    def apps(self) -> object:
+        """What the names depend on beside the tool."""
+        ...
+
+    def with_app(self, binding: ToolBinding) -> ToolBinding:
+        """The tool with its page, if it has one, under its public address."""
+        ...
+
+
+class ServedTools:
+    """The members of a registry: described, bound, gated, as one table that calls and lists are read off.
+
+    Attributes:
+        defers: Whether some of it is behind search.
+        has_own: Whether some tool is the application's own, and not a mounted server's.
+        table: Everything that can be called, by public name.
+        wire: What a client without grants is shown, in wire form; replaced, never changed.
+        moved: Set whenever it was compiled anew.
+        list_meta: What the mounted servers' lists of tools have in `_meta`.
+        report: The names, in rules and in verbs, that stand for no tool.
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        catalog: Callable[[], DeferredCatalog],
+        bound: Callable[[ToolBinding], ToolBinding],
+        apps: Apps,
+        *,
+        rules: Rules,
+        own_hint: CacheHint = STRICTEST,
+    ) -> None:
+        """Start with nothing.
+
+        Args:
+            registry: What there is.
+            catalog: Makes what deferred tools are behind; asked when there is one.
+            bound: Gives a tool what this server lets it have; it looks at nothing but the tool.
+            apps: Names the pages of mounted tools.
+            rules: What decides about calls and texts; description hooks are asked at each compilation.
+            own_hint: How long clients may keep the application's part of the list.
+        """
+        self.registry = registry
+        self._make_catalog = catalog
+        self._catalog: DeferredCatalog | None = None
+        self.defers = registry.defers
+        self.has_own = False
+        self.table: Mapping[str, ToolBinding] = {}
+        self.wire: list[dict[str, Any]] = []
+        self.moved = Flag()
+        self._bound = bound
+        self._apps = apps
+        # What was made of each tool; a source that has not changed is not compiled again.
+        self._made_addressed = Made(apps.with_app)
+        self._made_bound = Made(bound)
+        self._made_shown = Made(self._shown_as)
+        self._made_gated = Made(registry.gated)
+        self._rules = rules
+        self._named = ToolNames(())
+        self.report = NameReport(rules.strict)
+        self.list_meta: Mapping[str, Any] = {}
+        self._own_hint = own_hint
+        self._hints: Sequence[Callable[[], CacheHint | None]] = ()
+        self._dispatch = ToolDispatch(())
+        self._shown: list[_Shown] = []
+        self._varying: Mapping[str, VaryingSource] = {}
+        self._variants: dict[Hidden, list[dict[str, Any]]] = {}
+        self._overrides = OverrideReport()
+        self._compiling = anyio.Lock()
+        self._settled: object = None
+
+    @property
+    def catalog(self) -> DeferredCatalog:
+        """What deferred tools are behind; a server that defers nothing never needs one."""
+        if self._catalog is None:
+            self._catalog = self._make_catalog()
+        return self._catalog
+
+    async def compile(self) -> None:
+        """Serve the members as they are now; one after the other, so that the last stays.
+
+        A big catalog is compiled beside what is served, so that calls go on meanwhile: in a worker
+        thread, and what search holds in slices.
+
+        Raises:
+            NameConflictError: two local tools have one name by now; what was served stays.
+            UnknownNameError: a rule or a verb is for a tool that does not exist; see docs/names.md.
+        """
+        async with self._compiling:
+            settled = self._settlement()
+            await self._beside(self.registry.refresh)
+            members = self.registry.bindings()
+            self.defers = self.registry.defers
+            names = await self._beside(partial(self._checked, members))
+            described = await self._rules.described(members, names)
+            bound = await self._beside(partial(self._bind, described))
+            await self._fill_catalog(bound)
+            compiled = await self._beside(partial(self._compiled, bound))
+            sources = self.registry.sources().values()
+            self._hints = [_hint_of(source) for source in sources]
+            self.list_meta = joint_meta(
+                source.list_meta() for source in sources if isinstance(source, RemarkedSource)
+            )
+            self.has_own = any(not binding.source for binding in bound)
+            self.table, self._named, self._dispatch, self._shown = compiled
+            self._varying = {
+                name: source
+                for name, source in self.registry.sources().items()
+                if isinstance(source, VaryingSource)
+            }
+            self._variants = {}
+            self.wire = self._variant(LOCAL_CONTEXT)
+            self._settled = settled
+            self.moved.set()
+
+    async def take_statuses(self) -> bool:
+        """Take in that the status of sources has changed, and none of their tools.
+
+        Returns:
+            Whether that was enough; what was compiled before may have to be compiled anew otherwise.
+        """
+        async with self._compiling:
+            if self._settlement() != self._settled:
+                return False
+            self._variants = {}
+            self.wire = self._same(self._variant(LOCAL_CONTEXT))
+            self.moved.set()
+            return True
+
+    def _same(self, wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The list that was served before, if it is the same."""
+        return self.wire if self.wire == wire else wire
+
+    def _settlement(self) -> object:
+        """What a compilation depends on of the statuses: who may still bring tools, what is held back."""
+        statuses = self.statuses()
+        starting = frozenset(name for name, status in statuses.items() if status.state == "starting")
+        return starting, {name: (status.changes, status.set_aside) for name, status in statuses.items()}
+
+    def _checked(self, members: Sequence[ToolBinding]) -> ToolNames:
+        """Hold the names that rules and verbs were given against the members."""
+        surface = self.catalog.surface() if self.defers else ()
+        names = ToolNames([*members, *surface])
+        self.report.look(self._rules.uses(), names, self.registry.known_tools(), self.registry.unbound())
+        self._rules.hooks.require_fitting(members, names)
+        return names
+
+    async def _beside(self, work: Callable[[], _T]) -> _T:
+        """Do what takes long for a big catalog, and next to nothing for others."""
+        listed = sum(status.tools for status in self.statuses().values())
+        return await beside(work, max(listed, len(self.table)))
+
+    def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
+        self._overrides.look(described, self.registry.sources().values())
+        addressed = self._made_addressed.of((one for one in described if one.on), self._apps.apps())
+        return self._made_bound.of(addressed)
+
+    async def _fill_catalog(self, bound: Sequence[ToolBinding]) -> None:
+        if not self.defers:
+            if self._catalog is not None:
+                self._catalog.update(())
+            return
+        listing = {binding.source for binding in bound if not binding.deferred}
+        held = held_tools(self.statuses(), listing=listing)
+        for _ in self.catalog.updating((binding for binding in bound if binding.deferred), held):
+            await anyio.lowlevel.checkpoint()
+
+    def _compiled(
+        self, bound: Sequence[ToolBinding]
+    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[_Shown]]:
+        """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
+        shown = self._made_shown.of(one for one in bound if not one.deferred)
+        table = [one.binding for one in shown]
+        if self.defers:
+            surface = list(map(self._bound, self.catalog.surface()))
+            shown += [_Shown(one, one.to_wire()) for one in surface]
+            table += [*surface, *self._made_gated.of(self.catalog.gated())]
+        names = ToolNames(table)
+        dispatch = ToolDispatch(table, rules=self._rules, names=names, before=self._dispatch)
+        return {binding.name: binding for binding in table}, names, dispatch, shown
+
+    def _shown_as(self, binding: ToolBinding) -> _Shown:
+        gated = self.registry.gated(binding)
+        return _Shown(gated, gated.to_wire())
+
+    async def compiled_by_now(self) -> None:
+        """Wait for the compilation that is under way, if one is."""
+        async with self._compiling:
+            return
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call through the table as it stands now (F14: a change does not touch it)."""
+        return await self._dispatch.call(call, context)
+
+    async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call for the program that owns the server: it needs no grant, a member it must be."""
+        binding = self.catalog.ungated(call.name) if self.defers else None
+        if binding is None:
+            return await self.call(call, context)
+        gated = self.registry.gated(binding)
+        return await ToolDispatch([gated], rules=self._rules, names=self._named).call(call, context)
+
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees without grants: one object for as long as nothing changes."""
+        return self._variant(context) if self._varying else self.wire
+
+    def _variant(self, context: ToolContext) -> list[dict[str, Any]]:
+        hidden: Hidden = tuple(
+            (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
+        )
+        known = self._variants.get(hidden)
+        if known is None and not hidden:
+            known = self._variants[hidden] = [each.wire for each in self._shown]
+        if known is None:
+            aside = dict(hidden)
+            known = self._variants[hidden] = [
+                each.wire
+                for each in self._shown
+                if each.binding.definition.name not in aside.get(each.binding.source, _NONE)
+            ]
+        return known
+
+    def lists(self, source: str) -> bool:
+        """Whether a mount's tools are listed, and not all behind search; one without tools is."""
+        own = [binding for binding in self.table.values() if binding.source == source]
+        return not own or any(not binding.deferred for binding in own)
+
+    def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
+        """The sources of which it has still to be found out what they list to a caller."""
+        return [source for source in self._varying.values() if source.unknown_to(context)]
+
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
+        granted = self.granted(context)
+        listed = self.listed_to(context)
+        return [*listed, *granted] if granted else listed
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """Of these, what only this caller sees."""
+        if context.session is None or not self.defers:
+            return []
+        return [binding.to_wire() for binding in self.catalog.granted(context)]
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).
+
+        Where there are grants it is one client's: what stands in it depends on who asks, or may.
+        """
+        parts = [part for ask in self._hints if (part := ask()) is not None]
+        if self.has_own:
+            parts.append(self._own_hint)
+        whole = strictest(parts).in_seconds()
+        return CacheHint(whole.ttl_ms, "private") if self.defers else whole
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a listed tool, for the SDK's header checks.
+
+        They come before the gate, so a deferred tool has none here: a difference between its answer
+        and that for an unknown tool would tell that it exists (F34).
+        """
+        binding = self.table.get(name)
+        return None if binding is None or binding.deferred else binding.definition.input_schema
+
+    def deferred_digests(self) -> dict[str, str]:
+        """The digest of each deferred tool's definition, by public name."""
+        return self.catalog.digests() if self.defers else {}
+
+    def preview(self) -> str | None:
+        """What can be found by search, for a model that has not searched yet (H22)."""
+        return self.catalog.preview() if self.defers else None
+
+    def statuses(self) -> dict[str, SourceStatus]:
+        """How each mounted server is doing, by its name."""
+        return {name: source.status for name, source in self.registry.sources().items()}
+
+
+def _hint_of(source: ToolSource) -> Callable[[], CacheHint | None]:
+    return source.list_hint if isinstance(source, HintedSource) else lambda: STRICTEST

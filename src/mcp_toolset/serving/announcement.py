@@ -1,0 +1,82 @@
+"""What a server says of itself to the person who has started it in a terminal.
+
+A client that starts a server reads its pipes. A person sees nothing but a cursor, and would think that the
+server hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.text.hidden_text import cleaned
+from mcp_toolset.tools.text.screen import counted, fitted
+
+if TYPE_CHECKING:
+    from mcp_toolset.server.server import ToolsetServer
+
+_FEW: Final = 3
+"""Tools or servers that are named one by one."""
+
+_END: Final = "(Ctrl-C ends it)"
+_WAITING: Final = ("closed", "starting")
+
+
+def in_terminal() -> bool:
+    """Whether a person has started this process: standard input is a terminal."""
+    with suppress(OSError):
+        return os.isatty(0)
+    return False
+
+
+def tell(line: str) -> None:
+    """A line on stderr; without one, nothing."""
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(fitted(" ".join(cleaned(line).split()), sys.stderr) + "\n")
+        sys.stderr.flush()
+
+
+def on_stdio(server: ToolsetServer) -> str:
+    """The line about a server that waits for a client on standard input."""
+    return f"serving {summary(server)} on stdio; waiting for a client … {_END}"
+
+
+def at_address(server: ToolsetServer, url: str) -> str:
+    """The line about a server that listens."""
+    return f"serving {summary(server)} at {url} {_END}"
+
+
+def summary(server: ToolsetServer) -> str:
+    """What is served: `add (1 tool)`, or `hub (12 tools, 40 behind search; git ready, notion offline)`."""
+    bindings, statuses = server.bindings(), server.statuses()
+    listed = [binding.name for binding in bindings if not binding.deferred]
+    counts = counted(len(listed), "tool")
+    if behind := len(bindings) - len(listed):
+        counts += f", {behind} behind search"
+    what = ", ".join(listed) if listed and len(bindings) <= _FEW and not statuses else server.name
+    return f"{what} ({counts}{_servers(statuses)})"
+
+
+def progress(statuses: Mapping[str, SourceStatus]) -> str:
+    """`3 of 20 servers ready, 1 down: waiting for notion, github`."""
+    waiting = [name for name, status in statuses.items() if status.state in _WAITING]
+    ready = sum(status.state == "ready" for status in statuses.values())
+    counts = f"{ready} of {counted(len(statuses), 'server')} ready"
+    if down := len(statuses) - len(waiting) - ready:
+        counts += f", {down} down"
+    if not waiting:
+        return counts
+    more = f" and {len(waiting) - _FEW} more" if len(waiting) > _FEW else ""
+    return f"{counts}: waiting for {', '.join(waiting[:_FEW])}{more}"
+
+
+def _servers(statuses: Mapping[str, SourceStatus]) -> str:
+    if not statuses:
+        return ""
+    if len(statuses) <= _FEW:
+        return "; " + ", ".join(f"{name} {status.state}" for name, status in statuses.items())
+    return f"; {progress(statuses)}"

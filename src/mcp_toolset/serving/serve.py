@@ -1,0 +1,293 @@
+"""`serve`: from a toolset to a running server in one call; `run_server`, which the command line shares."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from os import PathLike
+from socket import socket
+from typing import Any, Final, Literal, cast
+
+import anyio
+
+from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
+from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.concurrency.garbage_collection import owning
+from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
+from mcp_toolset.errors import DefinitionError, sole
+from mcp_toolset.server.server import ToolsetServer
+from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, summary, tell
+from mcp_toolset.tools.declare.function import Tool
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
+from mcp_toolset.tools.declare.resources import ResourceProvider
+from mcp_toolset.tools.toolsets.toolset import Toolset
+
+TransportName = Literal["stdio", "http", "sse"]
+Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
+
+_LAST_WORD: Final = 1.0
+"""Seconds that servers may take to be reached, or to fail, once the client has closed its input."""
+
+capturing: Final[ContextVar[Callable[[ToolsetServer], None] | None]] = ContextVar(
+    "mcp_toolset_capturing", default=None
+)
+"""Set while a file is only being loaded: `serve` then hands its server over instead of running it."""
+
+
+def serve(
+    target: Served,
+    *,
+    transport: TransportName = "stdio",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    name: str | None = None,
+    instructions: str | None = None,
+    hooks: HookSet | None = None,
+    middleware: Sequence[ToolMiddleware] = (),
+    rules: Rules | None = None,
+    resources: ResourceProvider | None = None,
+    prompts: PromptProvider | None = None,
+    completions: CompletionProvider | None = None,
+    allowed_hosts: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
+    grants: GrantLedger | None = None,
+    client_prefix: str | None = None,
+    state: str | PathLike[str] | None = None,
+    watch: bool = True,
+) -> None:
+    """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
+
+    Args:
+        target: A tool, a function, a toolset, a server, or the path of an `mcpServers` file.
+        transport: `stdio`, `http` (at `/mcp`) or `sse` (at `/sse`); both HTTP transports are there.
+        host: The address to listen on; loopback unless told.
+        port: The port to listen on; 0 takes a free one.
+        name: The server's name, as clients see it.
+        instructions: Text for the model.
+        hooks: Execution and description hooks.
+        middleware: Around every call, outermost first.
+        rules: Hooks, middleware and descriptions together, instead of these two.
+        resources: What clients can read besides.
+        prompts: What users can pick besides, such as `Prompts`.
+        completions: Proposes values for arguments of prompts and resource templates.
+        allowed_hosts: Further `Host` values that are accepted over HTTP.
+        allowed_origins: Further `Origin` values that are accepted over HTTP.
+        grants: Issues and judges the grants of deferred tools; in memory unless given.
+        client_prefix: What clients put before every name; the file's own unless given; see
+            `ToolsetServer`.
+        state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
+        watch: Read a configuration again when its file has changed (P13).
+
+    Raises:
+        DefinitionError: the transport is unknown, or the target cannot be served.
+        ConfigError: the configuration file cannot be used.
+        ToolsetError: the port cannot be used.
+    """
+    if transport not in ("stdio", "http", "sse"):
+        raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
+    server = server_of(
+        target,
+        name=name,
+        instructions=instructions,
+        hooks=hooks,
+        middleware=middleware,
+        rules=rules,
+        resources=resources,
+        grants=grants,
+        client_prefix=client_prefix,
+        state=state,
+        prompts=prompts,
+        completions=completions,
+    )
+    capture = capturing.get()
+    if capture is not None:
+        capture(server)
+        return
+
+    how = Serving(transport, host, port, tuple(allowed_hosts), tuple(allowed_origins), watch)
+    if run_server(server, how):
+        leave_no_thread(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How a server is served; see `serve`."""
+
+    transport: TransportName = "stdio"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    watch: bool = True
+
+
+def run_server(
+    server: ToolsetServer,
+    how: Serving,
+    *,
+    settled: Callable[[ToolsetServer], None] | None = None,
+    reread: Callable[[str], None] | None = None,
+    listening: Callable[[str], None] | None = None,
+) -> bool:
+    """Serve until the client leaves or a SIGINT or SIGTERM arrives; then close everything.
+
+    A person in a terminal is told what is served, and that one Ctrl-C ends it.
+
+    Args:
+        server: What to serve.
+        how: By which transport, and where.
+        settled: Called when every mounted server has been reached or has failed once, which nothing waits
+            for; what it raises ends the server.
+        reread: Told about a configuration that was read again.
+        listening: Told the URL, if nobody is at a terminal.
+
+    Returns:
+        Whether a signal has ended it.
+    """
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            # First the port: that it is taken should be known before anything is started.
+            port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
+            await stack.enter_async_context(server.opened())
+            told = await stack.enter_async_context(_settling(server, settled))
+            if how.watch and server.configured is not None:
+                from mcp_toolset.hub.watch import watching
+
+                await stack.enter_async_context(watching(server, tell=reread) if reread else watching(server))
+            # What is loaded by now stays: a big catalog is not to be searched for garbage at every turn.
+            gc.freeze()
+            if port is None:
+                if in_terminal():
+                    tell(on_stdio(server))
+                await server.run_stdio()
+                from mcp_toolset.transports.stdio_server import left
+
+                if not left():
+                    # A server that has failed is told of, even if its client has nothing to say.
+                    with anyio.move_on_after(_LAST_WORD):
+                        await told.wait()
+            else:
+                await _listen(server, port, how, listening)
+
+    try:
+        with owning():
+            ended = anyio.run(run_until_signal, run) is not None
+    except KeyboardInterrupt:
+        # It came before the loop was there to take it, or after.
+        ended = True
+    except BaseExceptionGroup as group:
+        raise sole(group) from None
+    if ended:
+        # The interpreter would look through all of it for garbage on its way out, while a person waits.
+        gc.freeze()
+    return ended
+
+
+@asynccontextmanager
+async def _settling(
+    server: ToolsetServer, told: Callable[[ToolsetServer], None] | None
+) -> AsyncGenerator[anyio.Event]:
+    """Tell what has become of the servers once all are up or have failed; the event says that it was told."""
+    called = anyio.Event()
+    if told is None:
+        called.set()
+    late = in_terminal() and any(status.state == "starting" for status in server.statuses().values())
+    if called.is_set() and not late:
+        yield called
+        return
+
+    async def settle() -> None:
+        await server.settled()
+        if told is not None:
+            told(server)
+            called.set()
+        if late:
+            tell(f"now serving {summary(server)}")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(settle)
+        yield called
+        group.cancel_scope.cancel()
+
+
+def _bound(how: Serving) -> AbstractContextManager[socket]:
+    from mcp_toolset.transports.http.app import bound_socket
+
+    return bound_socket(how.host, how.port)
+
+
+async def _listen(
+    server: ToolsetServer, listening: socket, how: Serving, say: Callable[[str], None] | None
+) -> None:
+    from mcp_toolset.transports.http.app import run_app
+
+    app = server.http_app(allowed_hosts=how.allowed_hosts, allowed_origins=how.allowed_origins)
+    host, path = (
+        f"[{how.host}]" if ":" in how.host else how.host,
+        "/sse" if how.transport == "sse" else "/mcp",
+    )
+    url = f"http://{host}:{listening.getsockname()[1]}{path}"
+    if in_terminal():
+        tell(at_address(server, url))
+    elif say is not None:
+        say(url)
+    await run_app(app, listening)
+
+
+def server_of(
+    target: Served,
+    *,
+    name: str | None = None,
+    instructions: str | None = None,
+    hooks: HookSet | None = None,
+    middleware: Sequence[ToolMiddleware] = (),
+    rules: Rules | None = None,
+    resources: ResourceProvider | None = None,
+    grants: GrantLedger | None = None,
+    client_prefix: str | None = None,
+    state: str | PathLike[str] | None = None,
+    prompts: PromptProvider | None = None,
+    completions: CompletionProvider | None = None,
+) -> ToolsetServer:
+    """The server that `serve` would run.
+
+    Raises:
+        DefinitionError: the target cannot be served, or is a finished server that takes no more options.
+        ConfigError: the configuration file cannot be used.
+    """
+    if isinstance(target, ToolsetServer):
+        own = (hooks, middleware, resources, prompts, completions, name, instructions)
+        if any(own) or rules or grants or client_prefix or state:
+            raise DefinitionError(
+                "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
+            )
+        return target
+    if isinstance(target, str | PathLike):
+        from mcp_toolset.config import load_config
+        from mcp_toolset.hub.toolset import toolset_from_config
+
+        config = load_config(cast("str | PathLike[str]", target))
+        toolset, name = toolset_from_config(config), name or config.name
+        client_prefix = config.client_prefix if client_prefix is None else client_prefix
+    else:
+        toolset = cast("Toolset[Any]", target) if isinstance(target, Toolset) else Toolset(target)
+    return ToolsetServer(
+        toolset,
+        name=name or toolset.name or "mcp-toolset",
+        instructions=instructions,
+        hooks=hooks,
+        middleware=middleware,
+        rules=rules,
+        resources=resources,
+        grants=grants,
+        client_prefix=client_prefix or "",
+        state=state,
+        prompts=prompts,
+        completions=completions,
+    )

@@ -1,0 +1,305 @@
+"""`ToolCall` and `ToolContext`: one call, and what its surroundings offer to whatever handles it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp_toolset.errors import CannotAskError, CapabilityError, ClientCapabilityError
+from mcp_toolset.tools.core.asking import (
+    ELICITATION,
+    ROOTS,
+    SAMPLING,
+    Answer,
+    Sample,
+    elicitation,
+    roots_in,
+    sampling,
+)
+from mcp_toolset.tools.core.capability import (
+    ALWAYS,
+    Background,
+    CatalogHit,
+    Membership,
+    SessionEvent,
+    SessionSnapshot,
+)
+
+_EMPTY: Final[Mapping[str, Any]] = {}
+_log = logging.getLogger("mcp_toolset.tools")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of one tool (L3).
+
+    Attributes:
+        name: The public name that was called.
+        arguments: The arguments as they stand now; a hook may have replaced them (L17).
+        id: The call's id, where the caller gave one (rounds), else empty.
+        original: The arguments as the caller sent them (L19).
+        grant: The handle of the grant that the call was made with, for a deferred tool (X1).
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    id: str = ""
+    original: Mapping[str, Any] | None = None
+    grant: str = ""
+
+    def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
+        """The same call with other arguments; what the caller sent stays readable in `original`."""
+        original = self.arguments if self.original is None else self.original
+        return ToolCall(self.name, arguments, self.id, original, self.grant)
+
+
+class ToolContext:
+    """What the surroundings of a call offer: who calls, and the ways to report back.
+
+    Outside a served call (an owned loop, a script) this base class is used as it is: progress goes
+    nowhere and log lines go to the logger `mcp_toolset.tools`. The bridge supplies subclasses: one
+    for middleware and hooks, whose reports and questions reach the very client that made the call,
+    and one for handlers, which has the call itself and what the tool was granted (H3, H4).
+    """
+
+    __slots__ = ()
+
+    name: str = ""
+    """The public name of the tool that is called; for its handler (H3)."""
+
+    arguments: Mapping[str, Any] = _EMPTY
+    """The arguments as they stand when the handler is run (H3)."""
+
+    session: str | None = None
+    """The caller's session, where the protocol has one (2025-11-25 and earlier, and in memory)."""
+
+    principal: str | None = None
+    """Who the caller has proved to be, where the transport authenticates."""
+
+    protocol_version: str | None = None
+    """The protocol revision of this call, `None` when no wire is involved."""
+
+    capabilities: frozenset[str] = ALWAYS
+    """What was granted to the tool beyond its arguments (H4); each further one by name."""
+
+    turn: Any = None
+    """The turn's own input, for functions of `.prepared()` (H6); see `Toolset.with_turn`."""
+
+    injected: Mapping[Any, Any] = _EMPTY
+    """What is supplied to injected parameters, by the parameter's name or its type (L5)."""
+
+    def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
+        """This context with more supplied to injected parameters; what it supplies already stays."""
+        from mcp_toolset.tools.declare.injected import InjectingContext
+
+        return InjectingContext(self, values)
+
+    def require(self, capability: str) -> None:
+        """Go on only if a capability was granted.
+
+        Raises:
+            CapabilityError: it was not; the message says how to grant it.
+        """
+        if capability not in self.capabilities:
+            raise CapabilityError(capability)
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the request; empty when there is none."""
+        return _EMPTY
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The request's parameters as they came, for parts of the bridge that pass them on."""
+        return _EMPTY
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the caller asked for progress reports."""
+        return False
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress to the caller; nothing happens if it did not ask for it."""
+
+    async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message to the caller. `level` is one of the eight of RFC 5424, in lower case."""
+        _log.log(_LEVELS.get(level, logging.INFO), "%s: %s", logger or "tool", data)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is somebody here who answers questions."""
+        own = type(self)
+        return own.request is not ToolContext.request or own.elicit is not ToolContext.elicit
+
+    async def ask(self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = "") -> Answer:
+        """Ask the user at the client (capability `ask`).
+
+        On 2026-07-28 the call ends at this point and is run again with the answer at hand, so ask
+        before anything that must not happen twice. The answer is found again by the question.
+
+        Args:
+            question: What to ask.
+            schema: JSON Schema of the answer, an object of plain fields; one text field `answer`
+                unless given.
+            key: A name for the question, for one whose text is another at each run.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            CannotAskError: the client cannot show a question, or the user gave no answer in time.
+            CallError: the answer is not what the schema wants.
+            DefinitionError: the schema is not one that clients can show.
+        """
+        self.require("ask")
+        return await self.elicit(question, schema, key=key)
+
+    async def elicit(
+        self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> Answer:
+        """Ask the user, for middleware and hooks, which need no grant; see `ask`."""
+        return Answer.of_wire(await self.request(ELICITATION, elicitation(question, schema)))
+
+    async def sample(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        key: str = "",
+    ) -> Sample:
+        """Have the client's model write something (capability `sample`).
+
+        The request says which call caused it (H5). As with `ask`, on 2026-07-28 the call is run
+        again with the answer at hand.
+
+        Args:
+            messages: A text of the user's, or messages in wire form.
+            max_tokens: The most that the model may write.
+            system: A system prompt; the client may change it.
+            key: A name for the request, for one whose text is another at each run.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            CannotAskError: the client has no model to ask, or refused.
+        """
+        self.require("sample")
+        return await self._sample(sampling(messages, max_tokens=max_tokens, system=system), key)
+
+    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
+        return Sample(await self.request(SAMPLING, params))
+
+    async def roots(self, *, key: str = "") -> Sequence[Mapping[str, Any]]:
+        """The folders that the client works in, in wire form (capability `roots`); see `ask` for `key`.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            ClientCapabilityError: the client declares none.
+        """
+        self.require("roots")
+        return await self._roots(key)
+
+    async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
+        return roots_in(await self.request(ROOTS, {}))
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declares that it can do, in wire form; empty where there is none."""
+        return _EMPTY
+
+    def needs(self, capability: str) -> None:
+        """Go on only if the client declares a capability, such as `sampling`.
+
+        Raises:
+            ClientCapabilityError: it does not; a modern client is told so by the protocol's own error.
+        """
+        if capability not in self.client_capabilities:
+            raise ClientCapabilityError(capability)
+
+    def snapshot(self) -> SessionSnapshot:
+        """Who calls, and which tools that caller is shown (capability `session`).
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        self.require("session")
+        return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
+
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+        """Search the deferred tools (capability `catalog`); finding one grants nothing.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        self.require("catalog")
+        return ()
+
+    @property
+    def membership(self) -> Membership:
+        """Which tools are members of the catalog, to see and to change (capability `membership`).
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        raise CapabilityError("membership")
+
+    @property
+    def background(self) -> Background:
+        """Work that outlives the call (capability `background`); it has no context of its own.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+        """
+        raise CapabilityError("background")
+
+    def append_event(self, kind: str, data: Any = None) -> SessionEvent:
+        """Note something for the application (capability `events`).
+
+        Args:
+            kind: What sort of thing it is.
+            data: What it says; anything with a JSON form.
+
+        Raises:
+            CapabilityError: the tool was not granted it.
+            CallError: the data has no JSON form, or is too long.
+        """
+        raise CapabilityError("events")
+
+    def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
+        """The context that the handler of a call gets in an owned loop (H3).
+
+        Args:
+            call: The call, as it is run.
+            granted: What its tool was granted beyond what all have.
+        """
+        from mcp_toolset.tools.declare.loop_context import CalledContext
+
+        return CalledContext(self, call)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Pass a notification on to the caller, on the stream of this call."""
+
+    async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Ask the caller's client (elicitation, sampling, roots) and wait for its answer.
+
+        Raises:
+            CannotAskError: there is no client to ask here, or its protocol forbids it.
+        """
+        raise CannotAskError(
+            f"nobody can be asked for {method} here: this call has no client that answers requests"
+        )
+
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "alert": logging.CRITICAL,
+    "emergency": logging.CRITICAL,
+}
+
+LOCAL_CONTEXT: Final = ToolContext()
+"""The context of a call that no client made."""

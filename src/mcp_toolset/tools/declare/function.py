@@ -1,0 +1,199 @@
+"""`@tool`: a Python function as a tool (L4, L5).
+
+Name, description and parameter descriptions come from the function, its annotations and its
+docstring; the function itself stays callable as before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MethodType
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
+
+import anyio.to_thread
+
+from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.signature import FunctionSignature, is_method, read_signature
+from mcp_toolset.tools.declare.tool import P, R, Tool
+from mcp_toolset.tools.declare.typed_call import FunctionCall, binding_of, fitting, metadata_of
+from mcp_toolset.tools.view.view import Executor, Reads, ToolView
+
+__all__ = ["FunctionTool", "Tool", "runner", "tool"]
+
+S = TypeVar("S")
+Q = ParamSpec("Q")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class FunctionTool(Tool[P, R]):
+    """A tool that was made of a function by `@tool`.
+
+    In a class it may be a method: an instance has it as a tool of its own, bound to the instance.
+
+    Attributes:
+        signature: What the function says about itself.
+        unbound: Whether it is a method that is bound to no instance, and cannot run.
+    """
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
+
+    signature: FunctionSignature = field(kw_only=True, compare=False)
+    unbound: bool = field(default=False, kw_only=True, compare=False)
+
+    @property
+    def reads(self) -> Reads:
+        """Reads the arguments of a call as the types of the function's parameters."""
+        return self.signature.arguments.read
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
+        """The call with its arguments typed (L3).
+
+        Args:
+            call: A call of this tool.
+            view: Where its public name comes from, if it is not the tool's own (prefixed, renamed).
+
+        Raises:
+            ToolMismatchError: it is another tool's call.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        binding = binding_of(call, self, view)
+        metadata, own = metadata_of(call, self.id)
+        return FunctionCall(metadata, (binding.reads or self.reads)(own), self, own, binding)
+
+    async def answer(self, input: Mapping[str, Any], call: ToolCall, context: ToolContext) -> Any:
+        """What the function makes of an input; see `FunctionCall.call`."""
+        if self.unbound:
+            raise _no_instance(self.name)
+        function: Any = self.function
+        keywords = self.signature.arguments.supplied(dict(input), call, context)
+        if inspect.iscoroutinefunction(function):
+            return await function(**keywords)
+        return await _in_thread(function, keywords)
+
+    def result_of(self, output: Any) -> ToolResult:
+        """An output of the function as a result; see `FunctionCall.complete`."""
+        return fitting(self.signature.returned.to_result(output, self.name), self.bind())
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: FunctionTool[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> FunctionTool[Q, R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Self: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., Any]:
+        """The tool itself, or that of an instance if it is a method."""
+        return self if instance is None or not self.unbound else self.bound_to(instance)
+
+    def bound_to(self, instance: object) -> FunctionTool[..., R]:
+        """A method as the tool of one instance; the method selects it wherever it stands."""
+        assert self.function is not None
+        method = cast("Callable[..., R]", MethodType(self.function, instance))
+        run = runner(method, self.signature)
+        made = replace(self, function=method, run=run, unbound=False, declared=self)
+        return cast("FunctionTool[..., R]", made)
+
+
+def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
+    """What runs a function from a call: parsed arguments in, a result out."""
+    parse, to_result = signature.arguments.parse, signature.returned.to_result
+
+    async def run(call: ToolCall, context: ToolContext) -> ToolResult:
+        return to_result(await function(**parse(call, context)), call.name)
+
+    async def run_in_thread(call: ToolCall, context: ToolContext) -> ToolResult:
+        return to_result(await _in_thread(function, parse(call, context)), call.name)
+
+    return run if inspect.iscoroutinefunction(function) else run_in_thread
+
+
+async def _unbound(call: ToolCall, context: ToolContext) -> ToolResult:
+    raise _no_instance(call.name)
+
+
+def _no_instance(name: str) -> StateError:
+    return StateError(f"tool {name!r} is a method without an instance; use that of an instance")
+
+
+async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    value = await anyio.to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
+    return await value if inspect.isawaitable(value) else value
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, **options: Unpack[ToolOptions]
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Unpack[ToolOptions]
+) -> Any:
+    """Make a tool of a sync or async function.
+
+    A sync function runs in a worker thread, so that it never blocks the event loop. A parameter
+    annotated with `ToolContext` or `Annotated[T, Injected]` is supplied by the surroundings and
+    hidden from the model (L5). A method, whose first parameter is a bare `self`, is the tool of each
+    instance: `Toolset(instance.method)`, or a method of a class toolset.
+
+    Args:
+        function: The function, when used as a bare decorator.
+        name: The tool's name; the function's own unless given.
+        **options: See `ToolOptions`. The description is the docstring's text and the id is
+            `module:function` unless given.
+
+    Raises:
+        DefinitionError: a parameter has no annotation, or its type has no JSON Schema; the message
+            names the function, the parameter and the mend.
+    """
+    checked("tool()", options)
+
+    def define(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        if isinstance(function, staticmethod):  # `@tool` over `@staticmethod`, in a class toolset (L7).
+            function = function.__func__
+        unbound = is_method(function)
+        signature = read_signature(function, name, without_self=unbound)
+        definition = ToolDefinition(
+            name=signature.name,
+            description=options.get("description") or signature.description,
+            input_schema=signature.arguments.schema,
+            output_schema=signature.returned.schema,
+            title=options.get("title"),
+            annotations=annotations_of(options),
+            meta=options.get("meta"),
+        )
+        return FunctionTool(
+            definition,
+            function,
+            signature.place,
+            options.get("manual", False),
+            options.get("timeout"),
+            options.get("id", ""),
+            run=_unbound if unbound else runner(function, signature),
+            signature=signature,
+            unbound=unbound,
+            declared=function,
+            **private(options),
+        )
+
+    if function is None:
+        return define
+    if not callable(function):
+        raise DefinitionError(f"@tool takes a function, not {function!r}")
+    return define(function)

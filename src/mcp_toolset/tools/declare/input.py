@@ -1,0 +1,201 @@
+"""`tool_input`: a pydantic model as a tool without a handler, and its calls decoded (L2, L3, L24).
+
+The model stays the class that it is, so it can be used in annotations, of hooks for instance.
+`input_tool(Model)` is the tool; a toolset takes the class itself. The calls wait for the application,
+unless a handler is attached with `with_handler`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
+
+from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.identity import DECLARED, declared_tool
+from mcp_toolset.tools.core.names import check_name
+from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.define import promised
+from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_handler
+from mcp_toolset.tools.declare.input_schema import InputReader, described, read_input
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.declare.typed_call import CompletedCall, DecodedCall, binding_of, fitting, metadata_of
+from mcp_toolset.tools.view.view import Reads, ToolView
+
+I = TypeVar("I")  # noqa: E741 - the input, as O is the output
+O = TypeVar("O")  # noqa: E741
+M = TypeVar("M", bound=type)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class InputTool(Tool[..., I], Generic[I, O]):
+    """A tool that is declared by the type of its input; calling it makes an input.
+
+    Attributes:
+        reader: Reads the input from the arguments of a call.
+        output: The type of the result, or its schema, as it was declared.
+    """
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
+
+    reader: InputReader = field(kw_only=True)
+    output: Any = field(default=None, kw_only=True)
+
+    @property
+    def reads(self) -> Reads:
+        """Reads the typed input of a call."""
+        return self.reader
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
+        """The call with its input typed (L3).
+
+        Args:
+            call: A call of this tool.
+            view: Where its public name comes from, if it is not the tool's own (prefixed, renamed).
+
+        Raises:
+            ToolMismatchError: it is another tool's call.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        binding = binding_of(call, self, view)
+        metadata, own = metadata_of(call, self.id)
+        return DecodedCall(metadata, (binding.reads or self.reader)(own), self, own, binding)
+
+    async def answer(self, input: I, context: ToolContext) -> O:
+        """What the tool's handler makes of an input; see `DecodedCall.call`."""
+        if self.handler is None:
+            raise StateError(f"tool {self.name!r} has no handler to call; give it one with .with_handler()")
+        handler = resolve_handler(self.handler, self.name) if isinstance(self.handler, str) else self.handler
+        return await answering(handler, self.name)(input, context)
+
+    def complete(self, call: DecodedCall[I, O], output: O) -> CompletedCall:
+        """See `DecodedCall.complete`."""
+        metadata = call.metadata
+        if metadata.tool_id != self.id:
+            raise ToolMismatchError(
+                f"the call {metadata.id or '-'} of {metadata.name!r} is none of tool {self.name!r}; "
+                "complete it with the call that its own tool decoded"
+            )
+        return CompletedCall.of(metadata, self._result(output))
+
+    def _result(self, output: O) -> ToolResult:
+        result = cast("HandlerCall", self.calling).returned.to_result(output, self.name)
+        return fitting(result, self.bind())
+
+
+@overload
+def tool_input(model: M, /) -> M: ...
+
+
+@overload
+def tool_input(
+    *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
+) -> Callable[[M], M]: ...
+
+
+def tool_input(
+    model: Any = None, /, *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
+) -> Any:
+    """Declare a class as the input of a tool; the class stays as it is, and a toolset takes it.
+
+    Its docstring is the tool's description. Parameters are described by their `Field`s, or in the
+    docstring (Google, NumPy or Sphinx form).
+
+    Args:
+        model: The class, when used as a bare decorator: a pydantic model (a `RootModel` for a union),
+            a dataclass, a TypedDict or an enum.
+        name: The tool's name; the class's own unless given.
+        output: The type of the result, or its schema in any of the notations.
+        **options: See `ToolOptions`; the id is `module:class` unless given.
+
+    Raises:
+        DefinitionError: the class, or the output, has no JSON Schema; or it is no class.
+    """
+    checked("tool_input()", options)
+
+    def declare(model: Any) -> Any:
+        if not isinstance(model, type):
+            raise DefinitionError(f"@tool_input takes a class, not {model!r}; use input_tool(…, name=…)")
+        made: InputTool[Any, Any] = _made(model, name, output, options)
+        setattr(model, DECLARED, made)
+        return cast("Any", model)
+
+    return declare if model is None else declare(model)
+
+
+@overload
+def input_tool(
+    model: type[I], /, *, output: type[O], name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[I, O]: ...
+
+
+@overload
+def input_tool(
+    model: type[I], /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[I, Any]: ...
+
+
+@overload
+def input_tool(
+    model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[Any, Any]: ...
+
+
+def input_tool(
+    model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+) -> InputTool[Any, Any]:
+    """The tool of a class that is declared by `@tool_input`, or a tool made of any other type.
+
+    Args:
+        model: A declared class; or a model, a union of models, an enum or any type with a JSON form.
+        output: The type of the result, or its schema in any of the notations. Given again for a declared
+            class it changes nothing, and a type checker knows it: `InputTool[Input, Output]`.
+        name: The tool's name; a type that is no class needs one.
+        **options: See `ToolOptions`.
+
+    Raises:
+        DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
+    """
+    checked("input_tool()", options)
+    declared: InputTool[Any, Any] | None = declared_tool(model)
+    if declared is None:
+        return _made(model, name, output, options)
+    if output in (None, declared.output) and name is None and not options:
+        return declared
+    return _made(model, name or declared.name, output, options)
+
+
+def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> InputTool[Any, Any]:
+    own = name or (model.__name__ if isinstance(model, type) else "")
+    place = f"input {inspect.formatannotation(model)}"
+    if not own:
+        raise DefinitionError(f"{place} has no name of its own; give input_tool(…, name=…)")
+    reader, schema = read_input(model, place)
+    returned, (description, schema) = promised(output, own), described(schema)
+    definition = ToolDefinition(
+        name=check_name(own, place),
+        description=options.get("description") or description,
+        input_schema=schema,
+        output_schema=returned.schema,
+        title=options.get("title"),
+        annotations=annotations_of(options),
+        meta=options.get("meta"),
+    )
+    return InputTool(
+        definition,
+        model if isinstance(model, type) else None,
+        place,
+        options.get("manual", False),
+        options.get("timeout"),
+        options.get("id", ""),
+        calling=HandlerCall(reader, returned),
+        reader=reader,
+        output=output,
+        declared=model,
+        **private(options),
+    )

@@ -1,0 +1,185 @@
+"""`LoopContext`: what an owned loop lets its tools do, each by its name (H3, H4).
+
+```python
+async with BackgroundWork() as work:
+    context = LoopContext(view=view, background=work, events=EventLog())
+    report = await plan.run_pending(context=context)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from mcp_toolset.errors import CapabilityError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.capability import (
+    ALWAYS,
+    Background,
+    CatalogHit,
+    Membership,
+    SessionEvent,
+    SessionSnapshot,
+    granted,
+)
+from mcp_toolset.tools.view.view import ToolView
+
+Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+"""Answers a request to a client in wire form (`elicitation/create`, `sampling/createMessage`)."""
+
+
+class Search(Protocol):
+    """Searches the deferred tools, such as the `search` of a `SearchIndex`."""
+
+    def __call__(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+        """The hits, the best first."""
+        ...
+
+
+class Events(Protocol):
+    """Where events are appended, such as an `EventLog`."""
+
+    def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
+        """Note an event of a call."""
+        ...
+
+
+_ARGUMENTS: Final = {
+    "session": "view",
+    "catalog": "search",
+    "membership": "membership",
+    "background": "background",
+    "events": "events",
+    "ask": "request",
+    "sample": "request",
+}
+"""The argument that each capability is offered with."""
+
+
+class LoopContext(ToolContext):
+    """The surroundings of the calls of an owned loop. What it is given is what its tools may use."""
+
+    __slots__ = ("_call", "_offers", "_request", "arguments", "capabilities", "name", "principal", "session")
+
+    def __init__(
+        self,
+        *,
+        session: str | None = None,
+        principal: str | None = None,
+        view: ToolView | None = None,
+        search: Search | None = None,
+        membership: Membership | None = None,
+        background: Background | None = None,
+        events: Events | None = None,
+        request: Request | None = None,
+        grant: Iterable[str] | None = None,
+    ) -> None:
+        """Say what there is, and who may use it.
+
+        Args:
+            session: The loop's session, for a tool that may see it, and its events.
+            principal: The user of the loop.
+            view: What the model was offered (capability `session`).
+            search: Finds deferred tools (capability `catalog`).
+            membership: Which tools are members (capability `membership`).
+            background: Runs work that outlives a call (capability `background`).
+            events: Where tools note events (capability `events`).
+            request: Asks the user, or a model (capabilities `ask` and `sample`).
+            grant: The capabilities that every tool is granted; all that there are, unless given. A
+                tool has besides what `Toolset.granting` says of it.
+
+        Raises:
+            DefinitionError: there is no such capability.
+        """
+        self.session, self.principal = session, principal
+        self.name, self.arguments = "", {}
+        self._call = ToolCall("", {})
+        self._request = request
+        self._offers: dict[str, Any] = {
+            "session": view,
+            "catalog": search,
+            "membership": membership,
+            "background": background,
+            "events": events,
+            "ask": request,
+            "sample": request,
+        }
+        offered = frozenset(name for name, offer in self._offers.items() if offer is not None)
+        self.capabilities = ALWAYS | (offered if grant is None else granted(grant, "LoopContext"))
+
+    def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
+        """This context with the call, and with what the call's tool was granted besides."""
+        made = object.__new__(type(self))
+        for slot in LoopContext.__slots__:
+            setattr(made, slot, getattr(self, slot))
+        made._call, made.name, made.arguments = call, call.name, call.arguments
+        made.capabilities = self.capabilities | granted
+        return made
+
+    def snapshot(self) -> SessionSnapshot:
+        """Who runs the loop, and which tools the model was offered."""
+        view: ToolView = self._granted("session")
+        return SessionSnapshot(self.session, self.principal, None, tuple(view))
+
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
+        """Search the deferred tools."""
+        search: Search = self._granted("catalog")
+        return search(query, server=server, limit=limit)
+
+    @property
+    def membership(self) -> Membership:
+        """Which tools are members."""
+        return self._granted("membership")
+
+    @property
+    def background(self) -> Background:
+        """Work that outlives the call."""
+        return self._granted("background")
+
+    def append_event(self, kind: str, data: Any = None) -> SessionEvent:
+        """Note something for the application."""
+        events: Events = self._granted("events")
+        return events.append(kind, data, call=self._call, context=self)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether it was given a way to ask."""
+        return self._request is not None
+
+    async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Put a question to the application's own means; without them nobody can be asked."""
+        return await (super().request if self._request is None else self._request)(method, params)
+
+    def require(self, capability: str) -> None:
+        """Go on only if a capability was granted, and there is something to grant.
+
+        Raises:
+            CapabilityError: it was not; the message says how to grant it.
+        """
+        if self._offers.get(capability, self) is None:
+            raise CapabilityError(capability, f"LoopContext({_ARGUMENTS[capability]}=…)")
+        super().require(capability)
+
+    def _granted(self, capability: str) -> Any:
+        self.require(capability)
+        return self._offers[capability]
+
+
+_OWN: Final = frozenset({"_context", "name", "arguments"})
+
+
+class CalledContext(ToolContext):
+    """Another context with the call that is run (H3); in all else it is that context."""
+
+    __slots__ = ("_context", "arguments", "name")
+
+    def __init__(self, context: ToolContext, call: ToolCall) -> None:
+        """Look through to `context`."""
+        self._context = context
+        self.name, self.arguments = call.name, call.arguments
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_context"), name)

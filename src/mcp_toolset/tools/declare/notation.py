@@ -1,0 +1,246 @@
+"""A tool's input written by hand: loose, extended or full notation, as one JSON Schema (O2-O5).
+
+| notation | a parameter | required |
+|---|---|---|
+| loose | `{"city": "string"}` | always |
+| extended | `{"limit": {"type": "int", "description": "…", "default": 10}}` | unless it says otherwise |
+| full | `{"type": "object", "properties": {…}, "required": […]}` | as the schema says |
+
+In the extended notation `"optional": true`, `"required": false` or a `default` make a parameter
+optional, and an explicit `"required": true` wins over them. These markers do not reach the schema.
+A parameter may be loose while its neighbour is extended. A full schema passes through as it is.
+What could be read in two ways is refused, with the way to say it plainly; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final, cast
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.schema.validation import MAX_SCHEMA_DEPTH, SchemaCheck, depth_exceeds
+
+_JSON_TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
+_ALIASES: Final = {
+    "string": ("str", "text", "char"),
+    "integer": (
+        *("int", "long", "short", "byte", "i8", "i16", "i32", "i64", "i128", "isize"),
+        *("u8", "u16", "u32", "u64", "u128", "usize"),
+    ),
+    "number": ("float", "double", "decimal", "f32", "f64"),
+    "boolean": ("bool",),
+    "array": ("list", "tuple", "vec", "sequence"),
+    "object": ("dict", "map", "mapping", "hash"),
+    "null": ("none", "nil"),
+}
+TYPE_NAMES: Final[Mapping[str, str]] = {
+    **{alias: name for name, aliases in _ALIASES.items() for alias in aliases},
+    **{name: name for name in _JSON_TYPES},
+}
+"""Every name that a type may be written by, in lower case, and what JSON Schema calls it."""
+
+_ANY: Final = "any"
+_MARKERS: Final = ("optional", "required")
+_SAYS_A_TYPE: Final = ("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref")
+_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLES: Final = (
+    *("items", "additionalProperties", "additionalItems", "contains", "propertyNames"),
+    *("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties"),
+)
+_ROOT_WORDS: Final = frozenset(
+    {
+        *_MAPS,
+        *_LISTS,
+        *_SINGLES,
+        *_SAYS_A_TYPE,
+        *("$schema", "$id", "$anchor", "$comment", "$vocabulary", "$dynamicRef", "$dynamicAnchor"),
+        *("required", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+        *("minProperties", "maxProperties", "dependentRequired", "dependencies", "format", "pattern"),
+        *("minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        *("multipleOf", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+    }
+)
+
+
+def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str, Any]:
+    """The JSON Schema that a notation stands for; a fresh copy that shares nothing with it.
+
+    Args:
+        notation: Loose, extended or full notation; empty for a tool without parameters.
+        tool: The tool's name, for messages.
+
+    Raises:
+        DefinitionError: a type is unknown, a schema is not one of an object, a marker is not a bool, a
+            default does not fit, or it could be read in two ways; the message names the parameter and
+            the mend (O5).
+    """
+    where = f"tool {tool!r}"
+    if not isinstance(notation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"{where}: a schema is a mapping, as {{'city': 'string'}}, not {notation!r}")
+    if depth_exceeds(notation, MAX_SCHEMA_DEPTH):
+        raise DefinitionError(f"{where}: the schema is nested more than {MAX_SCHEMA_DEPTH} deep; flatten it")
+    if _is_full(notation, where):
+        return deepcopy(dict(notation))
+    return _from_parameters(notation, tool, where)
+
+
+def type_name(name: object, where: str) -> str:
+    """What JSON Schema calls a type.
+
+    Raises:
+        DefinitionError: no type has that name; the message starts with `where` and lists the names.
+    """
+    known = TYPE_NAMES.get(name.lower()) if isinstance(name, str) else None
+    if known is None:
+        raise DefinitionError(
+            f"{where}: unknown type {name!r}; use {', '.join(_JSON_TYPES)}, any, or an alias such as int"
+        )
+    return known
+
+
+def _is_full(notation: Mapping[str, Any], where: str) -> bool:
+    """Whether it is a JSON Schema; what is one of something else than an object is refused."""
+    kind = notation.get("type")
+    if isinstance(kind, list) or (isinstance(kind, str) and kind.lower() in TYPE_NAMES):
+        return _is_object(notation, cast("str | list[Any]", kind), where)
+    words = [word for word in ("$schema", "$ref") if _is_reference(notation.get(word))]
+    words += [word for word in (*_LISTS, "enum", "required") if isinstance(notation.get(word), list)]
+    words += [word for word in ("$defs", "properties") if _is_properties(notation.get(word))]
+    if words:
+        raise DefinitionError(
+            f"{where}: the schema has {words[0]!r} and does not say that it is an object; "
+            "add 'type': 'object'"
+        )
+    return False
+
+
+def _is_object(notation: Mapping[str, Any], kind: str | list[Any], where: str) -> bool:
+    parameters = sorted(key for key in map(str, notation) if key not in _ROOT_WORDS and key[:2] != "x-")
+    if kind == "object" and (not parameters or _is_properties(notation.get("properties"))):
+        return True
+    plainly = f"for a parameter that is called 'type', write 'type': {{'type': {kind!r}}}"
+    if parameters:
+        raise DefinitionError(
+            f"{where}: 'type': {kind!r} beside {parameters[0]!r} could be a schema or a parameter; {plainly}"
+        )
+    raise DefinitionError(
+        f"{where}: the arguments of a tool are an object, and this schema is of type {kind!r}; "
+        f"make it a property of one, or {plainly}"
+    )
+
+
+def _is_reference(value: object) -> bool:
+    return isinstance(value, str) and value.lower() not in TYPE_NAMES and ("#" in value or "/" in value)
+
+
+def _is_properties(value: object) -> bool:
+    """Whether it maps names to schemas, and is not one parameter that is called `properties`."""
+    if not isinstance(value, Mapping):
+        return False
+    named = cast("Mapping[str, Any]", value)
+    return not isinstance(named.get("type"), str | list)
+
+
+def _from_parameters(notation: Mapping[str, Any], tool: str, where: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, written in notation.items():
+        place = f"{where}: parameter {name!r}"
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"{place}: a parameter's name is a non-empty string")
+        properties[name], needed = _parameter(written, place)
+        if needed:
+            required.append(name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    _check_defaults(schema, tool, where)
+    return schema
+
+
+def _parameter(written: object, place: str) -> tuple[dict[str, Any], bool]:
+    """One parameter's schema, and whether it is required."""
+    if isinstance(written, str):
+        return _named(written, place), True
+    if not isinstance(written, Mapping):
+        raise DefinitionError(
+            f"{place}: write a type, as 'string', or a mapping, as {{'type': 'string'}}, not {written!r}"
+        )
+    parameter = dict(cast("Mapping[str, Any]", written))
+    needed = _is_required(parameter, place)
+    for marker in _MARKERS:
+        if isinstance(parameter.get(marker), bool):
+            del parameter[marker]
+    if not any(word in parameter for word in _SAYS_A_TYPE):
+        raise DefinitionError(f"{place} has no type; add 'type', with 'any' if any value will do")
+    return _subschema(parameter, place), needed
+
+
+def _is_required(parameter: Mapping[str, Any], place: str) -> bool:
+    optional, required = (parameter.get(marker) for marker in _MARKERS)
+    if "optional" in parameter and not isinstance(optional, bool):
+        raise DefinitionError(f"{place}: 'optional' is true or false, not {optional!r}")
+    if "required" in parameter and not isinstance(required, bool | list):
+        raise DefinitionError(f"{place}: 'required' is true or false, not {required!r}")
+    if isinstance(required, bool):
+        return required
+    return not optional and "default" not in parameter
+
+
+def _named(name: object, place: str) -> dict[str, Any]:
+    if isinstance(name, str) and name.lower() == _ANY:
+        return {}
+    return {"type": type_name(name, place)}
+
+
+def _subschema(schema: Any, place: str) -> Any:
+    """A schema within a parameter: JSON Schema, with the aliases of types resolved."""
+    if isinstance(schema, str):
+        return _named(schema, place)
+    if not isinstance(schema, Mapping):
+        return deepcopy(schema)
+    done: dict[str, Any] = {}
+    for word, value in cast("Mapping[str, Any]", schema).items():
+        done |= _types(value, place) if word == "type" else {word: _inner(word, value, place)}
+    return done
+
+
+def _types(kind: object, place: str) -> dict[str, Any]:
+    if not isinstance(kind, list):
+        return _named(kind, place)
+    return {"type": [type_name(item, place) for item in cast("list[object]", kind)]}
+
+
+def _inner(word: str, value: Any, place: str) -> Any:
+    if word in _MAPS and isinstance(value, Mapping):
+        named = cast("Mapping[str, Any]", value).items()
+        return {name: _nested(item, f"{place}, in {word}: {name!r}") for name, item in named}
+    if word in _LISTS and isinstance(value, list):
+        return [_subschema(item, f"{place}, in {word}") for item in cast("list[Any]", value)]
+    if word in _SINGLES:
+        return _subschema(value, f"{place}, in {word}")
+    return deepcopy(value)
+
+
+def _nested(schema: object, place: str) -> Any:
+    """A property of a parameter that is an object: which are required, its `required` list says."""
+    if isinstance(schema, Mapping):
+        marked = [word for word in _MARKERS if isinstance(cast("Mapping[str, Any]", schema).get(word), bool)]
+        if marked:
+            raise DefinitionError(
+                f"{place}: {marked[0]!r} marks parameters only; list what is required in 'required': […]"
+            )
+    return _subschema(schema, place)
+
+
+def _check_defaults(schema: Mapping[str, Any], tool: str, where: str) -> None:
+    properties: Mapping[str, Any] = schema["properties"]
+    defaults = {name: item["default"] for name, item in properties.items() if "default" in item}
+    if not defaults:
+        return
+    optional: dict[str, Any] = {**schema, "required": []}
+    faults = SchemaCheck(optional, tool=tool, part="inputSchema").problems(defaults)
+    if faults:
+        raise DefinitionError(f"{where}: a default does not fit its parameter: {faults[0]}; mend either")

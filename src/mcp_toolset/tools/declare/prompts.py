@@ -1,0 +1,215 @@
+"""Prompts and completions of a server's own: what the bridge asks of them, and the easy way to make them.
+
+A prompt is a message, or several, that a user picks and fills in (specification, server/prompts); a
+completion proposes values for an argument of a prompt or a resource template (server/utilities/completion).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast, overload, runtime_checkable
+
+from mcp_types import (
+    Completion,
+    GetPromptResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptReference,
+    ResourceTemplateReference,
+    TextContent,
+)
+
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.core.call import ToolContext
+
+Reference = PromptReference | ResourceTemplateReference
+"""What an argument belongs to: a prompt by name, or a resource template by its URI template."""
+
+Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
+"""What a prompt function may return: a text is one message of the user's."""
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@runtime_checkable
+class PromptProvider(Protocol):
+    """Prompts of a server; `Prompts` is one made of functions."""
+
+    async def list_prompts(self) -> Sequence[Prompt]:
+        """The prompts to list, in a stable order."""
+        ...
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], context: ToolContext
+    ) -> GetPromptResult:
+        """A prompt with its arguments filled in; `context` asks the user or samples, as in a tool.
+
+        Raises:
+            LookupError: there is no such prompt.
+            InvalidArgumentsError: an argument is missing or unknown; the message goes to the client.
+        """
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` whenever the list has changed; returns a function that ends this."""
+        ...
+
+
+class CompletionProvider(Protocol):
+    """Proposes values while an argument is being typed; any async callable of this form is one."""
+
+    def __call__(
+        self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
+    ) -> Awaitable[Completion | Sequence[str]]:
+        """The values that `value` may grow into, the likeliest first; at most 100 are sent.
+
+        Args:
+            reference: The prompt or the resource template.
+            argument: The name of the argument that is being typed.
+            value: What there is of it so far.
+            others: Arguments that are settled already.
+
+        Raises:
+            LookupError: there is no such prompt, template or argument.
+        """
+        ...
+
+
+class Prompts:
+    """Prompts made of functions: the docstring describes one, its parameters are the arguments.
+
+    Every argument is a text, as the protocol has it; a parameter annotated `ToolContext` gets the
+    context instead.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._made: dict[str, _FunctionPrompt] = {}
+        self._callbacks: dict[object, Callable[[], None]] = {}
+
+    @overload
+    def add(self, function: _Function, /) -> _Function: ...
+    @overload
+    def add(
+        self, /, *, name: str | None = None, title: str | None = None
+    ) -> Callable[[_Function], _Function]: ...
+    def add(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Make a prompt of a function; to be used as a decorator, with or without options.
+
+        Raises:
+            DefinitionError: the name is taken, or a parameter cannot be an argument.
+        """
+
+        def added(function: Callable[..., Any]) -> Callable[..., Any]:
+            made = _FunctionPrompt(function, name or function.__name__, title)
+            if made.prompt.name in self._made:
+                raise DefinitionError(f"there are two prompts named {made.prompt.name!r}; rename one")
+            self._made[made.prompt.name] = made
+            self._tell()
+            return function
+
+        return added if function is None else added(function)
+
+    def remove(self, name: str) -> None:
+        """Take a prompt away; nothing happens if there is none of that name."""
+        if self._made.pop(name, None) is not None:
+            self._tell()
+
+    async def list_prompts(self) -> Sequence[Prompt]:
+        """The prompts, in the order in which they were added."""
+        return [made.prompt for made in self._made.values()]
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], context: ToolContext
+    ) -> GetPromptResult:
+        """A prompt with its arguments filled in; see `PromptProvider`."""
+        if name not in self._made:
+            raise LookupError(f"Unknown prompt: {name}")
+        return await self._made[name].written(arguments, context)
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` whenever a prompt is added or removed."""
+        key = object()
+        self._callbacks[key] = callback
+        return lambda: self._callbacks.pop(key, None) and None
+
+    def _tell(self) -> None:
+        for callback in list(self._callbacks.values()):
+            callback()
+
+
+class _FunctionPrompt:
+    """One function as a prompt."""
+
+    def __init__(self, function: Callable[..., Any], name: str, title: str | None) -> None:
+        import docstring_parser
+
+        self._function = function
+        self._context: str | None = None
+        document = docstring_parser.parse(inspect.getdoc(function) or "")
+        described = {param.arg_name: param.description for param in document.params}
+        arguments: list[PromptArgument] = []
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            if parameter.annotation is ToolContext:
+                self._context = parameter.name
+                continue
+            if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+                raise DefinitionError(
+                    f"prompt {name!r}: parameter {parameter.name!r} must have a name of its own"
+                )
+            if parameter.annotation not in (str, str | None, parameter.empty):
+                raise DefinitionError(f"prompt {name!r}: argument {parameter.name!r} must be a str")
+            required = parameter.default is parameter.empty
+            arguments.append(
+                PromptArgument(
+                    name=parameter.name, description=described.get(parameter.name), required=required
+                )
+            )
+        self._names = frozenset(argument.name for argument in arguments)
+        self._required = [argument.name for argument in arguments if argument.required]
+        self.prompt = Prompt(
+            name=name,
+            title=title,
+            description=(document.description or "").strip() or None,
+            arguments=arguments or None,
+        )
+
+    async def written(self, arguments: Mapping[str, str], context: ToolContext) -> GetPromptResult:
+        missing = [name for name in self._required if name not in arguments]
+        unknown = [name for name in arguments if name not in self._names]
+        if missing or unknown:
+            faults = [f"{name!r} is missing" for name in missing] + [
+                f"{name!r} is unknown" for name in unknown
+            ]
+            raise InvalidArgumentsError(f"prompt {self.prompt.name}: {', '.join(faults)}")
+        given: dict[str, Any] = dict(arguments)
+        if self._context is not None:
+            given[self._context] = context
+        found = self._function(**given)
+        if inspect.isawaitable(found):
+            found = await found
+        return self._result(cast("Written", found))
+
+    def _result(self, written: Written) -> GetPromptResult:
+        if isinstance(written, GetPromptResult):
+            return written
+        parts = [written] if isinstance(written, str | PromptMessage) else list(written)
+        return GetPromptResult(
+            description=self.prompt.description, messages=[_message(part) for part in parts]
+        )
+
+
+def _message(part: PromptMessage | str) -> PromptMessage:
+    if isinstance(part, PromptMessage):
+        return part
+    return PromptMessage(role="user", content=TextContent(type="text", text=part))

@@ -1,0 +1,287 @@
+"""A function's signature as schemas, a parser for its arguments and a writer of its result.
+
+pydantic makes the schemas, of a function that has the visible parameters and no others (L4, L5).
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import to_json
+
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.names import check_name
+from mcp_toolset.tools.declare.docstring import described_by
+from mcp_toolset.tools.declare.injected import InjectedParameter, injected_parameter
+from mcp_toolset.tools.declare.returned import Returned, returned_as
+from mcp_toolset.tools.schema.json_schema import UNUSABLE, PlainSchema, reason_of
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The model-facing parameters of a function: their schema, and the way from JSON to keywords."""
+
+    schema: Mapping[str, Any]
+    adapter: TypeAdapter[dict[str, Any]]
+    context: tuple[str, ...]
+    injected: tuple[InjectedParameter, ...] = ()
+
+    def parse(self, call: ToolCall, context: ToolContext) -> dict[str, Any]:
+        """Keyword arguments for the function.
+
+        Raises:
+            InvalidArgumentsError: a value does not fit its type; each fault with its place.
+        """
+        try:
+            keywords = self.adapter.validator.validate_python(call.arguments)
+        except ValidationError as fault:
+            keywords = self._from_json(call, fault)
+        return self.supplied(keywords, call, context)
+
+    def read(self, call: ToolCall) -> dict[str, Any]:
+        """The keyword arguments that the model gives, without those that the surroundings supply.
+
+        Raises:
+            InvalidArgumentsError: a value does not fit its type; each fault with its place.
+        """
+        try:
+            return self.adapter.validator.validate_python(call.arguments)
+        except ValidationError as fault:
+            return self._from_json(call, fault)
+
+    def supplied(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> dict[str, Any]:
+        """The keyword arguments with those that the surroundings supply."""
+        for parameter in self.context:
+            keywords[parameter] = context
+        for parameter in self.injected:
+            parameter.supply(keywords, call, context)
+        return keywords
+
+    def _from_json(self, call: ToolCall, fault: ValidationError) -> dict[str, Any]:
+        """Read the arguments as the JSON that they are: to a strict type, a date is a string there."""
+        try:
+            return self.adapter.validate_json(to_json(call.arguments))
+        except ValueError:
+            raise InvalidArgumentsError(invalid_arguments(call.name, fault)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSignature:
+    """Everything that a function says about itself as a tool."""
+
+    name: str
+    description: str | None
+    place: str
+    arguments: Arguments
+    returned: Returned
+
+
+def is_method(function: object) -> bool:
+    """Whether a function is defined in a class and takes a bare `self` first."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    scope, _, _ = function.__qualname__.rpartition(".")
+    is_inside_a_class = scope != "" and not scope.endswith("<locals>")
+    first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
+    return is_inside_a_class and first == ("self",) and "self" not in function.__annotations__
+
+
+def read_signature(
+    function: Callable[..., Any], name: str | None = None, *, without_self: bool = False
+) -> FunctionSignature:
+    """Read a function as a tool; that of a method `without_self`.
+
+    Raises:
+        DefinitionError: see `tool`.
+    """
+    target = _innermost(function)
+    place = place_of(target)
+    own = getattr(target, "__name__", "<lambda>") if name is None else name
+    if own == "<lambda>":
+        raise DefinitionError(f"{place} has no name of its own; define a function or give tool(name=…)")
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise DefinitionError(f"{place} is a generator, and a call has one result; return a list instead")
+    check_name(own, place)
+    hints = resolved_hints(target, place)
+    doc = described_by(inspect.getdoc(target) or "")
+    parameters = _parameters(function, place)[1 if without_self else 0 :]
+    arguments = _arguments(parameters, place, hints, doc.parameters)
+    returned = returned_as(hints.get("return", inspect.Signature.empty), place)
+    return FunctionSignature(own, doc.text, place, arguments, returned)
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that has the annotations and the docstring: inside wrappers and partials."""
+    if isinstance(function, type):
+        raise DefinitionError(f"a class cannot be a tool: {function!r}; use a function that makes one")
+    inner: Callable[..., Any] = inspect.unwrap(function)
+    return _innermost(cast("partial[Any]", inner).func) if isinstance(inner, partial) else inner
+
+
+def resolved_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
+    """The annotations of a function as types, those that are strings included.
+
+    Raises:
+        DefinitionError: one of them names nothing; the message starts with `place`.
+    """
+    while isinstance(function, partial):
+        function = cast("partial[Any]", function).func
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        try:
+            return get_type_hints(target, include_extras=True)
+        except NameError:
+            return get_type_hints(target, localns=_locals_around(target), include_extras=True)
+    except (NameError, AttributeError, SyntaxError, TypeError) as fault:
+        raise DefinitionError(
+            f"{place}: an annotation cannot be resolved: {fault}; import it at module level"
+        ) from None
+
+
+def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
+    """The local names that a nested function sees, from the frames that define it and still run."""
+    qualname, names = getattr(function, "__qualname__", ""), dict[str, Any]()
+    frame = inspect.currentframe()
+    while frame is not None:
+        if qualname.startswith(f"{frame.f_code.co_qualname}.<locals>."):
+            names = {**frame.f_locals, **names}
+        frame = frame.f_back
+    return names
+
+
+def _arguments(
+    parameters: Iterable[inspect.Parameter],
+    place: str,
+    hints: Mapping[str, Any],
+    described: Mapping[str, str],
+) -> Arguments:
+    visible: list[inspect.Parameter] = []
+    context: list[str] = []
+    injected: list[InjectedParameter] = []
+    for parameter in parameters:
+        annotation = _annotation(parameter, hints, place)
+        if _is_context(annotation):
+            context.append(parameter.name)
+        elif hidden := injected_parameter(parameter, annotation):
+            injected.append(hidden)
+        else:
+            visible.append(_visible(parameter, annotation))
+    adapter, schema = _adapted(place, visible)
+    for name, shown in schema["properties"].items():
+        if name in described and "description" not in shown:
+            schema["properties"][name] = dict(sorted([*shown.items(), ("description", described[name])]))
+    return Arguments(schema, adapter, tuple(context), tuple(injected))
+
+
+def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
+    """The parameters that are still open: what a partial has bound is no longer anybody's to give."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise DefinitionError(f"{place} has no signature that can be read; wrap it in a function") from None
+    bound = cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
+    return [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
+
+
+def _is_context(annotation: Any) -> bool:
+    if get_origin(annotation) in (Annotated, Union, types.UnionType):
+        return any(_is_context(item) for item in get_args(annotation))
+    return isinstance(annotation, type) and issubclass(annotation, ToolContext)
+
+
+def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -> Any:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise DefinitionError(
+            f"{place}: parameter {str(parameter)!r} cannot be passed by name; give it a plain name"
+        )
+    if parameter.name not in hints and parameter.name == "self":
+        raise DefinitionError(f"{place} is a method; bind it first, as in tool(instance.method)")
+    if parameter.name not in hints:
+        raise DefinitionError(
+            f"{place}: parameter {parameter.name!r} has no type annotation; write {parameter.name}: str, say"
+        )
+    return hints[parameter.name]
+
+
+def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
+    """The parameter as pydantic is to see it: by name only, which no alias in a `Field` changes."""
+    default: Any = parameter.default
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], parameter.empty
+    if texts := [note for note in _notes(annotation) if isinstance(note, str)]:
+        # A bare text describes the parameter, as other frameworks have it; a `Field` goes before it.
+        annotation = Annotated[get_args(annotation)[0], Field(description=texts[0]), *_notes(annotation)]
+    if any(isinstance(item, FieldInfo) and item.validation_alias for item in get_args(annotation)[1:]):
+        annotation = Annotated[annotation, Field(alias=parameter.name)]
+    return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _notes(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+
+
+def _adapted(
+    place: str, parameters: Sequence[inspect.Parameter]
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    try:
+        return _adapter_and_schema(parameters)
+    except UNUSABLE as fault:
+        raise _unusable(place, parameters, fault) from None
+
+
+def _adapter_and_schema(
+    parameters: Sequence[inspect.Parameter],
+) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    def keywords(**parsed: Any) -> dict[str, Any]:
+        return parsed
+
+    keywords.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    cast("Any", keywords).__signature__ = inspect.Signature(parameters)
+    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(cast("Any", keywords))
+    return adapter, adapter.json_schema(schema_generator=PlainSchema)
+
+
+def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
+    """Which parameter it is that has no schema: the first that has none by itself."""
+    for parameter in parameters:
+        try:
+            _adapter_and_schema([parameter])
+        except UNUSABLE as own:
+            return DefinitionError(
+                f"{place}: the type of parameter {parameter.name!r} has no JSON Schema: {reason_of(own)}; "
+                "use one that JSON can carry, or supply it yourself with Annotated[…, Injected]"
+            )
+    return DefinitionError(f"{place}: the parameters have no JSON Schema together: {reason_of(fault)}")
+
+
+_MISFITS: Final = {
+    "missing_keyword_only_argument": "Field required",
+    "unexpected_keyword_argument": "Extra inputs are not permitted",
+}
+"""What pydantic says of a call's keywords, as it says it of a model's fields."""
+
+
+def invalid_arguments(tool: str, fault: ValidationError) -> str:
+    """What is wrong with the arguments of a call, each fault with its place."""
+    lines = [
+        f"{'.'.join(map(str, error['loc']))}: {_MISFITS.get(error['type'], error['msg'])}"
+        for error in fault.errors(include_url=False)
+    ]
+    return f"Invalid arguments for {tool}: {'; '.join(lines[:5])}"
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Where a function is defined, for messages: its name, file and line."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    if code is None:
+        return f"function {name}"
+    return f"function {name} ({code.co_filename.rsplit('/', 1)[-1]}:{code.co_firstlineno})"

@@ -1,0 +1,288 @@
+"""`Tool`: an immutable tool, however it was defined (O1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack
+
+from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.frozen import FrozenObject, frozen, thawed
+from mcp_toolset.tools.core.identity import default_id, handler_name
+from mcp_toolset.tools.core.options import ToolOptions
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.tags import checked_tags
+from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
+from mcp_toolset.tools.declare.injected import with_injected
+from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
+from mcp_toolset.tools.view.unbound import KnownTools
+from mcp_toolset.tools.view.view import Executor, Reads, RunsCalls, Supplies, ToolBinding, ToolView
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, repr=False)
+class Tool(Generic[P, R]):
+    """A definition and, unless the application answers its calls itself, what runs it.
+
+    Calling a `Tool` calls the function it was made of, unchanged. `execute` runs it from JSON
+    arguments.
+
+    Attributes:
+        definition: What the tool says of itself.
+        function: The function it was made of, if any.
+        place: Where it was defined, for messages.
+        manual: Whether its calls wait for the application (A6); always so without a handler.
+        timeout: Seconds that one call may take; `None` leaves it to who runs it (A11).
+        id: What the tool is known by, whatever name it has where it is offered (H2).
+        handler: What `run` calls with the arguments, for a tool that is defined by a schema (A4).
+        calling: How it is called.
+        run: What runs a call, if anything does.
+        tags: Words of the application's own, for selectors and policies; no client sees them.
+        metadata: What else the application notes about it; no client sees it.
+        supplies: What was supplied to its injected parameters (L5).
+        declared: What the tool was made of and can be selected by: an input class, a function.
+    """
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
+
+    definition: ToolDefinition
+    function: Callable[P, R] | None = field(default=None, compare=False)
+    place: str = ""
+    manual: bool = False
+    timeout: float | None = None
+    id: str = ""
+    handler: Handler | None = field(default=None, kw_only=True, compare=False)
+    calling: HandlerCall | None = field(default=None, kw_only=True, compare=False)
+    run: Executor | None = field(default=None, kw_only=True, compare=False)
+    declared: object = field(default=None, kw_only=True, compare=False)
+    tags: frozenset[str] = field(default=frozenset(), kw_only=True)
+    metadata: Mapping[str, Any] = field(default_factory=FrozenObject, kw_only=True, compare=False)
+    supplies: tuple[Supplies, ...] = field(default=(), kw_only=True, compare=False)
+    _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Compile the schemas, and take over the identity of the function, for documentation."""
+        if not isinstance(self.manual, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"tool {self.name!r}: manual is True or False, not {self.manual!r}")
+        if not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"tool {self.name!r}: an id is a text, not {self.id!r}")
+        if self.timeout is not None and not _is_duration(self.timeout):
+            raise DefinitionError(f"tool {self.name!r}: timeout is seconds above 0, not {self.timeout!r}")
+        object.__setattr__(self, "id", self.id or default_id(self.name, self.function))
+        object.__setattr__(self, "tags", checked_tags(self.tags, f"tool {self.name!r}"))
+        object.__setattr__(self, "metadata", frozen(dict(self.metadata)))
+        object.__setattr__(self, "_checks", checks_of(self.definition))
+        for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
+            object.__setattr__(self, attribute, getattr(self.function, attribute, None))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself.
+
+        Raises:
+            StateError: the tool was made without a function.
+        """
+        if self.function is None:
+            raise StateError(f"tool {self.name!r} has no function to call; run it with execute()")
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        """The tool by name and parameters; never the function (O8)."""
+        return (
+            f"Tool({self.definition.name!r}, {', '.join(self.definition.input_schema.get('properties', {}))})"
+        )
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.definition.name
+
+    @property
+    def description(self) -> str | None:
+        """What the tool does, for the model (O8)."""
+        return self.definition.description
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the arguments (O8)."""
+        return self.definition.input_schema
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema of the structured result, if the tool promises one (O8)."""
+        return self.definition.output_schema
+
+    @property
+    def waits(self) -> bool:
+        """Whether its calls wait for the application: it is manual, or has no handler (A1, A6)."""
+        return self.manual or self.run is None
+
+    def bind(self) -> ToolBinding:
+        """The tool as an entry of a view."""
+        arguments, output = self._checks
+        return ToolBinding(
+            self.name,
+            self.definition,
+            self.run or self._unhandled,
+            arguments,
+            output,
+            place=self.place,
+            manual=self.waits,
+            timeout=self.timeout,
+            tool_id=self.id,
+            origin=self,
+            reads=self.reads,
+            supplies=self.supplies,
+            tags=self.tags,
+            metadata=self.metadata,
+        )
+
+    @property
+    def reads(self) -> Reads | None:
+        """Reads the typed input of a call, for tools that have one."""
+        return None
+
+    async def execute(
+        self,
+        arguments: dict[str, Any] | None = None,
+        context: ToolContext = LOCAL_CONTEXT,
+        *,
+        rules: RunsCalls | None = None,
+    ) -> ToolResult:
+        """Run the tool from JSON arguments, which are checked as those of a served call (O6).
+
+        Without rules the tool's own exceptions propagate; with `rules` it runs as it would be served:
+        see `ToolView.execute`; rules may be for other tools, too. Calling the tool, `tool(…)`, calls
+        the function itself.
+
+        Raises:
+            InvalidArgumentsError: the arguments do not fit; nothing ran.
+            StateError: the tool has no handler.
+        """
+        bound = self.bind()
+        view = ToolView([bound], known=KnownTools(lambda: [bound], is_part=True))
+        return await view.execute(self.name, arguments, context, rules=rules)
+
+    async def call_handler_unchecked(
+        self, arguments: dict[str, Any], context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Run the handler alone: no schema is checked, no rule asked, and arguments are read leniently.
+
+        For tests of a handler, and for callers that have checked the arguments themselves; else `execute`.
+        """
+        return await (self.run or self._unhandled)(ToolCall(self.name, arguments), context)
+
+    async def _unhandled(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        raise StateError(f"tool {call.name!r} has no handler; its result comes from the application")
+
+    @staticmethod
+    def from_schema(
+        name: str,
+        schema: Mapping[str, Any],
+        handler: Handler | None = None,
+        *,
+        output: Any = None,
+        **options: Unpack[ToolOptions],
+    ) -> Tool[..., Any]:
+        """A tool from a schema (A1, O2-O5).
+
+        Args:
+            name: The tool's name.
+            schema: Its parameters, in loose, extended or full notation; see `notation`.
+            handler: A sync or async function of `(arguments)` or `(arguments, context)`, or its name
+                as `module:function`; without one the application answers the calls.
+            output: The type of the result, or its schema in any of the notations.
+            **options: See `ToolOptions`; the id is `tool:name` unless given.
+
+        Raises:
+            DefinitionError: the schema, the name or the handler is unusable; the message says which
+                part, why, and the mend.
+        """
+        from mcp_toolset.tools.declare.define import define
+
+        return define(name, schema, handler, output=output, **options)
+
+    def with_handler(self, handler: Handler) -> Self:
+        """The same tool, run by `handler`, or by the function that `module:function` names (A1, A3).
+
+        Raises:
+            DefinitionError: the handler takes neither `(arguments)` nor `(arguments, context)`.
+        """
+        calling = self.calling or HandlerCall(arguments_reader(self.input_schema))
+        run = calling.executor(handler, self.name)
+        return replace(self, handler=handler, calling=calling, run=run)
+
+    def injecting(self, supplies: Supplies) -> Self:
+        """The same tool with values for its injected parameters, by name or type (L5)."""
+        run = with_injected(self.bind(), supplies).execute if self.run else None
+        return replace(self, run=run, supplies=(*self.supplies, supplies))
+
+    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Self:
+        """The same tool with more tags and metadata of the application's own; no client sees them."""
+        noted = {**self.metadata, **(metadata or {})}
+        return replace(self, tags=self.tags | checked_tags(tags, "tagged()"), metadata=noted)
+
+    def to_openai(self) -> dict[str, Any]:
+        """The tool in the form of OpenAI's chat completions; see `ToolView.to_openai` (O7)."""
+        return ToolView([self.bind()]).to_openai()[0]
+
+    def to_openai_responses(self) -> dict[str, Any]:
+        """The tool in the form of OpenAI's Responses; see `ToolView.to_openai_responses` (O7)."""
+        return ToolView([self.bind()]).to_openai_responses()[0]
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """The tool in the form of Anthropic's Messages; see `ToolView.to_anthropic` (O7)."""
+        return ToolView([self.bind()]).to_anthropic()[0]
+
+    def to_gemini(self) -> dict[str, Any]:
+        """The tool in the form of Gemini's requests; see `ToolView.to_gemini` (O7)."""
+        return ToolView([self.bind()]).to_gemini()[0]
+
+    def to_data(self) -> dict[str, Any]:
+        """The tool as plain data that survives JSON (A1).
+
+        The handler is in it by name: as it was named, or where a function is importable. A function
+        that has no such name is left out, to be attached again by `with_handler`.
+        """
+        return {
+            "id": self.id,
+            "definition": self.definition.to_wire(),
+            "handler": handler_name(self.handler or (self.function if self.run else None)),
+            "manual": self.manual,
+            "timeout": self.timeout,
+            **({"tags": sorted(self.tags)} if self.tags else {}),
+            **({"metadata": thawed(self.metadata)} if self.metadata else {}),
+        }
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[..., Any]:
+        """The tool that `to_data` wrote; a handler's name is looked up when it is first called.
+
+        Looking it up imports its module, so load only data that you trust.
+
+        Args:
+            data: What `to_data` gave, or what JSON made of it.
+            handler: Runs the calls in place of the one that the data names.
+
+        Raises:
+            DefinitionError: the data is no tool; the message says what is wrong with it.
+        """
+        from mcp_toolset.tools.declare.define import from_data
+
+        return from_data(data, handler)
+
+    def __copy__(self) -> Self:
+        """Itself: it is immutable (O1)."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it is immutable, and a copy shares the handler (O1)."""
+        return self
+
+
+def _is_duration(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0

@@ -1,0 +1,245 @@
+"""Compiled JSON Schema checks: arguments before a tool runs, structured results after.
+
+One compilation per schema, by `jsonschema-rs`: linear-time regular expressions where the pattern
+allows it and a bounded number of backtracking steps where it does not (F21), never the network
+(F18). Formats are annotations, as the 2020-12 dialect has it by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.frozen import thawed
+
+MAX_SCHEMA_DEPTH: Final = 64
+"""Levels of nesting that a schema may have; deeper ones are refused unread (F20)."""
+
+MAX_EXPANSION: Final = 10_000
+"""Subschemas that one value may have to be held against, references followed; a few lines of schema
+can otherwise ask for billions (F20)."""
+
+MAX_PROBLEMS: Final = 5
+"""Problems that one message lists; a model mends them in turn."""
+
+MAX_READ: Final = 100
+"""Problems that are read before the first few are told; the same arguments always give the same text."""
+
+_BACKTRACK_LIMIT: Final = 100_000
+
+
+class SchemaCheck:
+    """A compiled schema: is a value valid, and if not, what is wrong with it."""
+
+    __slots__ = ("_is_valid", "_validator")
+
+    def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
+        """Compile `schema`.
+
+        Args:
+            schema: JSON Schema; 2020-12 unless `$schema` says otherwise.
+            tool: The tool's name, for messages.
+            part: Which of the tool's schemas this is, `inputSchema` or `outputSchema`.
+
+        Raises:
+            DefinitionError: the schema is too deep, expands without end, refers outside itself, or
+                does not follow its dialect; the message says where.
+        """
+        where = f"tool {tool!r}: {part}"
+        mappings = _mappings_in(schema, where)
+        if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
+            _Expansion(schema, where).check(mappings)
+        self._validator = _compile(thawed(dict(schema)), where)
+        self._is_valid = self._validator.is_valid
+
+    def is_valid(self, value: object) -> bool:
+        """Whether `value` fits; what has no JSON form, such as a lone surrogate or a date, does not."""
+        try:
+            return self._is_valid(value)
+        except ValueError:
+            return False
+
+    def problems(self, value: object) -> list[str]:
+        """What is wrong with `value`, a line each with the place first; empty when it is valid."""
+        try:
+            return self._problems(value)
+        except ValueError as fault:
+            return [f"no JSON can carry this: {fault}"]
+
+    def _problems(self, value: object) -> list[str]:
+        found = islice(self._validator.iter_errors(value), MAX_READ)
+        return sorted(_line(error) for error in found)[:MAX_PROBLEMS]
+
+
+def _line(error: jsonschema_rs.ValidationError) -> str:
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
+    return f"{place.lstrip('.')}: {error.message}" if place else error.message
+
+
+_REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_APPLIED_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_APPLIED: Final = ("not", "if", "then", "else")
+_APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
+
+
+class _Expansion:
+    """How many subschemas stand for one value, by following what applies to the same place in it.
+
+    A reference that comes back to itself there says nothing (F19); one that passes through a
+    property or an item first is an ordinary recursive type.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], where: str) -> None:
+        self._schema = schema
+        self._where = where
+        self._counts: dict[str, int] = {}
+        self._open: list[str] = []
+
+    def check(self, mappings: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse endless and exploding references, wherever in the schema they stand."""
+        self.count("#")
+        for mapping in mappings:
+            for reference in _references(mapping):
+                self.count(reference)
+
+    def count(self, pointer: str) -> int:
+        """The subschemas behind a local reference; a target that is none is the compiler's to report."""
+        if pointer in self._counts:
+            return self._counts[pointer]
+        if pointer in self._open:
+            raise DefinitionError(
+                f"{self._where} refers from {pointer} to itself without end; break the loop"
+            )
+        if len(self._open) == MAX_SCHEMA_DEPTH:
+            raise DefinitionError(f"{self._where} follows more than {MAX_SCHEMA_DEPTH} references in a row")
+        self._open.append(pointer)
+        self._counts[pointer] = self._size(resolved(self._schema, pointer))
+        self._open.pop()
+        return self._counts[pointer]
+
+    def _size(self, schema: object) -> int:
+        if not isinstance(schema, Mapping):
+            return 1
+        keywords = cast("Mapping[str, Any]", schema)
+        total = 1 + sum(map(self._size, _applied(keywords))) + sum(map(self.count, _references(keywords)))
+        if total > MAX_EXPANSION:
+            raise DefinitionError(
+                f"{self._where} holds one value against more than {MAX_EXPANSION} subschemas; simplify it"
+            )
+        return total
+
+
+def _applied(schema: Mapping[str, Any]) -> Iterator[object]:
+    for keyword in _APPLIED_LISTS:
+        listed: object = schema.get(keyword)
+        yield from cast("list[object]", listed) if isinstance(listed, list) else ()
+    for keyword in _APPLIED_MAPS:
+        named: object = schema.get(keyword)
+        yield from cast("Mapping[str, object]", named).values() if isinstance(named, Mapping) else ()
+    yield from (schema[keyword] for keyword in _APPLIED if keyword in schema)
+
+
+def _refers(schema: Mapping[str, Any]) -> bool:
+    return any(keyword in schema for keyword in _REFERRING)
+
+
+def _references(schema: Mapping[str, Any]) -> Iterator[str]:
+    for keyword in _REFERRING:
+        reference: object = schema.get(keyword)
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            yield reference
+
+
+def resolved(schema: object, pointer: str) -> object:
+    """What a local reference such as `#/$defs/name` points to; `None` if that is nothing."""
+    found = schema
+    for step in pointer.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = cast("Mapping[str, object]", found).get(key)
+        elif isinstance(found, list):
+            items = cast("list[object]", found)
+            found = items[int(key)] if key.isdecimal() and int(key) < len(items) else None
+    return found
+
+
+def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:
+    try:
+        return _validator(schema, jsonschema_rs.RegexOptions())
+    except jsonschema_rs.ValidationError as fault:
+        if not _is_pattern_fault(fault):
+            raise _refused(where, fault) from None
+    except ValueError as fault:
+        raise DefinitionError(f"{where} has no JSON form: {fault}") from None
+    try:
+        return _validator(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT))
+    except jsonschema_rs.ValidationError as fault:
+        raise _refused(where, fault) from None
+
+
+def _validator(
+    schema: dict[str, Any], patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions
+) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, offline=True)
+
+
+def _is_pattern_fault(fault: jsonschema_rs.ValidationError) -> bool:
+    return bool(fault.schema_path) and fault.message.endswith('is not a "regex"')
+
+
+def _refused(where: str, fault: jsonschema_rs.ValidationError) -> DefinitionError:
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in fault.instance_path)
+    pointer = "".join(f"/{step}" for step in steps) or "/"
+    return DefinitionError(f"{where} is not a usable schema at {pointer}: {fault.message}")
+
+
+def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | None]:
+    """The compiled input and output schemas of a definition.
+
+    Raises:
+        DefinitionError: see `SchemaCheck`.
+    """
+    arguments = SchemaCheck(definition.input_schema, tool=definition.name, part="inputSchema")
+    if definition.output_schema is None:
+        return arguments, None
+    return arguments, SchemaCheck(definition.output_schema, tool=definition.name, part="outputSchema")
+
+
+def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for depth, level in enumerate(_levels(schema)):
+        if depth == MAX_SCHEMA_DEPTH:
+            raise DefinitionError(f"{where} is nested more than {MAX_SCHEMA_DEPTH} levels deep; flatten it")
+        found += [cast("Mapping[str, Any]", item) for item in level if isinstance(item, Mapping)]
+    return found
+
+
+def depth_exceeds(value: object, limit: int) -> bool:
+    """Whether containers are nested in `value` more than `limit` deep; reads no further than that."""
+    return any(depth == limit for depth, _ in enumerate(_levels(value)))
+
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def _levels(value: object) -> Iterator[list[object]]:
+    """The containers in a value, by how deep they stand."""
+    level = [value] if _is_container(value) else []
+    while level:
+        yield level
+        level = [child for item in level for child in _children(item) if _is_container(child)]
+
+
+def _is_container(value: object) -> bool:
+    return type(value) not in _LEAVES and isinstance(value, Mapping | list)
+
+
+def _children(item: object) -> Iterable[object]:
+    values = cast("Mapping[str, object]", item).values() if isinstance(item, Mapping) else item
+    return cast("Iterable[object]", values)

@@ -1,0 +1,172 @@
+"""Toolsets declared as classes: `class AppTools(Toolset): search = search_tool` (L6, L7).
+
+The attributes are the tools themselves, or what tools are made of: classes declared with `@tool_input`,
+functions, and methods with `@tool`. A type checker and an editor know them as what can be called,
+selected and hooked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from types import FunctionType, UnionType
+from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.identity import declared_tool
+from mcp_toolset.tools.declare.function import FunctionTool, tool
+from mcp_toolset.tools.declare.signature import is_method
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.declare.typed_call import DecodedCall, FunctionCall
+from mcp_toolset.tools.view.view import ToolBinding
+
+T = TypeVar("T")
+
+
+class ClassMembers(Generic[T]):
+    """Reads the tools and toolsets that classes below `base` declare."""
+
+    def __init__(self, base: type[T], taken: frozenset[str]) -> None:
+        """Read for subclasses of `base`; `taken` are further names that its instances use."""
+        self._base = base
+        self._taken = taken
+
+    def of(self, kind: type[T]) -> dict[str, Tool[..., Any] | T]:
+        """The members of a class: inherited ones first, then its own, in the order of definition.
+
+        A subclass that gives an inherited name to another tool puts it in the same place; one that
+        gives it to anything else, such as `None`, takes the tool out.
+        """
+        members: dict[str, Tool[..., Any] | T] = {}
+        for declaring in reversed(kind.__mro__):
+            if declaring is not self._base and issubclass(declaring, self._base):
+                for name, value in vars(declaring).items():
+                    if (member := self._member(name, value)) is not None:
+                        members[name] = member
+                    else:
+                        members.pop(name, None)
+        return members
+
+    def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
+        """The members of an instance; a tool that is a method is bound to it, and is its attribute."""
+        found: list[Tool[..., Any] | T] = []
+        for name, member in self.of(type(instance)).items():
+            if isinstance(member, FunctionTool) and member.unbound:
+                own = cast("FunctionTool[..., Any]", member).bound_to(instance)
+                vars(instance)[name] = own
+                found.append(own)
+            else:
+                found.append(cast("Tool[..., Any] | T", member))
+        return found
+
+    def adopt(self, kind: type[T]) -> None:
+        """Make tools of the plain functions that a class declares: those that are no methods.
+
+        Raises:
+            DefinitionError: a function cannot be a tool; the message says why.
+        """
+        for name, value in [*vars(kind).items()]:
+            function: Any = cast("Any", value).__func__ if isinstance(value, staticmethod) else value
+            if name.startswith("_") or not isinstance(cast("object", function), FunctionType | partial):
+                continue
+            if value is not function or not _is_plain_method(function, name, kind):
+                setattr(kind, name, _made(function, f"{kind.__qualname__}.{name}"))
+
+    def check(self, kind: type[T]) -> None:
+        """Refuse what a class declares and cannot mean.
+
+        Raises:
+            DefinitionError: a member has the name of a method of toolsets, is a class instead of a
+                toolset, a model that is not declared, or takes a `self` that nothing gives it.
+        """
+        for name, value in vars(kind).items():
+            where = f"{kind.__qualname__}.{name}"
+            if self._member(name, value) is not None and (hasattr(self._base, name) or name in self._taken):
+                raise DefinitionError(
+                    f"{where} would take the place of Toolset.{name}; give the attribute another name: "
+                    "the tool's own name stays as it is"
+                )
+            if isinstance(value, type) and not name.startswith("_") and not _is_inside(value, kind):
+                self._check_class(where, name, value)
+        for where, found in self._own_tools(kind):
+            if "self" in found.definition.input_schema.get("properties", {}):
+                raise DefinitionError(
+                    f"{where} takes self, which nobody gives it: leave it out, or write a bare self and no "
+                    "@staticmethod, so that it is a method"
+                )
+
+    def _check_class(self, where: str, name: str, value: type) -> None:
+        if issubclass(value, self._base):
+            raise DefinitionError(f"{where} is a class; write {name} = {value.__name__}()")
+        if issubclass(value, BaseModel) and declared_tool(value) is None:
+            raise DefinitionError(
+                f"{where} is a model that is no tool: declare {value.__name__} with @tool_input, write "
+                f"{name} = input_tool({value.__name__}), or _{name} for what is to be none"
+            )
+
+    def _own_tools(self, kind: type[T]) -> Iterator[tuple[str, Tool[..., Any]]]:
+        for name, value in vars(kind).items():
+            if isinstance(member := self._member(name, value), Tool):
+                yield f"{kind.__qualname__}.{name}", member
+
+    def _member(self, name: str, value: object) -> Tool[..., Any] | T | None:
+        if isinstance(value, staticmethod):
+            value = cast("object", value.__func__)
+        member = declared_tool(value) or value
+        if name.startswith("_") or not isinstance(member, Tool | self._base):
+            return None
+        return cast("Tool[..., Any] | T", member)
+
+
+def _is_inside(inner: type, outer: type) -> bool:
+    return inner.__qualname__.startswith(f"{outer.__qualname__}.")
+
+
+def _is_plain_method(function: object, name: str, kind: type) -> bool:
+    """Whether a function in a class body is a method of the class: its first parameter is the instance."""
+    if not isinstance(function, FunctionType):
+        return False
+    first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
+    is_own = function.__qualname__ == f"{kind.__qualname__}.{name}"
+    return is_method(function) or (is_own and bool(first) and first[0] not in function.__annotations__)
+
+
+def _made(function: Any, where: str) -> Tool[..., Any]:
+    try:
+        return tool(function)
+    except DefinitionError as fault:
+        raise DefinitionError(
+            f"{where} cannot be a tool: {fault}. A function that is to be none has a name like _helper"
+        ) from None
+
+
+def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
+    """Hold the calls that a class says it decodes, `class App(Toolset[…])`, against its tools.
+
+    Raises:
+        DefinitionError: a tool's calls are not among them, so that a `match` over them would miss one.
+    """
+    said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
+    kinds: list[Any] = [get_origin(call) or call for call in said]
+    if not said or not all(one is DecodedCall or one is FunctionCall for one in kinds):
+        return
+    inputs = [get_args(call)[0] for call in said if get_args(call)]
+    for binding in bindings:
+        tool: Any = binding.origin
+        if isinstance(tool, FunctionTool):
+            known, made = FunctionCall in kinds, "FunctionCall"
+        else:
+            declared: Any = tool.declared
+            known, made = declared in inputs, f"DecodedCall[{getattr(declared, '__name__', declared)}, …]"
+        if not known:
+            raise DefinitionError(
+                f"{kind.__qualname__} does not say that it decodes calls of {binding.name!r}: add {made} to "
+                "the union in Toolset[…]"
+            )
+
+
+def _union(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    first = arguments[0] if arguments else None
+    return get_args(first) if get_origin(first) in (Union, UnionType) else arguments

@@ -1,0 +1,129 @@
+"""Opening and closing sources: all at once, and none may hold up the others for long (F5, H24)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from mcp_toolset.errors import sole
+from mcp_toolset.tools.core.source import AtHand, ToolSource
+from mcp_toolset.tools.toolsets.opening_report import OpeningReport
+
+PATIENCE: Final = 3.0
+"""Seconds that an entered server with something usable waits for the rest, which joins later."""
+
+
+MOMENT: Final = 1.0
+"""Seconds for servers that are part of this process, where nothing else is waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long opening waits for the first attempts of the sources.
+
+    Attributes:
+        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source. 0 waits for none
+            outside of this process.
+        patience: Seconds to wait for the rest once something is usable; `None` waits for all.
+        tells: Whether to say on a terminal what is waited for.
+    """
+
+    limit: float | None = None
+    patience: float | None = None
+    tells: bool = False
+
+
+class _Settled(anyio.abc.TaskStatus[None]):
+    """Notes that a source's first attempt has succeeded or failed."""
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+
+    def started(self, value: Any = None) -> None:
+        self.event.set()
+
+
+async def open_sources(
+    group: anyio.abc.TaskGroup, sources: Sequence[ToolSource], waiting: Waiting, *, has_local_tools: bool
+) -> None:
+    """Start every source in `group`, and wait until each first attempt has succeeded or failed.
+
+    It returns sooner if `waiting` says so. Local tools are usable at once.
+    """
+    opened = [(source, _Settled()) for source in sources]
+    for source, status in opened:
+        group.start_soon(partial(source.run, task_status=status))
+    # The sources have begun by then, and say so.
+    await anyio.lowlevel.checkpoint()
+    if waiting.limit == 0:
+        opened = [
+            (source, status) for source, status in opened if isinstance(source, AtHand) and source.at_hand
+        ]
+    if not opened:
+        return
+    report = OpeningReport(sources if waiting.tells else ())
+    with anyio.CancelScope() as scope:
+        if waiting.limit is not None:
+            scope.deadline = anyio.current_time() + (waiting.limit or MOMENT)
+        if has_local_tools:
+            _hurry(scope, waiting.patience)
+        async with anyio.create_task_group() as watch:
+            for source, status in opened:
+                watch.start_soon(_watch, source, status, scope, waiting.patience, report)
+            watch.start_soon(report.run)
+    report.ended()
+
+
+async def _watch(
+    source: ToolSource,
+    status: _Settled,
+    scope: anyio.CancelScope,
+    patience: float | None,
+    report: OpeningReport,
+) -> None:
+    await status.event.wait()
+    report.settled(source)
+    if source.status.state == "ready":
+        _hurry(scope, patience)
+
+
+def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
+    if patience is not None:
+        scope.deadline = min(scope.deadline, anyio.current_time() + patience)
+
+
+async def settled(sources: Sequence[ToolSource]) -> None:
+    """Wait until no source is at its first attempt any more; each has its own deadline for that."""
+    for source in sources:
+        changed = anyio.Event()
+        stop = source.on_change(changed.set)
+        try:
+            while source.status.state == "starting":
+                await changed.wait()
+                stop()
+                changed = anyio.Event()
+                stop = source.on_change(changed.set)
+        finally:
+            stop()
+
+
+async def unwind(
+    stack: AsyncExitStack,
+    kind: type[BaseException] | None,
+    fault: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    """Close what a stack holds; what the block itself raised leaves it as it is, not in a group of one."""
+    try:
+        await stack.__aexit__(kind, fault, trace)
+    except BaseExceptionGroup as group:
+        if sole(group) is not fault:
+            raise

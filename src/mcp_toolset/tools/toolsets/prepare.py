@@ -1,0 +1,185 @@
+"""`.prepared(…)`: what a turn's own input changes about a tool and its calls (P1, H6).
+
+The first function is asked when a view is made and may change or hide a tool; the second is asked
+about each call before its arguments are validated. Both see the turn that the view was made for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, cast, get_origin
+
+from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.declare.signature import resolved_hints
+from mcp_toolset.tools.schema.validation import checks_of
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.turn import PER_CALL, Turns
+from mcp_toolset.tools.view.view import Prepare, ToolBinding
+
+PrepareDefinition = (
+    Callable[[ToolBinding], ToolDefinition | None] | Callable[[ToolBinding, Any], ToolDefinition | None]
+)
+"""A tool's definition for a turn, or `None` to leave the tool out of it."""
+
+PrepareCall = Callable[[ToolCall], Mapping[str, Any]] | Callable[[ToolCall, Any], Mapping[str, Any]]
+"""The arguments of a call as they are to be validated."""
+
+
+class _Unprepared:
+    """The turn of a recipe that is looked at but not used: nothing is prepared for it."""
+
+
+UNPREPARED: Final = _Unprepared()
+_log = logging.getLogger("mcp_toolset.tools")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFunction:
+    """A function of something and, if it asks for it, of the turn's input."""
+
+    function: Callable[..., Any]
+    shown: str
+    takes_turn: bool
+    turn_type: Any
+
+    def __call__(self, subject: object, turn: object) -> Any:
+        """Ask the function."""
+        if not self.takes_turn:
+            return self.function(subject)
+        return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
+
+    def require(self, turn: object) -> None:
+        """Go on only with the turn's input that the function is annotated to take.
+
+        Raises:
+            DefinitionError: there is none, or it is of another type.
+        """
+        given = turn.of(self.turn_type) if isinstance(turn, Turns) else turn
+        if self.takes_turn and self.turn_type is not None and not isinstance(given, self.turn_type):
+            wanted = getattr(self.turn_type, "__name__", str(self.turn_type))
+            raise DefinitionError(
+                f"{self.shown} needs a turn of type {wanted}, not {turn!r}; make the view with "
+                f"toolset.view(turn=…), serve toolset.with_turn(…), or annotate the parameter as {wanted} "
+                "| None"
+            )
+
+
+def turn_function(function: Callable[..., Any]) -> TurnFunction:
+    """Read what a function of `.prepared` takes.
+
+    Raises:
+        DefinitionError: it is not callable, waits, or takes neither one nor two arguments.
+    """
+    shown = f"the function {getattr(function, '__qualname__', repr(function))} of .prepared()"
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise DefinitionError(f"{shown} must be a plain function; fetch what it needs before the turn")
+    parameters = [
+        one
+        for one in inspect.signature(function).parameters.values()
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(parameters) not in (1, 2):
+        raise DefinitionError(
+            f"{shown} must take (binding) or (binding, turn), for a call (call) or (call, turn)"
+        )
+    hints = resolved_hints(function, shown) if len(parameters) == 2 else {}
+    return TurnFunction(function, shown, len(parameters) == 2, _checkable(hints.get(parameters[-1].name)))
+
+
+def _checkable(annotation: Any) -> Any:
+    """The annotation if `isinstance` can hold a turn against it; others are not checked."""
+    try:
+        isinstance(None, annotation)
+    except TypeError:
+        return get_origin(annotation) if isinstance(get_origin(annotation), type) else None
+    return annotation
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStep:
+    """The step of `.prepared()`: what it does to a binding depends on the turn."""
+
+    define: TurnFunction | None
+    adjust: TurnFunction | None
+
+    def for_turn(self, turn: object) -> Callable[[ToolBinding], ToolBinding | None]:
+        """The step for one turn; bindings that are only looked at stay as they are.
+
+        Raises:
+            DefinitionError: a function needs a turn of another type.
+        """
+        if turn is UNPREPARED:
+            return lambda binding: binding
+        shown = None if turn is PER_CALL else turn
+        if self.define is not None:
+            self.define.require(shown)
+        if self.adjust is not None and turn is not PER_CALL:
+            self.adjust.require(turn)
+        return partial(self._prepared, shown, turn)
+
+    def _prepared(self, shown: object, turn: object, binding: ToolBinding) -> ToolBinding | None:
+        done = binding if self.define is None else _defined(self.define, shown, binding)
+        if done is None or self.adjust is None:
+            return done
+        return replace(done, prepare=partial(_adjusted, self.adjust, turn, done.prepare))
+
+
+def prepared_step(define: PrepareDefinition | None, adjust: PrepareCall | None) -> PreparedStep:
+    """The step of two functions, either of which may be missing.
+
+    Raises:
+        DefinitionError: one of them cannot be asked.
+    """
+    functions = [None if one is None else turn_function(one) for one in (define, adjust)]
+    return PreparedStep(*functions)
+
+
+def _defined(define: TurnFunction, turn: object, binding: ToolBinding) -> ToolBinding | None:
+    try:
+        definition = cast("object", define(binding, turn))
+        return None if definition is None else _redefined(binding, definition)
+    # The application's code may raise anything; only this tool is to suffer (F41).
+    except Exception:
+        _log.exception("%s failed about %s; the tool is hidden", define.shown, in_log(binding.name))
+        return None
+
+
+def _redefined(binding: ToolBinding, definition: object) -> ToolBinding:
+    if not isinstance(definition, ToolDefinition):
+        raise TypeError(f"a tool is prepared into a ToolDefinition or None, not {definition!r}")
+    before = binding.definition
+    if definition.name != before.name:
+        raise ValueError(f"{before.name!r} cannot become {definition.name!r}: use .renamed()")
+    if (definition.input_schema, definition.output_schema) == (before.input_schema, before.output_schema):
+        return replace(binding, definition=definition)
+    arguments, output = checks_of(definition)
+    return replace(binding, definition=definition, arguments=arguments, output=output)
+
+
+def _adjusted(
+    adjust: TurnFunction, turn: object, inner: Prepare | None, call: ToolCall, context: ToolContext
+) -> ToolCall:
+    """Prepare a call from the outside in; what fails means that the call does not run."""
+    try:
+        if turn is PER_CALL:
+            turn = context.turn
+            adjust.require(turn)
+        arguments = cast("object", adjust(call, turn))
+        if not isinstance(arguments, Mapping):
+            raise TypeError(f"a call is prepared into a mapping of arguments, not {arguments!r}")
+        done = call.with_arguments(dict(cast("Mapping[str, Any]", arguments)))
+    except CallError:
+        raise
+    # The application's code may raise anything; the call must not run unprepared.
+    except Exception:
+        _log.exception("%s failed about a call of %s", adjust.shown, in_log(call.name))
+        raise InvalidArgumentsError(
+            f"the arguments of {call.name} could not be prepared, so it was not run"
+        ) from None
+    return done if inner is None else inner(done, context)

@@ -1,0 +1,260 @@
+"""Dynamic providers: tools whose definitions depend on changing outside state (H1, H6).
+
+A toolset of values derives its definitions once. A `ToolProvider` is asked again: for its list when
+it says that it has changed or some time has passed, and for one tool's definition right before a
+call of it, so that nobody runs a tool by a contract that no longer holds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+
+from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.names import public_name
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
+from mcp_toolset.tools.toolsets.prepare import prepared_step
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.view import ToolBinding
+
+LIST_TIMEOUT: Final = 30.0
+"""Seconds that a provider may take to list its tools or to resolve one, unless told otherwise."""
+
+
+class ToolProvider(ABC):
+    """Where tools come from that are not known when the program is written."""
+
+    @abstractmethod
+    async def list_definitions(self) -> Iterable[ToolDefinition]:
+        """The tools as they are now."""
+
+    async def resolve(self, name: str) -> ToolDefinition | None:
+        """One tool as it is now; `None` if it is not offered any more. Asked before every call."""
+        return next((one for one in await self.list_definitions() if one.name == name), None)
+
+    def stable_id(self, definition: ToolDefinition) -> str:
+        """What a tool is known by whatever its name becomes (H2); empty for the source's and its name.
+
+        Grants, switches and saved states follow it. Of two tools of one id the second is set aside.
+        """
+        return ""
+
+    def prepare(self, call: ToolCall, turn: Any) -> Mapping[str, Any]:
+        """The arguments of a call, before they are validated; `turn` is the turn's own input (H6)."""
+        return call.arguments
+
+    @abstractmethod
+    async def execute(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a call; `call.name` is the tool's own name, whatever the model calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    definition: ToolDefinition
+    arguments: SchemaCheck
+    output: SchemaCheck | None
+    id: str
+
+
+class DynamicToolset(Toolset):
+    """The tools of a provider, listed while the toolset is open.
+
+    If the provider fails, the tools it had stay and `status` says why (decision 6, F7). A definition
+    that cannot be used is set aside alone and named there (F17).
+    """
+
+    def __init__(
+        self,
+        provider: ToolProvider,
+        *,
+        name: str,
+        refresh: float | None = None,
+        timeout: float = LIST_TIMEOUT,
+    ) -> None:
+        """Describe where the tools come from; nothing is asked before `async with`.
+
+        Args:
+            provider: Where they come from.
+            name: The name of the source: in messages, in search, in `inspect`.
+            refresh: Seconds between two listings; by default only `changed()` asks for another.
+            timeout: Seconds that a listing, or the definition of one tool, may take.
+
+        Raises:
+            DefinitionError: the name is empty, or a time is not positive.
+        """
+        if not name:
+            raise DefinitionError("a provider needs a name; give DynamicToolset(…, name=…)")
+        if timeout <= 0 or (refresh is not None and refresh <= 0):
+            raise DefinitionError(f"provider {name!r}: times are positive numbers of seconds")
+        self._source_name = name
+        self._provider = provider
+        self._refresh = refresh
+        self._timeout = timeout
+        self._offered: dict[str, _Offered] = {}
+        self._bound_tools: dict[str, tuple[_Offered, ToolBinding]] = {}
+        self._status = SourceStatus()
+        self._callbacks: list[Callable[[], None]] = []
+        self._stale = anyio.Event()
+        self._listing = anyio.Lock()
+        prepares = type(provider).prepare is not ToolProvider.prepare
+        self._prepared = prepared_step(None, provider.prepare if prepares else None)
+        super().__init__(name=name)
+
+    @property
+    def source_name(self) -> str:
+        """The name of the source."""
+        return self._source_name
+
+    @property
+    def status(self) -> SourceStatus:
+        """How the provider is doing."""
+        return self._status
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the tools or the status have changed; returns what ends this."""
+        self._callbacks.append(callback)
+        return partial(self._unsubscribe, callback)
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """A provider has no members of its own: its tools are what it lists."""
+        return iter(())
+
+    def sources(self) -> list[ToolSource]:
+        """The provider itself."""
+        return [self]
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """The tools as the provider last listed them."""
+        step = self._prepared.for_turn(turn)
+        return [done for binding in self._bindings() if (done := step(binding)) is not None]
+
+    def changed(self) -> None:
+        """Say that the provider's tools have changed; they are listed again while the toolset is open."""
+        self._stale.set()
+
+    async def refresh(self) -> SourceStatus:
+        """List the tools now; a failure is a status, not an exception."""
+        async with self._listing:
+            before = (self._offered, self._status)
+            try:
+                with anyio.fail_after(self._timeout):
+                    listed = list(await self._provider.list_definitions())
+                self._take(listed)
+            except TimeoutError:
+                self._fail(f"it did not list its tools in {self._timeout:g} s")
+            # A provider is the application's code and may raise anything; its tools stay (F7).
+            except Exception as fault:
+                self._fail(f"it could not list its tools: {str(fault) or type(fault).__name__}")
+        if before != (self._offered, self._status):
+            for callback in [*self._callbacks]:
+                callback()
+        return self._status
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """List the tools, then again whenever that is due, until cancelled; see `ToolSource.run`."""
+        self._status = replace(self._status, state="starting", reason="")
+        # An earlier opening may have waited on another event loop.
+        self._stale = anyio.Event()
+        try:
+            await self.refresh()
+            task_status.started()
+            while True:
+                with anyio.move_on_after(self._refresh):
+                    await self._stale.wait()
+                self._stale = anyio.Event()
+                await self.refresh()
+        finally:
+            self._status = SourceStatus(tools=len(self._offered))
+
+    def _take(self, listed: Iterable[ToolDefinition]) -> None:
+        offered: dict[str, _Offered] = {}
+        ids: dict[str, str] = {}
+        set_aside: list[tuple[str, str]] = []
+        for definition in listed:
+            if definition.name in offered:
+                set_aside.append((definition.name, "it is listed twice; the first one is used"))
+                continue
+            try:
+                made = self._usable(definition)
+                if (other := ids.setdefault(made.id, definition.name)) != definition.name:
+                    raise DefinitionError(f"it has the id {made.id!r} of {other!r}; give each its own")
+                offered[definition.name] = made
+            except DefinitionError as fault:
+                set_aside.append((definition.name, str(fault)))
+        self._offered = offered
+        self._status = SourceStatus("ready", tools=len(offered), set_aside=tuple(set_aside))
+
+    def _usable(self, definition: ToolDefinition) -> _Offered:
+        """The definition with its schemas compiled, which is done once for each (H20)."""
+        if not definition.name:
+            raise DefinitionError("a tool needs a non-empty name")
+        id = self._provider.stable_id(definition) or f"{self._source_name}:{definition.name}"
+        known = self._offered.get(definition.name)
+        if known is not None and known.definition == definition and known.id == id:
+            return known
+        return _Offered(definition, *checks_of(definition), id)
+
+    def _fail(self, reason: str) -> None:
+        self._status = replace(self._status, state="offline", reason=reason, retry_in=self._refresh)
+
+    def _unsubscribe(self, callback: Callable[[], None]) -> None:
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
+
+    def _bindings(self) -> list[ToolBinding]:
+        offered, known = self._offered, self._bound_tools
+        self._bound_tools = {
+            name: before
+            if (before := known.get(name)) is not None and before[0] is one
+            else (one, self._binding(one))
+            for name, one in offered.items()
+        }
+        return [binding for _, binding in self._bound_tools.values()]
+
+    def _binding(self, offered: _Offered) -> ToolBinding:
+        name = offered.definition.name
+        return ToolBinding(
+            name=public_name(name),
+            definition=offered.definition,
+            execute=partial(self._execute, offered.definition),
+            arguments=offered.arguments,
+            output=offered.output,
+            source=self._source_name,
+            place=f"provider {self._source_name!r}",
+            tool_id=offered.id,
+        )
+
+    async def _execute(self, shown: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
+        current = await self._resolved(shown.name)
+        if current != shown:
+            self.changed()
+        if current is None:
+            raise CallError(f"{self._source_name}: {call.name} is not offered any more; choose another tool")
+        if current.input_schema != shown.input_schema:
+            check = checks_of(current)[0]
+            if not check.is_valid(call.arguments):
+                faults = "; ".join(check.problems(call.arguments))
+                raise InvalidArgumentsError(
+                    f"{call.name} has changed, and the arguments do not fit: {faults}"
+                )
+        return await self._provider.execute(replace(call, name=shown.name), context)
+
+    async def _resolved(self, name: str) -> ToolDefinition | None:
+        try:
+            with anyio.fail_after(self._timeout):
+                return await self._provider.resolve(name)
+        except TimeoutError:
+            raise CallError(
+                f"{self._source_name}: {name} could not be looked up in {self._timeout:g} s"
+            ) from None

@@ -1,0 +1,471 @@
+"""`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset (L6, P1).
+
+A toolset is a recipe. Compiling it (`bindings`, `view`) walks it once into flat bindings; nothing of
+it is walked when a tool is called.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, cast, overload
+
+import anyio
+
+from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError, UnknownToolError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.identity import declared_tool
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import ToolSource, not_ready
+from mcp_toolset.tools.declare.function import FunctionTool, tool
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
+from mcp_toolset.tools.export.compact import help_text, stubbed
+from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
+from mcp_toolset.tools.toolsets.named_step import NamedStep
+from mcp_toolset.tools.toolsets.opening import Waiting, open_sources, unwind
+from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep
+from mcp_toolset.tools.toolsets.stable_id import check_ids
+from mcp_toolset.tools.toolsets.transform import ArgumentStep
+from mcp_toolset.tools.toolsets.turn import TurnStep
+from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs, Transform
+from mcp_toolset.tools.view.availability import ToolAvailability
+from mcp_toolset.tools.view.made import Each, Made, distinct, same
+from mcp_toolset.tools.view.selector import ToolSelector, identity
+from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
+from mcp_toolset.tools.view.view import RunsCalls, ToolBinding, ToolView
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.view.selector import InputClass
+
+__all__ = ["Toolset", "Transform", "Transformed"]
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
+else:
+    C = typing.TypeVar("C", covariant=True)
+
+
+class Toolset(ToolsetVerbs, Generic[C]):
+    """A group of tools, plain functions and other toolsets.
+
+    Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
+    classes, functions and toolsets; its instances have them in the order of definition, inherited ones
+    first (L6, L7):
+
+    ```python
+    class AppTools(Toolset):
+        search = WebSearchArgs  # declared with @tool_input
+        read = read_file  # a function
+        data = DataTools().prefixed("data")
+
+        @tool
+        def recent(self, limit: int) -> list[str]: ...
+    ```
+
+    Methods without `@tool`, and names with an underscore, are no members.
+
+    `AppTools.search` is the tool: it can be called, and it selects itself wherever a name does.
+    `async with toolset:` opens what is mounted in it; a toolset of local tools needs no opening.
+    """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Check a class toolset where it is defined.
+
+        Raises:
+            DefinitionError: an attribute cannot be a member.
+            NameConflictError: two local tools have one name (L28).
+        """
+        super().__init_subclass__(**keywords)
+        _DECLARED.adopt(cls)
+        _DECLARED.check(cls)
+        bindings = _flat(_DECLARED.of(cls).values(), UNPREPARED)
+        _check_names(bindings)
+        check_calls(cls, bindings)
+
+    @overload
+    def __init__(self, *members: Decodes[C], name: str | None = None) -> None: ...
+
+    @overload
+    def __init__(
+        self: Toolset[AnyCall],
+        *members: Tool[..., Any] | Callable[..., Any] | Toolset | InputClass,
+        name: str | None = None,
+    ) -> None: ...
+
+    def __init__(self, *members: object, name: str | None = None) -> None:
+        """Group `members`, in this order, after those that the class declares.
+
+        Args:
+            *members: Tools, functions (made into tools here), classes declared with `@tool_input`, and
+                toolsets. Of tools and toolsets a type checker knows what `decode` gives.
+            name: A name for messages.
+
+        Raises:
+            DefinitionError: a member is none of these, or a function cannot be a tool.
+            NameConflictError: two local tools have one name (L28).
+        """
+        self.name = name
+        self._members = (*_DECLARED.of_instance(self), *map(_member, members))
+        self._stack: AsyncExitStack | None = None
+        self._bindings_of_tools: dict[int, ToolBinding] = {}
+        self._missing_names = NameReport()
+        _check_names(self.compiled(UNPREPARED))
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """The direct members, in order."""
+        return iter(self._members)
+
+    def bindings(self) -> list[ToolBinding]:
+        """Every tool as it stands now, flat and in order, prepared for no turn in particular."""
+        return self.compiled(None)
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """Every tool as it stands for one turn; with `UNPREPARED`, before `.prepared()` has its say."""
+        if type(self).bindings is not Toolset.bindings:
+            return self.bindings()
+        return _flat(self._members, turn, self._bindings_of_tools)
+
+    def sources(self) -> list[ToolSource]:
+        """Everything in the toolset that has to be opened, each once."""
+        found = [source for member in self._nested() for source in member.sources()]
+        return list({id(source): source for source in found}.values())
+
+    def listing_sources(self) -> list[ToolSource]:
+        """Of `sources`, those whose tools are listed; the tools of the others are behind search."""
+        nested = list(self._nested())
+        found = [source for member in nested for source in member.listing_sources()]
+        return found if nested else self.sources()
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """Mounted tools that a verb had to leave out, each with the reason (P2)."""
+        return [found for member in self._nested() for found in member.set_aside()]
+
+    def unbound(self) -> list[UnboundName]:
+        """The names given to verbs that stand for no tool, each with the reason; see docs/names.md."""
+        return [found for member in self._nested() for found in member.unbound()]
+
+    def known_tools(self) -> KnownTools:
+        """What names are held against: every tool in it, filtered out or not, and what may bring more."""
+        return KnownTools(self.everything, self.sources(), verbs=self.unbound)
+
+    def everything(self) -> list[ToolBinding]:
+        """Every tool at every level, under the names that it has there; also what is filtered out."""
+        found = self.compiled(UNPREPARED)
+        return [*found, *(one for member in self._nested() for one in member.everything())]
+
+    @property
+    def defers(self) -> bool:
+        """Whether some of it is behind search, even while a mounted server has not answered yet."""
+        return any(member.defers for member in self._nested())
+
+    def identities(self) -> frozenset[object]:
+        """What its tools are told apart by: so it selects all of them wherever it is nested (L27)."""
+        return frozenset(map(identity, self.compiled(UNPREPARED)))
+
+    def view(
+        self, availability: ToolAvailability | None = None, *, turn: object = None, deferred: bool = False
+    ) -> ToolView:
+        """The tools as a flat, frozen table (L10).
+
+        Args:
+            availability: Which tools; those that are on unless given.
+            turn: This turn's own input, for the functions of `.prepared()` (H6).
+            deferred: Take deferred tools too, for providers that defer by themselves; else they are
+                left out: they are found by search, not listed.
+
+        Raises:
+            NameConflictError: two tools have one name, or one id that was chosen for one of them (H2).
+            UnknownToolError: the availability names a tool that is not here; as `ToolNotReadyError`, with
+                the servers and their states, while a mounted server that may have it is not ready.
+            DefinitionError: a function of `.prepared()` needs a turn of another type.
+        """
+        bindings = self.compiled(turn)
+        check_ids(bindings)
+        known = self.known_tools()
+        if known.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
+        every = ToolView((one for one in bindings if deferred or not one.deferred), known=known)
+        try:
+            return every.select(availability or ToolAvailability.default())
+        except UnknownToolError as fault:
+            raise not_ready(fault, known.sources) from None
+
+    def find(self, selector: ToolSelector) -> ToolBinding:
+        """A tool by public name or by itself, wherever it is nested: off and deferred ones too (L8).
+
+        Raises:
+            UnknownToolError: it is not here; the message has near matches.
+            DefinitionError: it stands here under several names.
+        """
+        try:
+            return ToolView(self.compiled(UNPREPARED))[selector]
+        except UnknownToolError as fault:
+            raise not_ready(fault, self.sources()) from None
+
+    def decode(self, call: ToolCall, view: ToolView | None = None) -> C:
+        """A call as a typed one: its input, what runs it, and what completes it (L3, L7, L9).
+
+        A type checker knows the union of what the members decode, and whether a `match` has them all:
+
+        ```python
+        match tools.decode(call):
+            case DecodedCall(WebSearch(query=query)) as search:
+                done = search.complete(Snippets(snippets=await find(query)))
+            case FunctionCall() as other:
+                done = other.complete(await other.call())
+        ```
+
+        A class toolset names the union itself: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
+
+        Args:
+            call: A call, such as one of `plan.pending`.
+            view: The view that it was offered in; otherwise the toolset is compiled for each call.
+
+        Raises:
+            UnknownToolError: there is no such tool.
+            ToolMismatchError: the tool has no typed calls: it was made of a schema, or is mounted.
+            InvalidArgumentsError: the arguments do not fit.
+        """
+        table = ToolView(self.compiled(UNPREPARED)) if view is None else view
+        origin = table[call.name].origin
+        if not isinstance(origin, Decodes):
+            raise ToolMismatchError(
+                f"the tool {call.name!r} has no typed calls, as it was made of a schema or is mounted; "
+                "read call.arguments"
+            )
+        return cast("Decodes[C]", origin).decode(call, table)
+
+    def names(self) -> list[str]:
+        """The public names of all tools, in order."""
+        return [binding.name for binding in self.compiled(UNPREPARED)]
+
+    def definitions(self) -> list[ToolDefinition]:
+        """What all tools say of themselves, in order."""
+        return [binding.definition for binding in self.compiled(UNPREPARED)]
+
+    async def execute(
+        self,
+        selector: ToolSelector,
+        arguments: dict[str, Any] | None = None,
+        context: ToolContext = LOCAL_CONTEXT,
+        *,
+        rules: RunsCalls | None = None,
+    ) -> ToolResult:
+        """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
+
+        It compiles the toolset: for many calls take `view()` once and use `view.execute`.
+
+        Raises:
+            UnknownToolError: it is not here, or it is deferred and needs a grant.
+            InvalidArgumentsError: the arguments do not fit; nothing ran.
+            UnknownNameError: a rule is for a tool that does not exist.
+        """
+        return await self.view(ToolAvailability.all()).execute(selector, arguments, context, rules=rules)
+
+    def compact(self, help_name: str = "tool_help") -> Toolset:
+        """The toolset as a compact listing: short stubs, and a tool that tells the full definitions (A18).
+
+        A call of a stub runs the tool. The listing does not change by what is asked, so a prompt cache
+        over it holds.
+
+        Args:
+            help_name: The name of the tool that tells the full definitions.
+        """
+
+        async def tool_help(names: list[str]) -> str:
+            """Tell the full descriptions and schemas of tools, which are listed in short."""
+            return help_text(ToolView(self.compiled(UNPREPARED)), names)
+
+        asking = tool(name=help_name, read_only=True, id=f"tool:{help_name}")(tool_help)
+        return Toolset(self.through(Each(stubbed)), asking, name=self.name)
+
+    def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
+        """The toolset with more members; `toolset + other` is the same for one (N1).
+
+        Raises:
+            NameConflictError: a local tool of this name is there already.
+        """
+        return Toolset(self, *members, name=self.name)
+
+    def __add__(self, other: Tool[..., Any] | Toolset) -> Toolset:
+        return self.including(other)
+
+    def through(self, step: Step, *, defers: bool = False) -> Toolset:
+        """The toolset with every binding passed through a step; what all verbs come to."""
+        return Transformed(self, step, defers=defers)
+
+    def _nested(self) -> Iterator[Toolset]:
+        return (member for member in self.members() if isinstance(member, Toolset))
+
+    async def __aenter__(self) -> Self:
+        """Open every source concurrently, and wait until each is ready or has failed.
+
+        Each source has its own `start_timeout`. A wait of more than a second is told on stderr if that is
+        a terminal. `opened(patience=…)` goes on sooner.
+        """
+        await self._open(Waiting(tells=True))
+        return self
+
+    @asynccontextmanager
+    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
+        """Open every source for the length of a block, and wait for them at most `patience` seconds.
+
+        A source that is not ready by then goes on starting, and its tools join when it is.
+
+        Args:
+            patience: Seconds; 0 does not wait at all. `None` waits as `async with toolset` does.
+        """
+        async with self.opening(Waiting(limit=patience, tells=True)):
+            yield self
+
+    @asynccontextmanager
+    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+        """Open every source for the length of a block, and wait for them as `waiting` says."""
+        await self._open(waiting)
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self.__aexit__)
+            yield
+
+    async def _open(self, waiting: Waiting) -> None:
+        if self._stack is not None:
+            raise StateError("this toolset is already open; enter it once, or make another")
+        async with AsyncExitStack() as stack:
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            has_local_tools = any(not binding.source for binding in self.bindings())
+            await open_sources(group, self.sources(), waiting, has_local_tools=has_local_tools)
+            self._stack = stack.pop_all()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every source, children included."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await unwind(stack, kind, fault, trace)
+
+    def __repr__(self) -> str:
+        """The names of the tools, for people."""
+        names = ", ".join(self.names())
+        return f"{type(self).__name__}({self.name + ': ' if self.name else ''}{names})"
+
+
+def _flat(
+    members: Iterable[Tool[..., Any] | Toolset], turn: object, bound: dict[int, ToolBinding] | None = None
+) -> list[ToolBinding]:
+    flat: list[ToolBinding] = []
+    for member in members:
+        if isinstance(member, Tool):
+            flat.append(_bound(member, {} if bound is None else bound))
+        else:
+            flat.extend(member.compiled(turn))
+    return distinct(flat)
+
+
+def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
+    """The binding of a tool, which never changes: the same object each time."""
+    found = known.get(id(tool))
+    # A binding holds its tool, so that no other one can have this id meanwhile.
+    if found is None or found.origin is not tool:
+        found = known[id(tool)] = tool.bind()
+    return found
+
+
+def _check_names(bindings: Iterable[ToolBinding]) -> None:
+    """Refuse two local tools of one name; mounted ones are told apart when they are served (F16)."""
+    ToolView(binding for binding in bindings if not binding.source)
+
+
+def _member(member: object) -> Tool[..., Any] | Toolset:
+    if (declared := declared_tool(member)) is not None:
+        return declared
+    if callable(member) and not isinstance(member, type | Tool):
+        member = tool(member)
+    if isinstance(member, FunctionTool) and member.unbound:
+        raise DefinitionError(f"tool {member.name!r} is a method; bind it first: give instance.{member.name}")
+    if isinstance(member, Tool | Toolset):
+        return cast("Tool[..., Any] | Toolset", member)
+    raise DefinitionError(f"a toolset takes tools, functions and toolsets, not {member!r}")
+
+
+_DECLARED = ClassMembers(Toolset, frozenset({"name"}))
+
+
+def _unmade(binding: ToolBinding) -> ToolBinding | None:
+    return binding
+
+
+class Transformed(Toolset):
+    """Another toolset with every binding passed through one step; what a verb returns."""
+
+    def __init__(self, inner: Toolset, transform: Step, *, defers: bool = False) -> None:
+        """Wrap `inner`; `defers` says that the step puts tools behind search."""
+        self._inner = inner
+        self._transform = transform
+        self._defers = defers
+        self._made = Made(transform if isinstance(transform, Each) else _unmade)
+        self._named: tuple[list[ToolBinding], list[ToolBinding]] = ([], [])
+        super().__init__(name=inner.name)
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """The toolset that is transformed."""
+        yield self._inner
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """The inner bindings, each transformed."""
+        transform = self._transform
+        if isinstance(transform, TurnStep):
+            return [transform(binding) for binding in self._inner.compiled(transform.inside(turn))]
+        bindings = self._inner.compiled(turn)
+        if isinstance(transform, Each):
+            return [done for done in self._made.of(bindings) if done is not None]
+        if isinstance(transform, NamedStep):
+            return self._as_named(cast("NamedStep[Any]", transform), bindings)
+        step = transform.for_turn(turn) if isinstance(transform, PreparedStep) else transform
+        return [done for binding in bindings if (done := step(binding)) is not None]
+
+    def _as_named(self, step: NamedStep[Any], bindings: list[ToolBinding]) -> list[ToolBinding]:
+        """What a step for some tools gives, which depends on all of them: the same while they are."""
+        known, done = self._named
+        if not (step.names_only and known and same(known, bindings)):
+            act = step.among(bindings)
+            done = [made for binding in bindings if (made := act(binding)) is not None]
+            self._named = (bindings, done)
+        return list(done)
+
+    def sources(self) -> list[ToolSource]:
+        """The inner sources."""
+        return self._inner.sources()
+
+    def listing_sources(self) -> list[ToolSource]:
+        """The inner ones, unless this step puts its tools behind search."""
+        return [] if self._defers else self._inner.listing_sources()
+
+    def set_aside(self) -> list[tuple[str, str]]:
+        """What this step or anything inside had to leave out."""
+        inside = self._inner.set_aside()
+        if not isinstance(self._transform, ArgumentStep):
+            return inside
+        return [*inside, *self._transform.refused(self._inner.compiled(UNPREPARED))]
+
+    def unbound(self) -> list[UnboundName]:
+        """What this step or anything inside was told about tools that are not there."""
+        inside, step = self._inner.unbound(), cast("object", self._transform)
+        if not isinstance(step, NamedStep):
+            return inside
+        named = cast("NamedStep[Any]", step)
+        if named.is_bound:
+            return inside
+        return [*inside, *named.unbound(self._inner.compiled(UNPREPARED), self._inner.known_tools())]
+
+    @property
+    def defers(self) -> bool:
+        """Whether this step or anything inside puts tools behind search."""
+        return self._defers or self._inner.defers

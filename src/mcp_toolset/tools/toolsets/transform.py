@@ -1,0 +1,336 @@
+"""Argument transforms: hide, rename, default or re-describe one parameter of a tool (P2).
+
+The model sees one schema, the tool gets the arguments of another, and a table made once stands
+between them. What the tool gets is held against its own schema as well, so that a transform can
+never make an invalid call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.schema.reshape import Schema, detached, examples_mapped, refuse_ties
+from mcp_toolset.tools.schema.validation import SchemaCheck
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.named_step import NamedStep
+from mcp_toolset.tools.view.selector import ToolSelector
+from mcp_toolset.tools.view.view import Reads, ToolBinding
+
+_log = logging.getLogger("mcp_toolset.tools")
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "unset"
+
+
+UNSET: Final = _Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentTransform:
+    """What becomes of one parameter; made by `hide`, `rename`, `default` and `describe`.
+
+    `|` joins several for the same parameter: `rename("q") | describe("What to look for")`.
+
+    Attributes:
+        hidden: The model does not see it.
+        value: What a hidden one always is; unset leaves it to the tool's own default.
+        name: What the model calls it.
+        fallback: What it is when the model leaves it out.
+        description: What the model reads about it.
+    """
+
+    hidden: bool = False
+    value: Any = UNSET
+    name: str | None = None
+    fallback: Any = UNSET
+    description: str | None = None
+
+    def __or__(self, other: ArgumentTransform) -> ArgumentTransform:
+        """Both; of two that say the same thing, the later one.
+
+        Raises:
+            DefinitionError: one hides the parameter and the other shows it.
+        """
+        if self.hidden != other.hidden:
+            raise DefinitionError("hide() cannot be joined with a transform of what the model sees")
+        return ArgumentTransform(
+            self.hidden,
+            self.value if other.value is UNSET else other.value,
+            self.name if other.name is None else other.name,
+            self.fallback if other.fallback is UNSET else other.fallback,
+            self.description if other.description is None else other.description,
+        )
+
+    @property
+    def only_describes(self) -> bool:
+        """Whether the arguments stay as they are."""
+        return not self.hidden and self.name is None and self.fallback is UNSET
+
+
+def hide(*, value: Any = UNSET) -> ArgumentTransform:
+    """Keep a parameter from the model: it is always `value`, or the tool's own default."""
+    return ArgumentTransform(hidden=True, value=deepcopy(value) if value is not UNSET else UNSET)
+
+
+def rename(name: str) -> ArgumentTransform:
+    """Show a parameter under another name.
+
+    Raises:
+        DefinitionError: the name is no non-empty text.
+    """
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"a parameter cannot be renamed to {name!r}; give a non-empty name")
+    return ArgumentTransform(name=name)
+
+
+def default(value: Any) -> ArgumentTransform:
+    """Make a parameter optional: it is `value` when the model leaves it out."""
+    return ArgumentTransform(fallback=deepcopy(value))
+
+
+def describe(text: str) -> ArgumentTransform:
+    """Say something else about a parameter."""
+    return ArgumentTransform(description=text)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentMap:
+    """The way from the arguments that the model gives to those that the tool gets.
+
+    Attributes:
+        inner: The tool's name of each parameter that is renamed, by the name shown.
+        fixed: Hidden parameters with their values.
+        fallbacks: Values of parameters that the model may leave out.
+        blocked: Names that only the tool knows; nobody outside can give them.
+    """
+
+    inner: Mapping[str, str]
+    fixed: Mapping[str, Any]
+    fallbacks: Mapping[str, Any]
+    blocked: frozenset[str]
+
+    def inward(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments for the tool."""
+        given = {
+            self.inner.get(name, name): value for name, value in arguments.items() if name not in self.blocked
+        }
+        absent = {name: value for name, value in self.fallbacks.items() if name not in given}
+        return {**given, **deepcopy(absent), **deepcopy(dict(self.fixed))}
+
+
+Transforms = Mapping[str, ArgumentTransform]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The transforms of one tool, worked out for one definition of it.
+
+    Attributes:
+        definition: What the model is told instead.
+        table: The way back; `None` when only texts differ.
+        arguments: The check of what the model gives; `None` when only texts differ.
+    """
+
+    definition: ToolDefinition
+    table: ArgumentMap | None = None
+    arguments: SchemaCheck | None = None
+
+    def of(self, binding: ToolBinding) -> ToolBinding:
+        """The tool as the model sees it."""
+        if self.table is None or self.arguments is None:
+            return replace(binding, definition=self.definition)
+        run = partial(_run, binding, self.table)
+        return replace(
+            binding,
+            definition=self.definition,
+            arguments=self.arguments,
+            execute=run,
+            prepare=None,
+            reads=None if binding.reads is None else partial(_read, binding, binding.reads, self.table),
+        )
+
+
+def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
+    """Work out the transforms of some parameters of a tool.
+
+    Raises:
+        DefinitionError: a parameter does not exist, cannot be hidden, or gets a value that does not
+            fit; or the schema ties it to others so that it cannot be changed alone.
+    """
+    where = f"tool {binding.name!r} ({binding.place})" if binding.place else f"tool {binding.name!r}"
+    before = binding.definition
+    _check(where, before.input_schema, transforms)
+    moving = {name: one for name, one in transforms.items() if not one.only_describes}
+    if moving:
+        _require_movable(where, binding, moving)
+    shown = _shown(before.input_schema, transforms)
+    definition = replace(before, input_schema=shown)
+    if not moving:
+        return Arrangement(definition)
+    table = _table(moving)
+    check = SchemaCheck(_guarded(shown, table.blocked), tool=binding.name, part="inputSchema")
+    return Arrangement(definition, table, check)
+
+
+class ArgumentStep(NamedStep[Transforms]):
+    """The step of `.with_arguments()`; what it makes of a tool is made once for each definition."""
+
+    def __init__(self, by: Mapping[ToolSelector, Transforms]) -> None:
+        """Transform the parameters of the tools that `by` selects."""
+        super().__init__("with_arguments", by, self._transformed)
+        self._made: dict[str, tuple[ToolDefinition, Arrangement | str]] = {}
+
+    def _transformed(self, binding: ToolBinding, transforms: Transforms | None) -> ToolBinding | None:
+        """The binding transformed; `None` for a mounted tool whose parameters are not as expected.
+
+        Raises:
+            DefinitionError: the same of a local tool, which is the host's mistake.
+        """
+        if transforms is None:
+            return binding
+        made = self._arranged(binding, transforms)
+        return None if isinstance(made, str) else made.of(binding)
+
+    def refused(self, bindings: Iterable[ToolBinding]) -> list[tuple[str, str]]:
+        """The tools that had to be left out."""
+        bindings = list(bindings)
+        told = self.told(bindings)
+        made = [(one.name, self._arranged(one, told[one.name])) for one in bindings if one.name in told]
+        return [(name, reason) for name, reason in made if isinstance(reason, str)]
+
+    def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
+        """What becomes of a tool, or why nothing can; kept until its definition changes (H20)."""
+        known = self._made.get(binding.name)
+        if known is None or known[0] != binding.definition:
+            known = (binding.definition, _arranged(binding, transforms))
+            self._made[binding.name] = known
+        return known[1]
+
+
+def _arranged(binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
+    try:
+        return arrange(binding, transforms)
+    except DefinitionError as fault:
+        if not binding.source:
+            raise
+        _log.warning("%s; it is left out", in_log(fault))
+        return str(fault)
+
+
+async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context: ToolContext) -> ToolResult:
+    call = call.with_arguments(table.inward(call.arguments))
+    if binding.prepare is not None:
+        call = binding.prepare(call, context)
+    if not binding.arguments.is_valid(call.arguments):
+        # A hidden value is not the model's to read, and a problem may quote it.
+        faults = () if table.fixed else binding.arguments.problems(call.arguments)
+        raise InvalidArgumentsError(
+            f"Invalid arguments for {call.name}: {'; '.join(faults) or 'they do not fit together'}"
+        )
+    return await binding.execute(call, context)
+
+
+def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall) -> Any:
+    """The typed input of a call, from the arguments that the tool itself gets."""
+    call = call.with_arguments(table.inward(call.arguments))
+    return reads(call if binding.prepare is None else binding.prepare(call, LOCAL_CONTEXT))
+
+
+def _check(where: str, schema: Schema, transforms: Transforms) -> None:
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    for name, one in transforms.items():
+        if name not in properties:
+            known = ", ".join(properties) or "none"
+            raise DefinitionError(f"{where} has no parameter {name!r} to transform; its parameters: {known}")
+        if one.hidden and one.value is UNSET and name in schema.get("required", ()):
+            raise DefinitionError(f"{where}: parameter {name!r} is required; hide it with hide(value=…)")
+        for value in (one.value, one.fallback):
+            _require_fitting(where, schema, name, value)
+    names = [one.name or name for name, one in _every(properties, transforms).items() if not one.hidden]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DefinitionError(f"{where}: two parameters would be named {twice[0]!r}; choose another name")
+
+
+def _require_fitting(where: str, schema: Schema, name: str, value: Any) -> None:
+    if value is UNSET:
+        return
+    kept = {
+        key: schema[key] for key in ("$schema", "$id", "$defs", "definitions", "properties") if key in schema
+    }
+    problems = SchemaCheck(kept, tool=name, part="inputSchema").problems({name: value})
+    if problems:
+        raise DefinitionError(f"{where}: parameter {name!r} cannot be {value!r}: {problems[0]}")
+
+
+def _require_movable(where: str, binding: ToolBinding, moving: Transforms) -> None:
+    if binding.manual:
+        raise DefinitionError(
+            f"{where} is manual: the application gets its arguments as the model gives them, "
+            "so its parameters can only be described"
+        )
+    names = {*moving, *(one.name for one in moving.values() if one.name is not None)}
+    refuse_ties(where, binding.definition.input_schema, names)
+
+
+def _every(properties: Mapping[str, Any], transforms: Transforms) -> dict[str, ArgumentTransform]:
+    return {name: transforms.get(name, ArgumentTransform()) for name in properties}
+
+
+def _table(moving: Transforms) -> ArgumentMap:
+    inner = {one.name: name for name, one in moving.items() if one.name is not None}
+    away = {name for name, one in moving.items() if one.hidden or one.name is not None}
+    return ArgumentMap(
+        inner=inner,
+        fixed={name: one.value for name, one in moving.items() if one.value is not UNSET},
+        fallbacks={name: one.fallback for name, one in moving.items() if one.fallback is not UNSET},
+        blocked=frozenset(away - inner.keys()),
+    )
+
+
+def _shown(schema: Schema, transforms: Transforms) -> dict[str, Any]:
+    """The schema that the model sees; what it says of nested types stays as it was."""
+    if any(not one.only_describes for one in transforms.values()):
+        schema = detached(schema)
+    every = _every(schema.get("properties") or {}, transforms)
+    visible = {name: one for name, one in every.items() if not one.hidden}
+    public = {name: one.name or name for name, one in visible.items()}
+    properties = {public[name]: _property(schema["properties"][name], one) for name, one in visible.items()}
+    required = [public.get(name, name) for name in schema.get("required", ()) if _stays(name, every)]
+    kept = {key: value for key, value in schema.items() if key != "required"}
+    shown = {**kept, "properties": properties, **({"required": required} if required else {})}
+    return examples_mapped(shown, public, hidden=every.keys() - public.keys())
+
+
+def _stays(name: str, every: Mapping[str, ArgumentTransform]) -> bool:
+    one = every.get(name)
+    return one is None or (not one.hidden and one.fallback is UNSET)
+
+
+def _property(schema: Any, one: ArgumentTransform) -> Any:
+    changed: dict[str, Any] = {}
+    if one.description is not None:
+        changed["description"] = one.description
+    if one.fallback is not UNSET:
+        changed["default"] = deepcopy(one.fallback)
+    if not changed:
+        return schema
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    return {**schema, **changed}
+
+
+def _guarded(shown: Schema, blocked: frozenset[str]) -> dict[str, Any]:
+    """The schema that is checked: names that only the tool knows are refused where any name would do."""
+    return {**shown, "properties": {**shown["properties"], **dict.fromkeys(blocked, False)}}

@@ -1,0 +1,143 @@
+"""The turn's own input for `.prepared()` and providers: where it comes from, and whose it is (H6).
+
+In an owned loop the application gives it: `tools.view(turn=Turn(user="ann"))`. Over MCP it comes from each
+request: `tools.with_turn(function of the context)`. Toolsets that want turns of different types have each
+their own `with_turn`, or in a loop the one of its type among `Turns`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.schema.json_schema import UNUSABLE
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.view import Prepare, ToolBinding
+
+TurnOf = Callable[[ToolContext], Any]
+"""The turn's input from the surroundings of one call; it never waits."""
+
+_log = logging.getLogger("mcp_toolset.tools")
+_OWN: Final = frozenset({"_context", "turn"})
+
+
+class Turns:
+    """Inputs of several types for one turn: each function gets the one that it is annotated to take."""
+
+    def __init__(self, *turns: object) -> None:
+        """Hold the inputs, of different types."""
+        self._turns = turns
+
+    def of(self, kind: Any) -> object:
+        """The input of a type; the first one where no type was asked for, `None` if there is none."""
+        fitting = (one for one in self._turns if kind is None or isinstance(one, kind))
+        return next(fitting, None)
+
+    def __repr__(self) -> str:
+        """The inputs."""
+        return f"Turns({', '.join(map(repr, self._turns))})"
+
+
+class PerCall:
+    """The turn of a toolset whose calls bring their own."""
+
+
+PER_CALL: Final = PerCall()
+
+
+class TurnContext(ToolContext):
+    """Another context with the turn of its call; in all else it is that context."""
+
+    __slots__ = ("_context", "turn")
+
+    def __init__(self, context: ToolContext, turn: object) -> None:
+        """Look through to `context`."""
+        self._context = context
+        self.turn = turn
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_context"), name)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStep:
+    """The step of `.with_turn()`: calls are prepared with what the function says."""
+
+    turn_of: TurnOf
+
+    def inside(self, turn: object) -> object:
+        """The turn that the toolset inside is compiled for: one that was given goes before those of calls."""
+        return PER_CALL if turn is None else turn
+
+    def __call__(self, binding: ToolBinding) -> ToolBinding:
+        """The binding, its calls prepared with the turn that each brings."""
+        if binding.prepare is None:
+            return binding
+        return replace(binding, prepare=partial(self._prepared, binding.prepare))
+
+    def _prepared(self, prepare: Prepare, call: ToolCall, context: ToolContext) -> ToolCall:
+        try:
+            turn = self.turn_of(context)
+        except CallError:
+            raise
+        # The application's code may raise anything; the call must not run unprepared.
+        except Exception:
+            _log.exception("with_turn() failed about a call of %s", in_log(call.name))
+            raise InvalidArgumentsError(
+                f"the arguments of {call.name} could not be prepared, so it was not run"
+            ) from None
+        return prepare(call, TurnContext(context, turn))
+
+
+def turn_step(turn_of: TurnOf) -> TurnStep:
+    """The step of a function.
+
+    Raises:
+        DefinitionError: it is no plain function of the context.
+    """
+    if not callable(turn_of) or inspect.iscoroutinefunction(turn_of):
+        raise DefinitionError(f"with_turn() takes a plain function of the context, not {turn_of!r}")
+    return TurnStep(turn_of)
+
+
+def turn_from_meta(key: str, kind: Any) -> TurnOf:
+    """The turn that a client sends in the `_meta` of its request, as a type of your own.
+
+    Any client can write it, so it is no proof of who calls: that is `context.principal`.
+
+    Args:
+        key: The key in `_meta`, with a prefix of your own such as `example.com/turn`.
+        kind: A model, dataclass or other type that its value is read into; a request without the key has
+            no turn.
+
+    Raises:
+        DefinitionError: nothing can be read into the type.
+    """
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    except UNUSABLE as fault:
+        raise DefinitionError(f"turn_from_meta({key!r}): a turn cannot be a {kind!r}: {fault}") from None
+
+    def turn_of(context: ToolContext) -> Any:
+        if key not in context.meta:
+            return None
+        try:
+            return adapter.validate_python(context.meta[key])
+        except ValidationError as fault:
+            first = fault.errors(include_url=False)[0]
+            place = ".".join(map(str, (key, *first["loc"])))
+            raise InvalidArgumentsError(
+                f"the _meta of the request does not fit: {place}: {first['msg']}"
+            ) from None
+
+    return turn_of

@@ -1,0 +1,294 @@
+"""The verbs of toolsets: each returns a new toolset in which every binding takes one more step (P1, P2).
+
+A verb says what it does to one binding; when a toolset is compiled the steps run, once, from the
+inside out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from mcp_toolset.errors import DefinitionError, UnknownToolError
+from mcp_toolset.tools.core.frozen import frozen
+from mcp_toolset.tools.core.names import check_name, check_prefix, public_name
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.tags import Tagged, checked_tags
+from mcp_toolset.tools.declare.injected import with_injected
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.named_step import NamedStep
+from mcp_toolset.tools.toolsets.prepare import (
+    UNPREPARED,
+    PrepareCall,
+    PrepareDefinition,
+    PreparedStep,
+    prepared_step,
+)
+from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform
+from mcp_toolset.tools.toolsets.turn import TurnOf, TurnStep, turn_step
+from mcp_toolset.tools.view.made import Each
+from mcp_toolset.tools.view.selector import ToolSelector, public_name_of
+from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
+from mcp_toolset.tools.view.unbound import KnownTools, unbound
+from mcp_toolset.tools.view.view import Supplies, ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.toolsets.toolset import Toolset
+    from mcp_toolset.tools.view.selector import BySelector
+
+Transform = Callable[[ToolBinding], ToolBinding | None]
+"""One step of a verb: a binding as it should be, or `None` to leave it out."""
+
+Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
+"""A step, or what makes one of a turn, or of the tools that there are."""
+
+_log = logging.getLogger("mcp_toolset.names")
+
+V = TypeVar("V")
+
+
+class ToolsetVerbs:
+    """What can be made of a toolset; `Toolset` says how."""
+
+    def through(self, step: Step, *, defers: bool = False) -> Toolset:
+        """The toolset with every binding passed through a step."""
+        raise NotImplementedError
+
+    def compiled(self, turn: object) -> list[ToolBinding]:
+        """Every tool as it stands for one turn."""
+        raise NotImplementedError
+
+    def sources(self) -> list[ToolSource]:
+        """Everything that has to be opened."""
+        raise NotImplementedError
+
+    def known_tools(self) -> KnownTools:
+        """What names are held against."""
+        raise NotImplementedError
+
+    def prefixed(self, prefix: str) -> Toolset:
+        """Every tool as `prefix_name`; hooks and the like for the names before go on reaching them.
+
+        Raises:
+            DefinitionError: the prefix cannot start a tool's name.
+        """
+        check_prefix(prefix)
+        return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
+
+    def renamed(self, names: BySelector[str]) -> Toolset:
+        """Tools under other names: `{"now": "then"}`; the others keep theirs.
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+            DefinitionError: a new name is none that the protocol allows.
+            NameConflictError: two local tools have one name then.
+        """
+        new = self._known("renamed", names)
+        for before, after in new.items():
+            check_name(after, f"renamed({before!r})")
+        return self.through(
+            NamedStep("renamed", new, lambda binding, name: binding if name is None else binding.called(name))
+        )
+
+    def filtered(
+        self,
+        predicate: Callable[[ToolBinding], bool] | None = None,
+        *,
+        include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
+        exclude: ToolSelector | Iterable[ToolSelector] = (),
+    ) -> Toolset:
+        """Only some of the tools, by tools, name patterns (`get_*`) and a predicate.
+
+        The rest cannot be called.
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+        """
+        wanted = self._known("include", dict.fromkeys(_several(include), True))
+        unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
+        kept = cast("Toolset", self)
+        if EVERY_TOOL not in wanted:
+            kept = kept.through(NamedStep("include", wanted, _kept))
+        if unwanted:
+            kept = kept.through(NamedStep("exclude", unwanted, partial(_kept, by_default=True)))
+        if predicate is None:
+            return kept.through(Each(lambda binding: binding))
+        # It may look at anything, and is asked each time.
+        return kept.through(lambda binding: binding if predicate(binding) else None)
+
+    def described(self, descriptions: BySelector[str]) -> Toolset:
+        """Other descriptions for some tools: a mapping, or `Descriptions`.
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+        """
+        texts = self._known("described", descriptions)
+        return self.through(NamedStep("described", texts, redescribed))
+
+    def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> Toolset:
+        """Some parameters of some tools hidden, renamed, defaulted or re-described (P2).
+
+        `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
+        Hooks see the arguments as the model gives them. A mounted tool that has no such parameter is
+        left out, since what was to be hidden could show; `set_aside()` says so, and the log does.
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+            DefinitionError: a local tool has no such parameter, or it cannot be changed so.
+        """
+        known = self._known("with_arguments", transforms)
+        return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
+
+    def prepared(
+        self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None
+    ) -> Toolset:
+        """Tools and calls as the input of each turn wants them (P1, H6).
+
+        Args:
+            define: `(binding[, turn]) -> ToolDefinition | None`, asked when a view is made; `None`
+                leaves the tool out. One that raises hides its tool and is logged (F41).
+            call: `(call[, turn]) -> arguments`, asked about each call before its arguments are
+                validated. One that raises means that the call does not run.
+
+        `turn` is what `view(turn=…)` was given; over MCP, and where it was given none, that of
+        `with_turn`, for calls alone, else `None`. If the parameter is annotated, another type is an error.
+
+        Raises:
+            DefinitionError: neither function was given, or one of them cannot be asked so.
+        """
+        if define is None and call is None:
+            raise DefinitionError("prepared() needs a function of the definition, or call=…")
+        return self.through(prepared_step(define, call))
+
+    def with_turn(self, turn_of: TurnOf) -> Toolset:
+        """The turn's own input for each call of these tools, for `.prepared(call=…)` and providers (H6).
+
+        Served, the function is asked about each request: `lambda context: Turn(context.principal)`, or
+        `turn_from_meta("example.com/turn", Turn)`. In a loop, what `view(turn=…)` was given goes before it.
+
+        Args:
+            turn_of: A plain function of the call's context; one that raises means that the call does not
+                run. The innermost `with_turn` has the word.
+
+        Raises:
+            DefinitionError: it is no plain function.
+        """
+        return self.through(turn_step(turn_of))
+
+    def granting(self, *capabilities: str) -> Toolset:
+        """Capabilities for these tools, beyond those that every tool has (H4).
+
+        Raises:
+            DefinitionError: a capability is no non-empty text, or none is given.
+        """
+        if not capabilities or not all(isinstance(one, str) and one for one in capabilities):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DefinitionError(f"granting() takes names of capabilities, not {capabilities!r}")
+        granted = frozenset(capabilities)
+        return self.through(
+            Each(
+                lambda binding: replace(binding, capabilities=granted | (binding.capabilities or frozenset()))
+            )
+        )
+
+    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Toolset:
+        """Tags and metadata of the host's own for these tools, mounted ones too; no client sees them.
+
+        `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
+
+        Raises:
+            DefinitionError: a tag is no non-empty text.
+        """
+        added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
+        return self.through(
+            Each(
+                lambda binding: replace(
+                    binding, tags=binding.tags | added, metadata=frozen({**binding.metadata, **noted})
+                )
+            )
+        )
+
+    def injecting(self, supplies: Supplies) -> Toolset:
+        """Values for the injected parameters of these tools (L5).
+
+        Args:
+            supplies: Values by parameter name or by type, or a function that gives them for the
+                context of one call. What an outer toolset or the call itself supplies goes before them.
+        """
+        return self.through(Each(lambda binding: with_injected(binding, supplies)))
+
+    def off(self, *selectors: ToolSelector) -> Toolset:
+        """Some tools, or all when none is named, outside the default availability (L10).
+
+        Raises:
+            UnknownToolError: there is no such tool in a toolset of local tools.
+        """
+        chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
+        return self.through(NamedStep("off", chosen, _switched_off))
+
+    def deferred(self) -> Toolset:
+        """All tools behind search: found by meaning, resolved, granted and only then callable (X1)."""
+        return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True)
+
+    def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
+        """A copy of what a verb was given; a tool that is not in the toolset cannot be meant.
+
+        Where something is mounted, a name may be that of a tool that a server lists later.
+
+        Raises:
+            UnknownToolError: a selector stands for no tool; the message has near matches.
+        """
+        table = dict(cast("Mapping[ToolSelector, V]", by))
+        if not set(table) - {EVERY_TOOL}:
+            return table
+        bindings, known = self.compiled(UNPREPARED), self.known_tools()
+        require_known([one for one in table if not isinstance(one, str | Tagged)], bindings)
+        if not known.sources:
+            _require_bound(verb, table, bindings, known)
+        return table
+
+
+def _several(chosen: ToolSelector | Iterable[ToolSelector]) -> Iterable[ToolSelector]:
+    """What was chosen; one selector may stand alone. A text would otherwise be taken letter by letter."""
+    is_one = isinstance(chosen, str | type) or not isinstance(chosen, Iterable)
+    return [cast("ToolSelector", chosen)] if is_one else cast("Iterable[ToolSelector]", chosen)
+
+
+def _kept(binding: ToolBinding, keep: bool | None, *, by_default: bool = False) -> ToolBinding | None:
+    return binding if (by_default if keep is None else keep) else None
+
+
+def _switched_off(binding: ToolBinding, chosen: bool | None) -> ToolBinding:
+    return replace(binding, on=False) if chosen else binding
+
+
+def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
+    """The binding with another description, if there is one."""
+    return binding if text is None else replace(binding, definition=binding.definition.described(text))
+
+
+def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
+    """Go on only if every selector stands for a tool.
+
+    Raises:
+        UnknownToolError: one of them does not; the message has near matches.
+    """
+    selectors = list(selectors)
+    table = {binding.name: binding for binding in bindings} if selectors else {}
+    for selector in selectors:
+        public_name_of(selector, table)
+
+
+def _require_bound(
+    verb: str, selectors: Iterable[ToolSelector], bindings: Iterable[ToolBinding], known: KnownTools
+) -> None:
+    uses = [use for one in selectors if (use := use_of(one, verb)) is not None]
+    for missing in unbound(uses, ToolNames(bindings), known):
+        if missing.kind == "unknown":
+            near = f"; did you mean {' or '.join(missing.near)}?" if missing.near else ""
+            raise UnknownToolError(missing.name, f" (in {verb}){near}")
+        if missing.kind == "ambiguous":
+            raise DefinitionError(str(missing))
+        _log.warning("%s", in_log(missing))

@@ -1,0 +1,9 @@
+"""A flat, frozen table from public name to tool, and what selects tools in it.
+
+`tools.toolsets`, `calls`, `catalog` and `server` call it. It may import `tools.schema`, `tools.core` and
+`errors`.
+"""
+
+from mcp_toolset._moved import moved
+
+__getattr__ = moved(__name__, "mcp_toolset.tools.view.view", "ToolBinding")

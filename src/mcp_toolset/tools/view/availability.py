@@ -1,0 +1,61 @@
+"""`ToolAvailability`: which tools of a toolset a model may see in one turn (L10, L13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mcp_toolset.tools.view.selector import ToolGroup, ToolSelector, resolve_all
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.view.view import ToolBinding
+
+__all__ = ["ToolAvailability", "ToolSelector"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAvailability:
+    """A choice of tools, resolved against a toolset before anything is sent.
+
+    A selector is a public name, a `Tool`, or a nested toolset, which stands for everything in it,
+    on or off (L27).
+    """
+
+    kind: Literal["default", "all", "only", "default_plus"] = "default"
+    selectors: tuple[ToolSelector | ToolGroup, ...] = ()
+
+    @classmethod
+    def default(cls) -> ToolAvailability:
+        """Every tool that is on."""
+        return cls()
+
+    @classmethod
+    def all(cls) -> ToolAvailability:
+        """Every tool, on or off."""
+        return cls("all")
+
+    @classmethod
+    def only(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
+        """Just these, on or off."""
+        return cls("only", selectors)
+
+    @classmethod
+    def default_plus(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
+        """Every tool that is on, then these, each once."""
+        return cls("default_plus", selectors)
+
+    def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
+        """The public names that are available, given every tool that there is.
+
+        Raises:
+            UnknownToolError: a selector stands for none of them; the message has near matches.
+            DefinitionError: a selector stands for more than one, or is no selector.
+        """
+        picked = resolve_all(self.selectors, table)
+        if self.kind == "all":
+            return list(table)
+        if self.kind == "only":
+            return picked
+        on = [name for name, binding in table.items() if binding.on]
+        return list(dict.fromkeys([*on, *picked]))

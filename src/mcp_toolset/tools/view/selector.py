@@ -1,0 +1,175 @@
+"""Selectors: how an application names a tool, or a group of them, in whatever toolset it stands (L8).
+
+A tool is selected by its public name, by the `Tool` itself, or by what the tool was made of: the class
+that `@tool_input` has declared, or the function. These are found by identity in the compiled table, under
+whatever name nesting and verbs have given the tool there: no name is parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import FunctionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    ForwardRef,
+    Protocol,
+    TypeVar,
+    Union,
+    runtime_checkable,
+)
+
+from mcp_toolset.errors import DefinitionError, UnknownToolError
+from mcp_toolset.tools.core.identity import declared_tool
+from mcp_toolset.tools.core.tags import Tagged
+
+if TYPE_CHECKING:
+    from enum import Enum
+
+    from pydantic import BaseModel
+
+    from mcp_toolset.tools.declare.tool import Tool
+    from mcp_toolset.tools.view.view import ToolBinding
+
+    class _IsDataclass(Protocol):
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    InputClass = type[BaseModel] | type[_IsDataclass] | type[Enum] | type[Mapping[str, object]]
+    """A class that can be declared with `@tool_input`."""
+
+    ToolSelector = str | Tool[..., Any] | InputClass | FunctionType | Tagged
+    """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
+    of: a declared input class, a function."""
+else:
+    _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.declare.tool")
+    ToolSelector = Union[str, _Tool, type, FunctionType, Tagged]  # noqa: UP007
+
+V = TypeVar("V")
+if TYPE_CHECKING:
+    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
+    """Something for each of some tools; mappings do not widen their keys, so all three are named."""
+
+MAX_NEAR: Final = 3
+"""Near matches that an error names."""
+
+
+@runtime_checkable
+class ToolGroup(Protocol):
+    """A nested toolset as a selector of everything in it (L27)."""
+
+    def identities(self) -> frozenset[object]:
+        """What its tools are told apart by, wherever they are nested."""
+        ...
+
+
+def identity(binding: ToolBinding) -> object:
+    """What stays the same about a tool through every verb: the `Tool`, or its source and own name."""
+    return id(binding.origin) if binding.origin is not None else (binding.source, binding.definition.name)
+
+
+def names_of(selector: object, table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names under which a selector's tool stands in a table: usually one."""
+    if isinstance(selector, str):
+        return [selector] if selector in table else []
+    return [name for name, binding in table.items() if means(selector, binding)]
+
+
+def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
+    """The public name that a selector stands for.
+
+    Raises:
+        UnknownToolError: there is no such tool; the message has near matches.
+        DefinitionError: the tool stands here more than once, or the selector is neither name nor tool.
+    """
+    names = names_of(selector, table)
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise DefinitionError(
+            f"this tool stands here {len(names)} times, as {', '.join(names)}; select it by one of the names"
+        )
+    raise unknown(selector, table)
+
+
+def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names of everything in a nested toolset, in the table's order.
+
+    Raises:
+        UnknownToolError: the toolset has tools, and none of them is in the table.
+        DefinitionError: a tool of it stands in the table more than once.
+    """
+    wanted = group.identities()
+    found: dict[object, str] = {}
+    for name, binding in table.items():
+        key = identity(binding)
+        if key in wanted and found.setdefault(key, name) != name:
+            raise DefinitionError(
+                f"{group!r} stands here more than once, as {found[key]} and {name}; select its tools by name"
+            )
+    if wanted and not found:
+        raise UnknownToolError(repr(group), "; nothing of it is here")
+    return list(found.values())
+
+
+def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names that selectors and groups stand for, each once, in their order.
+
+    Raises:
+        UnknownToolError: one of them stands for nothing here.
+        DefinitionError: one of them is ambiguous, or no selector at all.
+    """
+    names: list[str] = []
+    for selector in selectors:
+        if isinstance(selector, ToolGroup):
+            names.extend(group_names(selector, table))
+        elif isinstance(selector, Tagged):
+            names.extend(names_of(selector, table))
+        else:
+            names.append(public_name_of(selector, table))
+    return list(dict.fromkeys(names))
+
+
+def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
+    """The error for a selector that stands for nothing in a table, with what it may have meant."""
+    name = own_name(selector)
+    if name is None:
+        return DefinitionError(
+            "a tool is selected by its public name or by the tool itself, or by what it was made of: a "
+            f"function, or a class that @tool_input has declared; not by {selector!r}"
+        )
+    if not isinstance(selector, str) and name in table:
+        return UnknownToolError(
+            name, "; another tool has this name here, so select by the name to mean that one"
+        )
+    near = near_names(name, table)
+    return UnknownToolError(name, f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
+    """The public names that somebody who wrote `name` may have meant: the same tool, prefixed, first."""
+    own = [public for public, binding in table.items() if binding.definition.name == name]
+    lowered = {public.lower(): public for public in table}
+    # Only a mistake needs it.
+    from difflib import get_close_matches
+
+    close = [lowered[match] for match in get_close_matches(name.lower(), lowered, MAX_NEAR)]
+    return list(dict.fromkeys([*own, *close]))[:MAX_NEAR]
+
+
+def means(selector: object, binding: ToolBinding) -> bool:
+    """Whether a selector that is no name stands for a tool: it is the tool, or what the tool was made of."""
+    if isinstance(selector, Tagged):
+        return selector.tags <= binding.tags
+    origin: Any = binding.origin
+    return origin is not None and (selector is origin or selector is getattr(origin, "declared", origin))
+
+
+def own_name(selector: object) -> str | None:
+    """The name that a selector has by itself: a text, a tool's name, or that of what a tool is made of."""
+    if isinstance(selector, str):
+        return selector
+    tool = declared_tool(selector) or selector
+    name: object = tool.__name__ if isinstance(tool, FunctionType) else getattr(tool, "name", None)
+    return name if isinstance(name, str) else None

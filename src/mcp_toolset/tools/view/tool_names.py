@@ -1,0 +1,167 @@
+"""`ToolNames`: which tools a name stands for; hooks, middleware, verbs, limits and caches all ask it.
+
+A name stands for the tool that has it as its public name; if no tool has, for those that had it
+before a prefix or a rename. A pattern (`data_*`) stands for the tools whose public names fit it. See
+docs/names.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, qualified
+from mcp_toolset.tools.view.selector import ToolGroup, identity, names_of, near_names, own_name
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.view.view import ToolBinding
+
+EVERY_TOOL: Final = "*"
+"""The pattern for every tool."""
+
+KEPT: Final = qualified("_" * MAX_NAME_LENGTH, "").rindex("_")
+"""Characters of a long name that stand before the digest which tells it from others."""
+
+_MAGIC: Final = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class NameUse:
+    """A name, a pattern or a tool for which something was given.
+
+    Attributes:
+        name: The name or the pattern; for a tool or a toolset, its own name.
+        where: What it was given to, for messages, such as `hooks.execution`.
+        tool: The tool or the toolset itself, if that was given.
+    """
+
+    name: str
+    where: str
+    tool: object = field(default=None, compare=False)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it may stand for several tools, or for none for the time being."""
+        return self.tool is None and bool(_MAGIC.search(self.name))
+
+
+def use_of(selector: object, where: str) -> NameUse | None:
+    """What a selector says; `None` if it is no selector."""
+    if isinstance(selector, str):
+        return NameUse(selector, where) if selector else None
+    name = own_name(selector)
+    if isinstance(selector, ToolGroup) and not isinstance(selector, type):
+        return NameUse(name or repr(selector), where, selector)
+    return NameUse(name, where, selector) if name else None
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name or pattern fits a name; a long name may have been cut before the end of its prefixes."""
+    if pattern == name:
+        return True
+    if not _MAGIC.search(pattern):
+        return False
+    head = pattern[:-1]
+    if pattern.endswith(EVERY_TOOL) and not _MAGIC.search(head):
+        return name.startswith(head[:KEPT])
+    return fnmatchcase(name, pattern)
+
+
+class ToolNames:
+    """Which tools of one table a name stands for."""
+
+    __slots__ = ("_bindings", "_reached", "_table")
+
+    def __init__(self, bindings: Iterable[ToolBinding]) -> None:
+        """Look names up among `bindings`."""
+        self._bindings = list(bindings)
+        self._reached: dict[tuple[str, int], tuple[NameUse, frozenset[str]]] = {}
+        self._table: tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]] | None = None
+
+    def reached(self, use: NameUse) -> frozenset[str]:
+        """The public names of the tools that a name, a pattern or a tool stands for."""
+        # The use is kept beside, so that no other tool can have this id meanwhile.
+        key = (use.name, id(use.tool))
+        known = self._reached.get(key)
+        if known is None:
+            found = self._of_tool(use.tool) if use.tool is not None else frozenset[str]()
+            known = (use, found or frozenset(one.name for one in self._meant(use.name)))
+            self._reached[key] = known
+        return known[1]
+
+    def is_ambiguous(self, use: NameUse) -> bool:
+        """Whether a name is no tool's now and was that of several."""
+        return (
+            use.tool is None
+            and not use.is_pattern
+            and not self._tables[0].get(use.name)
+            and len(self._tables[1].get(use.name, ())) > 1
+        )
+
+    def exact(self, binding: ToolBinding) -> tuple[str, ...]:
+        """The names that stand for a tool, its public name first."""
+        return tuple(
+            name
+            for name in names_had(binding)
+            if name == binding.name or any(one.name == binding.name for one in self._named(name))
+        )
+
+    def moved(self, use: NameUse) -> list[str]:
+        """The public names of the tools that a pattern fitted before a prefix or a rename."""
+        before = self._tables[1].items() if use.is_pattern else ()
+        return sorted({one.name for known, those in before if matches(use.name, known) for one in those})
+
+    def near(self, use: NameUse) -> list[str]:
+        """The public names that somebody who wrote a name may have meant."""
+        return near_names(use.name, {one.name: one for one in self._bindings})
+
+    def _of_tool(self, tool: object) -> frozenset[str]:
+        if isinstance(tool, ToolGroup):
+            wanted = tool.identities()
+            return frozenset(one.name for one in self._bindings if identity(one) in wanted)
+        found = frozenset(names_of(tool, {one.name: one for one in self._bindings}))
+        id = getattr(tool, "id", "")
+        return found or frozenset(one.name for one in self._bindings if id and one.tool_id == id)
+
+    def _meant(self, name: str) -> list[ToolBinding]:
+        if not _MAGIC.search(name):
+            return self._named(name)
+        return [one for known, those in self._tables[0].items() if matches(name, known) for one in those]
+
+    def _named(self, name: str) -> list[ToolBinding]:
+        now, before = self._tables
+        return _first(now.get(name, []), before.get(name, []))
+
+    @property
+    def _tables(self) -> tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]]:
+        """The tools by the names that they have, and by those that they had."""
+        if self._table is None:
+            now: dict[str, list[ToolBinding]] = {}
+            before: dict[str, list[ToolBinding]] = {}
+            for one in self._bindings:
+                for name in {one.name, one.asked or one.name}:
+                    now.setdefault(name, []).append(one)
+                for name in {*one.former, one.definition.name} - {one.name, one.asked}:
+                    before.setdefault(name, []).append(one)
+            self._table = (now, before)
+        return self._table
+
+
+def names_had(binding: ToolBinding) -> list[str]:
+    """Every name of a tool: the public one, the one that its host asked for, and those it had before."""
+    had = (binding.name, binding.asked, *reversed(binding.former), binding.definition.name)
+    return [name for name in dict.fromkeys(had) if name]
+
+
+def _first(now: list[ToolBinding], before: list[ToolBinding]) -> list[ToolBinding]:
+    """The tools that have a name; those that had it, if none has.
+
+    A server can give its tools any name. So a mounted tool of a name does not take it away from a
+    local tool that had it: both are meant.
+    """
+    if not now or any(not one.source for one in now):
+        return now or before
+    return [*now, *(one for one in before if not one.source)]

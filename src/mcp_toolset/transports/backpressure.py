@@ -1,0 +1,102 @@
+"""Backpressure from a client that does not read to the servers and tools that work for it (F29).
+
+`Caller` is one request of a client, as the connection to an upstream server sees it: the connection stops
+reading its server while the client of a big answer has no room. `Unread` holds the results of tools for
+which the client has no room, and gives results up once there are too many bytes of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Final
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.transports.pipes import PipePair
+
+BIG: Final = 256 * 1024
+"""Bytes of an answer after which nothing more is read of its server until the result is on its way."""
+
+ON_ITS_WAY: Final = 0.1
+"""Seconds that a request may take for that: a tool may make many calls for one result."""
+
+MAX_UNREAD: Final = 64 * 1024 * 1024
+"""Bytes of results that may wait for a client that reads nothing, beside what its pipe holds."""
+
+PATIENCE: Final = 10.0
+"""Seconds in which a client must read something while more than that waits for it."""
+
+
+class Caller:
+    """One request of a client whose reading sets the pace."""
+
+    __slots__ = ("_answered", "_over", "_pipes")
+
+    def __init__(self, pipes: PipePair) -> None:
+        """Belong to the client behind `pipes`."""
+        self._pipes = pipes
+        self._over = False
+        self._answered: asyncio.Event | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the client takes more."""
+        return self._pipes.has_room
+
+    def end(self) -> None:
+        """Say that the request is answered."""
+        self._over = True
+        if self._answered is not None:
+            self._answered.set()
+
+    async def ready(self) -> None:
+        """Wait until the client takes more, once the result of this request counts."""
+        if not self._over:
+            if self._answered is None:
+                self._answered = asyncio.Event()
+            with anyio.move_on_after(ON_ITS_WAY):
+                await self._answered.wait()
+        await self._pipes.room()
+
+
+calling: Final[ContextVar[Caller | None]] = ContextVar("mcp_toolset_calling", default=None)
+"""The request that the task at hand works for; `None` where no client sets the pace."""
+
+
+class Unread:
+    """The results that wait for one client.
+
+    Attributes:
+        size: Their bytes.
+    """
+
+    def __init__(self, pipes: PipePair) -> None:
+        """Start without any."""
+        self._pipes = pipes
+        self.size = 0
+
+    async def room(self, size: int) -> bool:
+        """Wait until a result of `size` bytes may be sent; `False` says that it is given up."""
+        self.size += size
+        try:
+            while not self._pipes.has_room:
+                sent = self._pipes.sent
+                with anyio.move_on_after(PATIENCE) as patience:
+                    await self._pipes.room()
+                if patience.cancelled_caught and self._pipes.sent == sent and self.size > MAX_UNREAD:
+                    return False
+            return True
+        finally:
+            self.size -= size
+
+
+def given_up(size: int) -> types.ErrorData:
+    """What a client is told in place of a result that was given up."""
+    return types.ErrorData(
+        code=types.INTERNAL_ERROR,
+        message=f"the call ran, but its result of {size} bytes was dropped: more than {MAX_UNREAD} bytes "
+        f"wait for this client, which has read nothing for {PATIENCE:g} s; read the answers, or call fewer "
+        "tools at once",
+    )

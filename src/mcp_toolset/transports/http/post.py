@@ -1,0 +1,251 @@
+"""`PostedRequest`: a request that came by POST, and the answer to it: JSON, or an event stream if need be.
+
+The answer is JSON unless something is to be said before it: a report, a question to the client, or after
+some time of silence that there still is somebody. From then on it is a stream of events (basic/transports).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from starlette.requests import Request
+from starlette.types import Send
+
+from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.protocol.codec import json_of, progress_params, progress_token
+from mcp_toolset.protocol.encoded_answers import UNWRITTEN, answer_line
+from mcp_toolset.sdk.seams import (
+    CallOptions,
+    Connection,
+    ServerMessageMetadata,
+    TransportContext,
+    fault_for_peer,
+)
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.transports.http.kept_events import EventLog
+from mcp_toolset.transports.http.resumed import PING, STREAM
+from mcp_toolset.transports.requests import Unasked
+from mcp_toolset.transports.serving import Quick, request_of
+
+PING_INTERVAL: Final = 15.0
+"""Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
+
+Outcome = tuple[dict[str, Any] | None, types.ErrorData | None]
+"""The result of a request, or what went wrong; neither if it was cancelled."""
+
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class PostedRequest(Unasked):
+    """One request and its answer; the handler's context at the same time.
+
+    Attributes:
+        http: The HTTP request that it came in.
+        scope: What the handler runs in.
+        finished: Whether the handler has ended, so that nothing more can be said before the answer.
+        log: What is kept of its stream; `None` before that has begun, and where nothing is.
+    """
+
+    log: EventLog | None = None
+
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        http: Request,
+        send: Send,
+        *,
+        streams: bool,
+        asks: bool = False,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        """Take a request.
+
+        Args:
+            request: The message; its parameters may be left out.
+            http: The HTTP request that it came in.
+            send: Where the response goes.
+            streams: Whether the response may become an event stream.
+            asks: Whether the client can be asked something in it.
+            headers: What is said in the head of every response.
+        """
+        self._method: str = request["method"]
+        self._params: dict[str, Any] = request.get("params") or {}
+        self._token = progress_token(self._params)
+        self._send = send
+        self._streams = streams
+        self.http = http
+        self._headers = headers
+        self._streaming = self._detached = self._complete = False
+        self._sending: anyio.Lock | None = None
+        self._beside: Handling | None = None
+        self._cancel_requested = None
+        self.scope = anyio.CancelScope()
+        self.finished = False
+        self.request_id: types.RequestId = request["id"]
+        self.transport = TransportContext(kind="streamable-http", can_send_request=asks)
+        self.message_metadata = ServerMessageMetadata(request_context=http)
+
+    async def perform(self, quick: Quick, connection: Connection, watched_after: float) -> Outcome:
+        """Run the handler; `watch` runs beside it, if it takes longer than `watched_after` seconds."""
+        context = request_of(self, connection, self._method, self._params, {})
+        timer = asyncio.get_running_loop().call_later(watched_after, self._begin_watch)
+        try:
+            with self.scope:
+                try:
+                    return await quick(context), None
+                # A handler may raise anything; the client gets an answer whatever it is.
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
+                    return None, fault_for_peer(raised)
+        finally:
+            self.finished = True
+            timer.cancel()
+            if self._beside is not None:
+                await self._beside.end()
+        return None, None
+
+    def _begin_watch(self) -> None:
+        self.beside(self.watch)
+
+    def beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` until the handler has ended."""
+        if self.finished:
+            return
+        if self._beside is None:
+            self._beside = Handling(self._failed)
+        self._beside.begin(work)
+
+    def _failed(self) -> None:
+        fault = None if self._beside is None else self._beside.fault
+        _log.warning("nothing more reaches the client of a request", exc_info=fault)
+
+    async def watch(self) -> None:
+        """What is to be done for a request that takes its time."""
+        raise NotImplementedError
+
+    async def client_gone(self) -> None:
+        """Wait until the client leaves."""
+        while (await self.http.receive())["type"] != "http.disconnect":
+            pass
+
+    async def ping(self) -> None:
+        """Keep the connection in use while there is nothing to say."""
+        if self._streams:
+            await self.event(PING)
+
+    async def event(self, event: bytes) -> None:
+        """Send an event that is not kept; see `say`."""
+        await self._push(None, event)
+
+    async def say(self, message: bytes) -> None:
+        """Send a message, which makes a stream of the response; once the handler has ended, nothing."""
+        await self._push(message)
+
+    async def _push(self, message: bytes | None, event: bytes = b"") -> None:
+        if self._sending is None:
+            self._sending = anyio.Lock()
+        async with self._sending:
+            if self.finished:
+                return
+            primed = b"" if self._streaming else await self._begin()
+            if message is not None:
+                event = _event_of(message) if self.log is None else self.log.add(message)
+            if not self._detached:
+                await self._part(primed + event, more=True)
+
+    async def _begin(self) -> bytes:
+        """Begin a stream; returns its first event, if there is one before what is said."""
+        headers = [*STREAM, *self._headers]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._streaming = True
+        self.log = self.keep()
+        return b"" if self.log is None else self.log.priming()
+
+    def keep(self) -> EventLog | None:
+        """Where the events of its stream are kept, if its client may come back for them."""
+        return None
+
+    async def close_early(self) -> None:
+        """End the response, if its client may come back for the rest of it; the call goes on."""
+        if self._sending is None:
+            self._sending = anyio.Lock()
+        async with self._sending:
+            if self._detached and self.log is not None:
+                self.log.detach()
+            elif not self.finished:
+                primed = b"" if self._streaming else await self._begin()
+                self._detached = self.log is not None
+                await self._part(primed, more=not self._detached)
+
+    def close_soon(self) -> None:
+        """Do so beside the handler."""
+        self.beside(self.close_early)
+
+    def detach(self) -> None:
+        """Send nothing more in the response: its client has come back in another request."""
+        self._detached = True
+
+    async def _part(self, event: bytes, *, more: bool) -> None:
+        self._complete = not more
+        await self._send({"type": "http.response.body", "body": event, "more_body": more})
+
+    def body_of(self, outcome: Outcome, statuses: Mapping[int, int]) -> tuple[bytes, int]:
+        """The answer, and the status that its error code has."""
+        result, fault = outcome
+        if fault is None:
+            try:
+                return answer_line(self.request_id, result, None), 200
+            except ValueError:
+                fault = UNWRITTEN
+        return answer_line(self.request_id, None, fault), statuses.get(fault.code, 200)
+
+    async def answer(self, body: bytes, status: int) -> None:
+        """Send the answer and complete the response; who calls keeps no result in memory beside it."""
+        if self._sending is None:
+            return await self._answer(body, status)
+        # A task of the tool's own may be saying something at this moment.
+        async with self._sending:
+            await self._answer(body, status)
+
+    async def _answer(self, body: bytes, status: int) -> None:
+        if self._streaming:
+            event = _event_of(body) if self.log is None else self.log.end(body)
+            if not self._complete:
+                await self._part(b"" if self._detached else event, more=False)
+            return
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            *self._headers,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the client can be asked something in the course of this request."""
+        return self.transport.can_send_request and not self.finished
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification before the answer."""
+        if self._streams and not self.finished:
+            await self.say(json_of({"jsonrpc": "2.0", "method": method, "params": dict(params or {})}))
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
+        if self._token is None:
+            return
+        params = progress_params(self._token, progress, total, message)
+        await self.notify("notifications/progress", params)
+
+
+def _event_of(message: bytes) -> bytes:
+    return b"event: message\r\ndata: " + message + b"\r\n\r\n"

@@ -1,0 +1,101 @@
+"""`Intake`: the bytes of answers that are read of one upstream server over HTTP, and their budget (F29).
+
+Each answer has a connection of its own, so hundreds can be read at once. Within the budget they are.
+Beyond it one body is read at a time, once the results before it are on their way to clients that set the
+pace (`Caller`). The others wait in their connections, and the server finds these full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import httpx2
+
+from mcp_toolset.transports.backpressure import BIG, Caller, calling
+
+MAX_INTAKE: Final = 8 * 1024 * 1024
+"""Bytes of answers of one server that are read at once, and wait for clients; one body more is read."""
+
+_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class Intake:
+    """What is being read of one server.
+
+    Attributes:
+        size: The bytes of it, and of what was read for clients that have no room yet.
+    """
+
+    def __init__(self, limit: int = MAX_INTAKE) -> None:
+        """Start with nothing."""
+        self._limit = limit
+        self._turn = asyncio.Lock()
+        self._read: deque[tuple[Caller, int]] = deque()
+        self.size = 0
+
+    def is_full(self, size: int) -> bool:
+        """Whether there is no room for so many bytes more."""
+        return self.size + size > self._limit
+
+    async def turn(self, size: int) -> None:
+        """Wait to be the one that may read beyond the budget, until clients have room for what was read."""
+        await self._turn.acquire()
+        try:
+            while self._read and self.is_full(size):
+                caller, held = self._read[0]
+                await caller.ready()
+                self._read.popleft()
+                self.size -= held
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def give_back(self, size: int, caller: Caller | None, *, turn: bool) -> None:
+        """Say that a body was read: a big one counts until its client has room."""
+        if turn:
+            self._turn.release()
+        if caller is not None and size >= BIG:
+            self._read.append((caller, size))
+        else:
+            self.size -= size
+
+
+class Metered(httpx2.AsyncByteStream):
+    """A body that is read within the budget of its server; of a stream of events each event is a body."""
+
+    def __init__(self, body: Any, intake: Intake, *, events: bool = False) -> None:
+        """Read `body`, for the request that the task at hand works for."""
+        self._body = body
+        self._intake = intake
+        self._events = events
+        self._caller = calling.get()
+        self._size = 0
+        self._turn = False
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        try:
+            async for chunk in self._body:
+                if not self._turn and self._intake.is_full(len(chunk)):
+                    await self._intake.turn(len(chunk))
+                    self._turn = True
+                self._size += len(chunk)
+                self._intake.size += len(chunk)
+                yield chunk
+                if self._events and chunk.endswith(_ENDS):
+                    self._give_back()
+        finally:
+            self._give_back()
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        self._give_back()
+        await self._body.aclose()
+
+    def _give_back(self) -> None:
+        size, turn = self._size, self._turn
+        self._size, self._turn = 0, False
+        if size or turn:
+            self._intake.give_back(size, self._caller, turn=turn)

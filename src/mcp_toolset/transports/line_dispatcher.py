@@ -1,0 +1,460 @@
+"""`LineDispatcher`: JSON-RPC over a pair of pipes, both ways, without a model or a stream per message.
+
+It takes the place of the SDK's dispatcher and transports, behind the SDK's protocol of dispatchers
+(decision 8). Messages are taken where their bytes arrive: an answer wakes whoever waits for it, a
+request or a notification gets a task. Of what arrives the version, the types of id and method and the
+shape of the parameters are checked. What is no message is skipped and counted (F8), what cannot be
+read fails its own request (F9), and whatever could pile up has a bound (F10, F11, F28, F29, F33).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from typing import Any, Final, cast
+
+import anyio
+import anyio.abc
+import mcp_types as types
+from pydantic_core import from_json
+
+from mcp_toolset.concurrency.cancel_reason import reason_in
+from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.protocol.codec import CLOSED, progress_token, request_key, strict_object
+from mcp_toolset.protocol.encoded_answers import noted, surely_parts
+from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
+from mcp_toolset.protocol.unreadable import traced
+from mcp_toolset.sdk.seams import (
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    fault_for_peer,
+    run_notify_intercept,
+)
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.transports.backpressure import BIG, Caller, Unread, calling, given_up
+from mcp_toolset.transports.outbox import FEW, Outbox
+from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports.repair import repaired
+from mcp_toolset.transports.requests import Incoming, Waiting
+
+MAX_GARBAGE: Final = 1000
+"""Lines in a row that may be no messages, or answer nothing, before a connection is given up (F8)."""
+
+MAX_REQUESTS: Final = 4096
+"""Requests of the peer that may be under way at once; more are refused."""
+
+MAX_NOTIFICATIONS: Final = 1024
+"""Notifications of the peer that may be under way at once; the oldest gives way (F10)."""
+
+MAX_BACKLOG: Final = 4 * 1024 * 1024
+"""Bytes that are read and kept while a peer is held back; then nothing more is read (F29)."""
+
+MAX_AHEAD: Final = 1024
+"""Requests that may be under way of a peer that has no room for answers; then nothing more is taken."""
+
+_SLICE: Final = 256
+"""Messages that are taken before what they started gets its turn."""
+
+DRAIN: Final = 1.0
+"""Seconds that requests in flight, and messages not yet looked at, may take when nothing more will come."""
+
+_LISTEN: Final = "subscriptions/listen"
+_LOOK: Final = 0.05
+"""Seconds between looks at whether the peer can still read."""
+
+_CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class LineDispatcher(Outbox):
+    """The SDK's `Dispatcher` over a `PipePair`."""
+
+    def __init__(
+        self,
+        pipes: PipePair,
+        *,
+        inline: frozenset[str] = frozenset(),
+        limit: int = MAX_MESSAGE,
+        too_much: Callable[[int], ToolsetError] | None = None,
+        holds_back: bool = False,
+        drain: float = DRAIN,
+    ) -> None:
+        """Speak over `pipes`.
+
+        Args:
+            pipes: Both directions; whoever made them stops them.
+            inline: Methods of which a request is finished before the next message is taken.
+            limit: Bytes of one incoming message.
+            too_much: Makes the error that ends the connection after that many lines of garbage in a
+                row; without it, garbage is skipped for ever.
+            holds_back: Begin no request of a peer that does not read what it is sent, and have upstream
+                servers wait for it. For one side of a connection only: two that hold each other back
+                never go on. A peer of that side that sends nothing more still gets its answers.
+            drain: Seconds that the answers may take then.
+        """
+        super().__init__(pipes)
+        self._inline = inline
+        self._limit = limit
+        self._too_much = too_much
+        self._holds_back = holds_back
+        self._drain = drain
+        self._lines = LineBuffer(limit)
+        self._backlog: deque[bytes] = deque()
+        self._backlog_size = self._ahead = 0
+        self._unread = Unread(pipes)
+        self._held = False
+        self._requests: dict[types.RequestId, Incoming] = {}
+        self._notes: dict[TaskScope, None] = {}
+        self._handling: Handling | None = None
+        self._context: Context = copy_context()
+        self._fault: ToolsetError | None = None
+        self._ended = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._on_request: OnRequest | None = None
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+        self._in_a_row = 0
+        self.skipped = 0
+        """Lines that were no messages."""
+        self.strays = 0
+        """Answers that nobody waits for, and requests whose id is in use."""
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take messages until the peer is gone.
+
+        Raises:
+            ToolsetError: it sent too much that is no message.
+        """
+        self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
+        self._context = copy_context()
+        handling = self._handling = Handling(self._ended.set)
+        try:
+            self._opened = True
+            self._pipes.start(self._take_chunk, self._end)
+            task_status.started()
+            await self._ended.wait()
+            if self._fault is None and handling.fault is None:
+                await self._finish(handling)
+        finally:
+            self._close()
+            await handling.end()
+            self._pipes.pause()
+        fault = self._fault or handling.fault
+        if fault is not None:
+            raise fault
+
+    async def _finish(self, handling: Handling) -> None:
+        """Look at what has come and, on the served side, answer it: within `drain`, while it can be read."""
+        if not self._backlog and not (self._holds_back and handling.busy):
+            return
+        for incoming in self._requests.values():
+            if incoming.lasts:
+                incoming.scope.cancel()
+        with anyio.move_on_after(self._drain):
+            async with anyio.create_task_group() as group:
+                if self._holds_back:
+                    group.start_soon(self._end_when_cut, group.cancel_scope)
+                if self._backlog:
+                    await self._idle.wait()
+                if self._holds_back:
+                    await handling.done()
+                group.cancel_scope.cancel()
+
+    async def _end_when_cut(self, scope: anyio.CancelScope) -> None:
+        # No event tells it on all systems.
+        while not self._pipes.is_cut():  # noqa: ASYNC110
+            await anyio.sleep(_LOOK)
+        scope.cancel()
+
+    def _end(self) -> None:
+        """Take nothing more: the peer is gone, or what it sent could not be taken."""
+        fault = self._pipes.fault
+        if fault is not None and self._fault is None:
+            self._fault = ToolsetError(
+                f"the connection was ended, because taking a message failed: {type(fault).__name__}: {fault}"
+            )
+        self._ended.set()
+
+    def _take_chunk(self, chunk: bytes) -> None:
+        idle = not self._backlog and not self._held
+        for line in self._lines.feed(chunk):
+            self._backlog.append(line)
+            self._backlog_size += len(line)
+        if idle:
+            self._work()
+        elif self._backlog_size > MAX_BACKLOG:
+            self._pipes.pause()
+
+    def _work(self) -> None:
+        """Take what has come, a slice at a time."""
+        if self._closed:
+            return
+        before = self._backlog_size
+        for _ in range(_SLICE):
+            if not self._backlog or self._held or self._fault is not None:
+                break
+            line = self._backlog.popleft()
+            self._backlog_size -= len(line)
+            self._take(line)
+        if not self._backlog and self._ended.is_set():
+            self._idle.set()
+        self._ahead = 0 if self._pipes.has_room else self._ahead + before - self._backlog_size
+        if self._fault is not None:
+            self._pipes.pause()
+        elif self._held:
+            pass
+        elif self._holds_back and self._is_ahead():
+            self._hold(self._pipes.room)
+        elif self._backlog:
+            self._pipes.pause()
+            self._go_on()
+        else:
+            self._pipes.resume()
+
+    def _is_ahead(self) -> bool:
+        """Whether as much has been taken as may be of a peer that does not read."""
+        return self._ahead > MAX_BACKLOG or (self._ahead > 0 and len(self._requests) > MAX_AHEAD)
+
+    def _go_on(self) -> None:
+        # In the context of `run`: what arrives next is not the business of whoever made way for it.
+        self._loop.call_soon(self._pipes.guarded, self._work, context=self._context)
+
+    def _hold(self, until: Callable[[], Awaitable[object]]) -> None:
+        """Take nothing more until then; some is still read, so that the end is seen if it comes."""
+        assert self._handling is not None
+        self._held = True
+
+        async def release() -> None:
+            await until()
+            self._held = False
+            self._go_on()
+
+        self._handling.begin(release)
+
+    def _take(self, line: bytes) -> None:
+        if type(line) is Overlong:
+            self._lost(line, f"has more than {self._limit} bytes", whole=False)
+            return
+        try:
+            message = from_json(line)
+        except ValueError:
+            try:
+                message = repaired(line)
+            except ValueError:
+                if line.strip():
+                    self._lost(line, "cannot be read", whole=True)
+                return
+        fields = strict_object(message)
+        if fields is None:
+            self._skip()
+        else:
+            self._take_message(noted(fields, line), len(line))
+
+    def _take_message(self, message: dict[str, Any], size: int) -> None:
+        method, number = message.get("method"), message.get("id")
+        params: dict[str, Any] | None = message.get("params")
+        has_id = type(number) is int or type(number) is str
+        if method is None and has_id:
+            self._take_answer(cast("types.RequestId", number), message, size)
+        elif type(method) is not str or not (params is None or type(params) is dict):
+            self._skip()
+        elif has_id:
+            self._take_request(cast("types.RequestId", number), method, params)
+        elif "id" not in message:
+            self._in_a_row = 0
+            self._take_note(method, params)
+        else:
+            self._skip()
+
+    def _lost(self, line: bytes, fault: str, *, whole: bool) -> None:
+        found = traced(line, whole=whole)
+        if found is None:
+            self._skip()
+            return
+        kind, number = found
+        if kind == "request":
+            self._answer(number, types.ErrorData(code=types.PARSE_ERROR, message=f"the request {fault}"))
+        else:
+            error = {"code": types.PARSE_ERROR, "message": f"its answer {fault}"}
+            self._take_answer(number, {"error": error})
+
+    def _skip(self) -> None:
+        self.skipped += 1
+        self._count()
+
+    def _stray(self) -> None:
+        self.strays += 1
+        self._count()
+
+    def _count(self) -> None:
+        self._in_a_row += 1
+        if self._too_much is not None and self._in_a_row > MAX_GARBAGE and self._fault is None:
+            self._fault = self._too_much(MAX_GARBAGE)
+            self._ended.set()
+
+    def _take_answer(self, number: types.RequestId, message: dict[str, Any], size: int = 0) -> None:
+        waiting = self._waiting.get(request_key(number))
+        if waiting is None:
+            self._stray()
+            return
+        self._in_a_row = 0
+        waiting.settle(message)
+        caller = waiting.caller
+        if caller is not None and not self._holds_back and (size >= BIG or not caller.has_room):
+            self._pace(caller)
+
+    def _pace(self, caller: Caller) -> None:
+        """Take no more answers until the client of this one has room for them."""
+
+        async def ready() -> None:
+            self.paced = True
+            try:
+                await caller.ready()
+            finally:
+                self.paced = False
+
+        self._hold(ready)
+
+    def _take_request(self, number: types.RequestId, method: str, params: dict[str, Any] | None) -> None:
+        key = request_key(number)
+        if key in self._requests:
+            self._stray()
+            return
+        self._in_a_row = 0
+        if len(self._requests) >= MAX_REQUESTS:
+            fault = f"more than {MAX_REQUESTS} requests at once"
+            self._answer(number, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
+            return
+        assert self._handling is not None
+        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
+        incoming.lasts = method == _LISTEN
+        done = asyncio.Event() if method in self._inline else None
+        self._handling.start(incoming.scope, self._handle(incoming, key, method, params, done))
+        if done is not None:
+            self._hold(done.wait)
+
+    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/cancelled":
+            self._cancel(params)
+        elif method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        assert self._on_notify is not None
+        self._start_note(None, self._on_notify, Incoming(self), method, params)
+
+    def _cancel(self, params: dict[str, Any] | None) -> None:
+        number = (params or {}).get("requestId")
+        if type(number) is int or type(number) is str:
+            incoming = self._requests.get(request_key(number))
+            if incoming is not None:
+                incoming.cancel(reason_in(params))
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        """Hand progress to the request that it is of; `False` if no such request wants it."""
+        token, progress = params.get("progressToken"), params.get("progress")
+        if type(token) not in (int, str) or type(progress) not in (int, float):
+            return False
+        waiting = self._waiting.get(request_key(cast("types.RequestId", token)))
+        if waiting is None or waiting.on_progress is None:
+            return False
+        total, message = params.get("total"), params.get("message")
+        self._start_note(
+            waiting,
+            waiting.on_progress,
+            float(cast("float", progress)),
+            float(cast("float", total)) if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+        return True
+
+    def _start_note(self, about: Waiting | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
+        assert self._handling is not None
+        if about is not None:
+            about.begin_report()
+        scope = TaskScope()
+        self._notes[scope] = None
+        if len(self._notes) > MAX_NOTIFICATIONS:
+            oldest = next(iter(self._notes))
+            del self._notes[oldest]
+            oldest.cancel()
+        self._handling.start(scope, self._noted(scope, about, handler, what))
+
+    async def _noted(
+        self,
+        scope: TaskScope,
+        about: Waiting | None,
+        handler: Callable[..., Awaitable[None]],
+        what: tuple[Any, ...],
+    ) -> None:
+        with scope.begun():
+            try:
+                await handler(*what)
+            # Handlers are whatever the session and its user registered; one that fails must not end
+            # the connection for all.
+            except Exception:
+                _log.exception("a notification handler raised")
+            finally:
+                self._notes.pop(scope, None)
+                if about is not None:
+                    about.end_report()
+
+    async def _handle(
+        self,
+        incoming: Incoming,
+        key: types.RequestId,
+        method: str,
+        params: dict[str, Any] | None,
+        done: asyncio.Event | None = None,
+    ) -> None:
+        caller, answer = None, None
+        if self._holds_back:
+            calling.set(caller := Caller(self._pipes))
+        number, result, fault = incoming.request_id, None, None
+        assert self._on_request is not None
+        try:
+            with incoming.scope.begun():
+                try:
+                    if self._holds_back and not self._pipes.has_room:
+                        await self._pipes.room()
+                    result = await self._on_request(incoming, method, params)
+                # A handler may raise anything; the peer gets an answer whatever it is.
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
+                    fault = fault_for_peer(raised)
+                answer = surely_parts(number, result, fault)
+                if self._holds_back and not self._pipes.has_room:
+                    result = None
+                    answer = await self._read_first(number, answer)
+        finally:
+            incoming.closed = True
+            del self._requests[key]
+            if not incoming.cancelled:
+                # Without an answer this task is cancelled from outside, because serving ends.
+                answer = answer or surely_parts(number, None, _CLOSED_FAULT)
+                self._pipes.write_line(*answer, more=len(self._requests) > FEW)
+            if caller is not None:
+                caller.end()
+            if done is not None:
+                done.set()
+
+    async def _read_first(self, number: types.RequestId | None, answer: list[bytes]) -> list[bytes]:
+        """An answer once there is room for it, where the peer sets the pace; an error if it is given up."""
+        size = sum(map(len, answer))
+        return answer if await self._unread.room(size) else surely_parts(number, None, given_up(size))
+
+    def _answer(self, number: types.RequestId, fault: types.ErrorData) -> None:
+        self._pipes.write_line(*surely_parts(number, None, fault), more=len(self._requests) > FEW)

@@ -1,0 +1,181 @@
+"""`MessageStreams`: the SDK's dispatcher over message streams, past which tool calls take a shorter way.
+
+Clients of this process and the SDK's transports hand over messages in memory. Whatever such a client
+sends is dispatched by the SDK, but for `tools/call`: for that a task of the loop is enough (asyncio).
+Requests that belong to an HTTP exchange stay with the SDK, which knows what stream their answers go to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import mcp_types as types
+
+from mcp_toolset.concurrency.cancel_reason import reason_in
+from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.protocol.codec import CLOSED, progress_token, request_key
+from mcp_toolset.sdk.seams import (
+    CallOptions,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    ServerMessageMetadata,
+    SessionMessage,
+    fault_for_peer,
+    stream_dispatcher,
+)
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.transports.http.sse_answers import SseAnswers
+from mcp_toolset.transports.requests import Incoming
+
+_log = logging.getLogger("mcp_toolset.wire")
+_METHOD: Final = "tools/call"
+_LAST_WORD: Final = 1.0
+"""Seconds that a client has to take an answer when serving ends."""
+
+
+class MessageStreams:
+    """A dispatcher over a pair of streams of `SessionMessage`."""
+
+    def __init__(self, read: Any, write: Any, *, inline: frozenset[str]) -> None:
+        """Speak over the streams; a request of an `inline` method is finished before the next is taken."""
+        self._write = write
+        self._calls = _Calls(read, write)
+        self._inner = self._calls.dispatcher = stream_dispatcher(self._calls, write, inline=inline)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result; `MCPError` if it fails."""
+        return await self._inner.send_raw_request(method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification."""
+        await self._inner.notify(method, params, opts)
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take messages until the peer is gone."""
+        if isinstance(self._write, SseAnswers):
+            on_request = self._write.checked(on_request)
+        self._calls.on_request = on_request
+        await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+
+
+class _Calls:
+    """A stream of messages out of which the calls are taken as they pass."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self.dispatcher: Any = None
+        self.on_request: OnRequest | None = None
+        self._read = read
+        self._write = write
+        self._handling = Handling(self._close)
+        self._under_way: dict[types.RequestId, Incoming] = {}
+
+    @property
+    def last_context(self) -> Context | None:
+        """What the sender of the last message had set."""
+        return getattr(self._read, "last_context", None)
+
+    def __aiter__(self) -> _Calls:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        item = None
+        try:
+            while item is None:
+                item = self._sifted(await anext(self._read))
+            return item
+        finally:
+            if item is None:
+                await self._handling.end()
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message; `EndOfStream` if there will be none."""
+        try:
+            return await anext(self)
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def __aenter__(self) -> _Calls:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Take no more."""
+        await self._read.aclose()
+
+    def _close(self) -> None:
+        _log.error("a call's own task failed, which ends its connection", exc_info=self._handling.fault)
+        self._read.close()
+
+    def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
+        """The message, unless it is a call, which is on its way then."""
+        if isinstance(item, Exception) or isinstance(item.metadata, ServerMessageMetadata):
+            return item
+        message = item.message
+        if type(message) is types.JSONRPCRequest and message.method == _METHOD:
+            self._begin(message)
+            return None
+        if type(message) is types.JSONRPCNotification and message.method == "notifications/cancelled":
+            self._cancel(message.params or {})
+        return item
+
+    def _begin(self, request: types.JSONRPCRequest) -> None:
+        key = request_key(request.id)
+        incoming = self._under_way[key] = Incoming(
+            self.dispatcher, request.id, progress_token(request.params)
+        )
+        self._handling.start(incoming.scope, self._handle(incoming, key, request), self.last_context)
+
+    def _cancel(self, params: Mapping[str, Any]) -> None:
+        number: object = params.get("requestId")
+        if isinstance(number, int | str):
+            incoming = self._under_way.get(request_key(number))
+            if incoming is not None:
+                incoming.cancel(reason_in(params))
+
+    async def _handle(self, incoming: Incoming, key: types.RequestId, request: types.JSONRPCRequest) -> None:
+        assert self.on_request is not None
+        answer: types.JSONRPCMessage | None = None
+        with incoming.scope.begun():
+            try:
+                result = await self.on_request(incoming, request.method, request.params)
+                answer = types.JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result)
+            # A handler may raise anything; the peer gets an answer whatever it is.
+            except (Exception, CancelledError) as raised:
+                if from_outside(raised):
+                    raise
+                answer = _error(request, fault_for_peer(raised))
+        incoming.closed = True
+        if self._under_way.get(key) is incoming:
+            del self._under_way[key]
+        if incoming.cancelled:
+            return
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if answer is not None:
+                return await self._write.send(SessionMessage(answer))
+            closed = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
+            with anyio.move_on_after(_LAST_WORD):
+                await self._write.send(SessionMessage(_error(request, closed)))
+
+
+def _error(request: types.JSONRPCRequest, fault: types.ErrorData) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=fault)

@@ -1,0 +1,158 @@
+"""`Outbox`: the sending half of our dispatcher: requests and whoever waits for their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.concurrency.cancel_reason import reason_or
+from mcp_toolset.protocol.codec import CLOSED, json_of, request_key, request_line, result_of
+from mcp_toolset.sdk.seams import (
+    CallOptions,
+    MCPError,
+    RequestTimedOut,
+    client_span,
+    tracing,
+)
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import calling
+from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports.requests import Waiting
+
+FEW: Final = 1
+"""Exchanges under way up to which each message is sent by itself, and not with others."""
+
+_LATER: Final = 1.0
+"""Seconds after which it is looked again whether a request is too late."""
+
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class Outbox:
+    """Sends requests and notifications over a `PipePair`, as long as it is open.
+
+    Attributes:
+        keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
+        paced: Nothing is read, because a client has no room for an answer.
+    """
+
+    keeps_time: Final = True
+
+    def __init__(self, pipes: PipePair) -> None:
+        """Send over `pipes`, once the other half is running."""
+        self._pipes = pipes
+        self._loop = asyncio.get_running_loop()
+        self._next_id = 0
+        self._waiting: dict[types.RequestId, Waiting] = {}
+        self._opened = self._closed = self.paced = False
+
+    def _close(self) -> None:
+        """Send nothing more; nobody will be answered."""
+        self._closed = True
+        for waiting in self._waiting.values():
+            waiting.settle(None)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: the peer answered with an error, or not in time, or is gone.
+            RuntimeError: called before `run`.
+        """
+        if self._closed:
+            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+        if not self._opened:
+            raise RuntimeError("send_raw_request was called before run()")
+        if not tracing():
+            return await self._asked(method, params, opts or {})
+        with client_span(method, params) as stamped:
+            return await self._asked(method, stamped, opts or {})
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification; to a peer that is gone, none."""
+        if not self._pipes.has_room:
+            await self._pipes.room()
+        self._tell(method, params)
+
+    async def _asked(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
+    ) -> dict[str, Any]:
+        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
+        if not self._pipes.has_room:
+            timeout = await self._room_within(timeout, method)
+        key, number = self._numbered(opts.get("request_id"))
+        line = request_line(number, method, params, with_progress=on_progress is not None)
+        # The peer works while what waits for it is made: no answer is taken before this task waits.
+        self._pipes.write_line(line, more=len(self._waiting) >= FEW)
+        waiting = self._waiting[key] = Waiting(on_progress, calling.get())
+        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
+        try:
+            answer = await waiting.answer
+            await waiting.reported()
+            return result_of(answer)
+        except TimeoutError:
+            self._abandon(number, f"timed out after {timeout:g} s", opts)
+            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            # One that was answered has nothing left to cancel.
+            if waiting.answer.cancelled():
+                self._abandon(number, reason_or("caller cancelled"), opts)
+            raise
+        finally:
+            del self._waiting[key]
+            if timer is not None:
+                timer.cancel()
+
+    def _expire(self, waiting: Waiting) -> None:
+        """Say that the time for an answer is over, unless answers are not read for a client's sake."""
+        if self.paced:
+            self._loop.call_later(_LATER, self._expire, waiting)
+        else:
+            waiting.expire()
+
+    async def _room_within(self, seconds: float | None, method: str) -> float | None:
+        """Wait until a request may be sent; returns what is left of its time."""
+        began = anyio.current_time()
+        with anyio.move_on_after(seconds) as scope:
+            await self._pipes.room()
+        if scope.cancelled_caught:
+            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
+        if self._closed:
+            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+        return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
+
+    def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
+        """The key to wait under, and the id to send."""
+        if given is not None:
+            key = request_key(given)
+            if key in self._waiting:
+                raise ValueError(f"request id {given!r} is already in flight")
+            return key, given
+        self._next_id += 1
+        while self._next_id in self._waiting:
+            self._next_id += 1
+        return self._next_id, self._next_id
+
+    def _abandon(self, number: types.RequestId, reason: str, opts: CallOptions) -> None:
+        if opts.get("cancel_on_abandon", True):
+            self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
+
+    def _tell(self, method: str, params: Mapping[str, Any] | None) -> None:
+        if self._closed:
+            return
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        try:
+            self._pipes.write_line(json_of(message))
+        except ValueError as fault:
+            _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))

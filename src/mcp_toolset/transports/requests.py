@@ -1,0 +1,167 @@
+"""One request under way, in either direction: `Waiting` for an answer, `Incoming` to be answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.concurrency.task_set import TaskScope
+from mcp_toolset.protocol.codec import progress_params
+from mcp_toolset.sdk.seams import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
+from mcp_toolset.transports.backpressure import Caller
+
+REPORT_GRACE: Final = 1.0
+"""Seconds that an answer waits for the reports that came before it: a slow client may take none (F10)."""
+
+_TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
+
+
+class Waiting:
+    """A request that was sent, and whoever waits for its answer."""
+
+    __slots__ = ("_reported", "_reports", "answer", "caller", "on_progress")
+
+    def __init__(self, on_progress: ProgressFnT | None, caller: Caller | None = None) -> None:
+        """Expect one answer, for a request of a client perhaps."""
+        self.answer: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self.on_progress = on_progress
+        self.caller = caller
+        self._reports = 0
+        self._reported: anyio.Event | None = None
+
+    def begin_report(self) -> None:
+        """Count a report on this request that is on its way to whoever waits."""
+        self._reports += 1
+
+    def end_report(self) -> None:
+        """Count it as arrived."""
+        self._reports -= 1
+        if not self._reports and self._reported is not None:
+            self._reported.set()
+
+    async def reported(self) -> None:
+        """Let the reports that came before the answer go before it, as far as they go at all."""
+        if self._reports:
+            self._reported = anyio.Event()
+            with anyio.move_on_after(REPORT_GRACE):
+                await self._reported.wait()
+
+    def expire(self) -> None:
+        """Say that the time for an answer is over."""
+        if not self.answer.done():
+            self.answer.set_exception(TimeoutError())
+
+    def settle(self, message: dict[str, Any] | None) -> None:
+        """Give the answer; `None` says that none will come. Only the first one counts."""
+        if not self.answer.done():
+            self.answer.set_result(message)
+
+
+class Unasked:
+    """A request as its handler sees it (the SDK's `DispatchContext`); its client is asked nothing."""
+
+    __slots__ = ("_cancel_requested",)
+
+    _cancel_requested: anyio.Event | None
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Set if the client cancels the request by a message; otherwise the handler itself is cancelled."""
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+        return self._cancel_requested
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Refuse.
+
+        Raises:
+            NoBackChannelError: always.
+        """
+        raise NoBackChannelError(method)
+
+
+class Incoming:
+    """A message of the peer, as its handler sees it (the SDK's `DispatchContext`).
+
+    Attributes:
+        lasts: Whether it is a request that has no end by itself.
+    """
+
+    __slots__ = (
+        "_cancel_requested",
+        "_dispatcher",
+        "_token",
+        "cancelled",
+        "closed",
+        "lasts",
+        "reason",
+        "request_id",
+        "scope",
+    )
+
+    transport = _TRANSPORT
+    message_metadata = None
+
+    def __init__(
+        self,
+        dispatcher: Outbound,
+        request_id: types.RequestId | None = None,
+        token: types.ProgressToken | None = None,
+    ) -> None:
+        """Belong to `dispatcher`; a notification has neither id nor token."""
+        self._dispatcher = dispatcher
+        self._token = token
+        self._cancel_requested: anyio.Event | None = None
+        self.request_id = request_id
+        self.scope = TaskScope()
+        self.cancelled = self.closed = self.lasts = False
+        self.reason: str | None = None
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the peer can still be asked something because of this message."""
+        return not self.closed
+
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Set when the peer has cancelled the request."""
+        if self._cancel_requested is None:
+            self._cancel_requested = anyio.Event()
+            if self.cancelled:
+                self._cancel_requested.set()
+        return self._cancel_requested
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Cancel the handler, because the peer has said so, and perhaps why."""
+        self.cancelled, self.reason = True, reason
+        if self._cancel_requested is not None:
+            self._cancel_requested.set()
+        self.scope.cancel()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the peer, while its own request is being handled."""
+        if self.closed:
+            raise NoBackChannelError(method)
+        return await self._dispatcher.send_raw_request(method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Notify the peer, until its request is answered."""
+        if not self.closed:
+            await self._dispatcher.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the peer asked for it."""
+        if self._token is None:
+            return
+        params = progress_params(self._token, progress, total, message)
+        await self.notify("notifications/progress", params)

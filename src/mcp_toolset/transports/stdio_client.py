@@ -1,0 +1,185 @@
+"""`child_dispatcher`: a server as a child process, spoken to over its standard pipes.
+
+Whatever way the connection ends, the child's whole process group ends with it: its input is closed,
+then SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read, as a child that
+finds its output full could not see that its input has ended (F44). When this process is killed, its
+watchdog does the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
+
+import anyio
+import anyio.abc
+from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
+
+from mcp_toolset.concurrency.signals import patience
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.sdk.seams import Dispatcher, stream_dispatcher
+from mcp_toolset.transports.line_dispatcher import LineDispatcher
+from mcp_toolset.transports.pipes import PipePair, lean, widened
+from mcp_toolset.transports.watchdog import watchdog
+
+GRACE: Final = 2.0
+"""Seconds that a child is given to end by itself, and again after SIGTERM."""
+
+_HURRIED: Final = 0.25
+"""The same after a Ctrl-C."""
+
+_FLUSH: Final = 0.5
+_AFTER_KILL: Final = 0.2
+"""Nothing survives SIGKILL, but what nobody reaps still counts as a member of its group."""
+
+_POLL: Final = 0.01
+
+
+@asynccontextmanager
+async def child_dispatcher(
+    parameters: StdioServerParameters, errors: TextIO, *, name: str
+) -> AsyncGenerator[Dispatcher[Any]]:
+    """Start a child and yield a dispatcher to it; the child ends with the block.
+
+    Where pipes cannot be waited for (Windows, trio), or on request (`lean`), the SDK's transport is used.
+
+    Args:
+        parameters: The command, with the environment that is added to the safe part of ours.
+        errors: Where its stderr goes.
+        name: The name it is mounted under, for messages.
+
+    Raises:
+        OSError: the command cannot be started.
+    """
+    if not lean() or parameters.encoding.lower() not in ("utf-8", "utf8"):
+        async with stdio_client(parameters, errlog=errors) as (read, write):
+            yield stream_dispatcher(read, write)
+        return
+    with _Pipe() as stdin, _Pipe() as stdout:
+        process = await anyio.open_process(
+            [parameters.command, *parameters.args],
+            stdin=stdin.reader,
+            stdout=stdout.writer,
+            stderr=errors,
+            env=get_default_environment() | (parameters.env or {}),
+            cwd=parameters.cwd,
+            start_new_session=True,
+        )
+        stdin.close_reader()
+        stdout.close_writer()
+        async with watchdog(process.pid), _Child(name, process, stdin, stdout).opened() as dispatcher:
+            yield dispatcher
+
+
+class _Pipe:
+    """The two ends of a pipe, each closed once; ours never block."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+
+    def close_reader(self) -> None:
+        if self.reader >= 0:
+            os.close(self.reader)
+            self.reader = -1
+
+    def close_writer(self) -> None:
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_reader()
+        self.close_writer()
+
+
+class _Child:
+    """A running child and the dispatcher at its pipes."""
+
+    def __init__(self, name: str, process: anyio.abc.Process, stdin: _Pipe, stdout: _Pipe) -> None:
+        self._process = process
+        self._stdin = stdin
+        os.set_blocking(stdin.writer, False)
+        os.set_blocking(stdout.reader, False)
+        widened(stdout.reader)
+        self._pipes = PipePair(stdout.reader, stdin.writer)
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+        def too_much(lines: int) -> UpstreamUnavailableError:
+            return UpstreamUnavailableError(
+                name, f"more than {lines} lines in a row on its stdout were no messages"
+            )
+
+        self._dispatcher = LineDispatcher(self._pipes, limit=MAX_MESSAGE, too_much=too_much)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Dispatcher[Any]]:
+        try:
+            yield self._dispatcher
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._stop()
+
+    async def _stop(self) -> None:
+        self._pipes.start()
+        with anyio.move_on_after(patience(_FLUSH, _HURRIED / 5)):
+            await self._pipes.flushed()
+        self._pipes.close_writer()
+        self._stdin.close_writer()
+        with anyio.move_on_after(0 if self._stopped else patience(GRACE, _HURRIED)):
+            await self._process.wait()
+        await _end_group(self._process.pid)
+        with anyio.move_on_after(patience(GRACE, _HURRIED)):
+            await self._process.wait()
+        self._pipes.stop()
+        self._tell_oddities()
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether it is stopped (SIGSTOP), so that it sees nothing of the end of its input."""
+        with suppress(AttributeError, ChildProcessError):
+            asked = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, asked) is not None
+        return False
+
+    def _tell_oddities(self) -> None:
+        if self._dispatcher.skipped:
+            self._log.warning(
+                "%d lines of its stdout were no messages and were skipped", self._dispatcher.skipped
+            )
+        if self._dispatcher.strays:
+            self._log.info("%d of its answers were to nothing that was asked", self._dispatcher.strays)
+
+
+async def _end_group(group: int) -> None:
+    """End what is left of a process group, also when its leader has gone before."""
+    for number, seconds in ((signal.SIGTERM, patience(GRACE, _HURRIED)), (signal.SIGKILL, _AFTER_KILL)):
+        if not _signalled(group, number):
+            return
+        # A process that is stopped (SIGSTOP) takes no other signal until it goes on.
+        _signalled(group, signal.SIGCONT)
+        with anyio.move_on_after(seconds):
+            # Nobody is told when a group of processes is empty.
+            while _signalled(group, 0):  # noqa: ASYNC110
+                await anyio.sleep(_POLL)
+
+
+def _signalled(group: int, number: int) -> bool:
+    """Send a signal; `False` when there is nobody left."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,329 @@
+"""`Exchange`: one request of a client to an upstream, across all four crossings of the protocol eras.
+
+| client | upstream | how the upstream asks the client |
+|---|---|---|
+| modern | modern | round trips are passed on verbatim |
+| legacy | modern | the bridge asks the client, and repeats the request with its answers |
+| legacy | legacy | the request goes to the client, over a session that declares what it answers |
+| modern | legacy | the call goes on in a task while the client is asked by `input_required` |
+
+It serves `tools/call`, `prompts/get` and `resources/read`: the three that may ask (2026-07-28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.protocol.eras import round_trip
+from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.tools.core.asking import ELICITATION
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.upstream.sessions.client_questions import for_legacy, pages_of, required, undeclared
+from mcp_toolset.upstream.sessions.in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.pool import SessionPool
+from mcp_toolset.upstream.sessions.pooled_session import OtherEraError
+from mcp_toolset.upstream.sessions.session import UpstreamSession
+from mcp_toolset.upstream.sessions.session_key import SessionKey
+from mcp_toolset.upstream.suspended import ParkedCall, ParkedCalls
+from mcp_toolset.upstream.target import Link
+
+MAX_ROUNDS: Final = 16
+"""Times that a modern upstream may ask a legacy client in the course of one request."""
+
+MAX_IN_FLIGHT: Final = 256
+"""Calls that one upstream is given at once; more wait, within their own deadline (F28)."""
+
+_FIRST_PAUSE: Final = 0.05
+_LAST_PAUSE: Final = 0.25
+"""Seconds before a request is repeated for an upstream that asks for nothing but to be asked again."""
+
+_INVALID_RESULT: Final = "returned an invalid result"
+_NEXT_TIME: Final = (
+    "; the tool asks by multi-round trips (2026-07-28), which this bridge does for it from the next call on: "
+    "call again, or name the tool in `eras` of its mount"
+)
+_NO_PAGES: Final = "and the client has not declared elicitation.url"
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Exchange:
+    """The way of requests to one upstream."""
+
+    def __init__(self, link: Link, pool: SessionPool, *, timeout: float) -> None:
+        """Describe the way; `timeout` is the seconds that the upstream may work on one request."""
+        self.parked = ParkedCalls()
+        self._by_rounds: set[str] = set()
+        self._link = link
+        self._pool = pool
+        self.timeout = timeout
+        self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
+
+    async def perform(
+        self,
+        main: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        context: ToolContext,
+        tool: ToolDefinition | None = None,
+    ) -> dict[str, Any]:
+        """Send a request of a client on, and return the answer in wire form.
+
+        Args:
+            main: The session that lists.
+            method: `tools/call`, `prompts/get` or `resources/read`.
+            params: Its parameters, without what belongs to one connection.
+            context: Whose request it is.
+            tool: The definition of the tool that is called.
+
+        Raises:
+            InputRequired: a modern client is to be asked, and to repeat its request.
+            CallError: the client cannot be asked, or the upstream does not end asking.
+            UpstreamError: the upstream failed.
+        """
+        caller = context if isinstance(context, WireContext) else None
+        if caller is None:
+            key = None if main.modern else self._pool.bare
+            if key is None:
+                return await self._sent(main, CallInFlight(context), method, params, tool)
+            return await self._on_lease(key, None, method, params, tool, CallInFlight(context))
+        name = str(params.get("name", params.get("uri", "")))
+        by_rounds = main.modern and not caller.modern and name in self._by_rounds
+        key = None if by_rounds else self._pool.key(caller, name)
+        if key is None and main.modern:
+            return await self._to_modern(main, method, params, caller, tool)
+        if caller.modern and caller.replay.foreign:
+            raise CallError("the request state is not one of this server's, or has ended; call again")
+        if key is None:
+            return await self._sent(main, _in_flight(caller), method, params, tool)
+        return await self._on_own(key, main, method, params, caller, tool)
+
+    async def _on_own(
+        self,
+        key: SessionKey,
+        main: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        caller: WireContext,
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        """Send it over a session with the older side of the server; what that cannot do goes over `main`."""
+        name = str(params.get("name", params.get("uri", "")))
+        try:
+            if not caller.modern:
+                return await self._on_lease(key, caller, method, params, tool, _in_flight(caller))
+            work = partial(self._on_lease, key, caller, method, params, tool)
+            carried = f"{self._link.name} {method} {name}"
+            return await self.parked.carry(caller, carried, self._pool.start, work)
+        except OtherEraError:
+            pass
+        except UpstreamProtocolError as fault:
+            if caller.modern or not main.modern or not _asks_by_rounds(fault):
+                raise
+            self._by_rounds.add(name)
+            if not _repeatable(method, tool):
+                raise UpstreamProtocolError(
+                    self._link.name, fault.code, f"{fault.reason}{_NEXT_TIME}"
+                ) from None
+        return await self._to_modern(main, method, params, caller, tool)
+
+    async def _sent(
+        self,
+        session: UpstreamSession,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        self._pool.uses_listing = True
+        try:
+            with session.calls.of(call):
+                return await self._worked(session, call, method, params, tool)
+        except anyio.get_cancelled_exc_class():
+            await call.withdrawn()
+            raise
+
+    async def _worked(
+        self,
+        session: UpstreamSession,
+        call: CallInFlight,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        for _ in range(MAX_ROUNDS):
+            try:
+                return await session.perform(
+                    call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
+                )
+            except UpstreamProtocolError as fault:
+                if fault.code != types.URL_ELICITATION_REQUIRED or session.modern:
+                    raise
+                await self._opened(session, call, fault)
+        raise CallError(
+            f"{self._link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
+        )
+
+    async def _opened(
+        self, session: UpstreamSession, call: CallInFlight, fault: UpstreamProtocolError
+    ) -> None:
+        """Have the pages opened that an older server refuses a call for; the call has not run (-32042).
+
+        A client of the server's own time is told the same and repeats the call by itself; the error
+        is unknown to 2026-07-28, which asks by round trips.
+
+        Raises:
+            UpstreamProtocolError: the client is such a one.
+            CallError: it cannot open pages, or did not.
+        """
+        pages, caller = pages_of(fault.data), call.context
+        if not pages or not isinstance(caller, WireContext):
+            raise fault
+        if not caller.modern:
+            if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
+                raise CallError(f"{self._link.name}: it needs a page to be opened, {_NO_PAGES}")
+            raise fault
+        obstacle = await session.questions.show(pages) if isinstance(call, ParkedCall) else _NO_PAGES
+        if obstacle:
+            raise CallError(f"{self._link.name}: {obstacle}")
+
+    async def _on_lease(
+        self,
+        key: SessionKey,
+        caller: WireContext | None,
+        method: str,
+        params: dict[str, Any],
+        tool: ToolDefinition | None,
+        call: CallInFlight,
+    ) -> dict[str, Any]:
+        """Perform it over a session of its key, which may have to be opened first.
+
+        Raises:
+            OtherEraError: the server does not speak the era of the session; nothing was sent.
+        """
+        pooled = self._pool.ready(key, call.client)
+        if pooled is None:
+            pooled = await self._pool.take(key, caller, within=self.timeout)
+        pooled.called = True
+        # Counted from before it is open: what a server asks at the handshake is for this caller.
+        try:
+            with pooled.session.calls.of(call):
+                session = await pooled.opened()
+                if tool is not None:
+                    await self._pool.check_offered(pooled, tool.name)
+                result = await self._worked(session, call, method, params, tool)
+                if isinstance(call, ParkedCall):
+                    call.end()
+                    await call.drained()
+                return result
+        except anyio.get_cancelled_exc_class():
+            await call.withdrawn()
+            raise
+        finally:
+            self._pool.give_back(pooled)
+
+    async def _to_modern(
+        self,
+        session: UpstreamSession,
+        method: str,
+        params: dict[str, Any],
+        caller: WireContext,
+        tool: ToolDefinition | None,
+    ) -> dict[str, Any]:
+        if caller.modern:
+            wire = await self._sent(
+                session, _in_flight(caller), method, {**params, **round_trip(caller.params)}, tool
+            )
+            if wire.get("resultType") == "input_required":
+                self._check_declared(wire, caller)
+            return wire
+        call, pause = _in_flight(caller), _FIRST_PAUSE
+        for _ in range(MAX_ROUNDS):
+            wire = await self._sent(session, call, method, dict(params), tool)
+            if wire.get("resultType") != "input_required":
+                return wire
+            self._check_declared(wire, caller)
+            if requests := _requests(wire):
+                params = {**params, "inputResponses": await self._answers(requests, caller)}
+            else:
+                params.pop("inputResponses", None)
+                await anyio.sleep(pause)
+                pause = min(pause * 2, _LAST_PAUSE)
+            params["requestState"] = wire.get("requestState")
+            params = {key: value for key, value in params.items() if value is not None}
+        raise CallError(f"{self._link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
+
+    def _check_declared(self, wire: Mapping[str, Any], caller: WireContext) -> None:
+        """Refuse what the client has not declared, as the upstream should have (-32021)."""
+        declares = caller.declares
+        for request in _requests(wire).values():
+            method, params = (
+                str(request.get("method")),
+                cast("Mapping[str, Any]", request.get("params") or {}),
+            )
+            missing = undeclared(method, params, declares)
+            if missing:
+                raise UpstreamProtocolError(
+                    self._link.name,
+                    types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                    f"it asks for {method}, and the client has not declared {missing}",
+                    required(missing),
+                )
+
+    async def _answers(
+        self, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+    ) -> dict[str, dict[str, Any]]:
+        """What a legacy client answers to the requests of one round, asked all at once."""
+        answers: dict[str, dict[str, Any]] = {}
+        refused: list[MCPError] = []
+
+        async def ask(key: str, request: Mapping[str, Any]) -> None:
+            try:
+                answers[key] = await caller.relay(*for_legacy(request))
+            except MCPError as fault:
+                refused.append(fault)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for key, request in requests.items():
+                group.start_soon(ask, key, request)
+        if refused:
+            raise CallError(
+                f"{self._link.name}: the client did not answer what the server asked: {refused[0].message}"
+            )
+        return answers
+
+
+def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
+    """Whether a legacy call failed because its handler answers with `input_required`.
+
+    The SDK's servers say so in these words; no older revision has a result that they could send.
+    """
+    return fault.code == types.INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
+
+
+def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
+    """Whether a request may be sent a second time: it reads, or its tool says that this changes nothing."""
+    if method != "tools/call":
+        return True
+    hints = (tool.annotations if tool is not None else None) or _NOTHING
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+def _in_flight(caller: WireContext) -> CallInFlight:
+    return CallInFlight(caller, client=caller.client_key)
+
+
+def _requests(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    requests = wire.get("inputRequests") or _NOTHING
+    if not isinstance(requests, Mapping):
+        return {}
+    asked = cast("Mapping[str, Any]", requests)
+    return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}

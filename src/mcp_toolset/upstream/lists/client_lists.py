@@ -1,0 +1,385 @@
+"""`ClientLists`: what a server lists to some clients that it does not list to all (docs/sessions.md).
+
+A server may list tools only to clients that can be asked for something, and an older server's list may
+follow what a session did. So lists are kept per era and capability set, until a session says that one of
+its lists has changed: from then on the clients of that session see its own list. What is not here is
+the same as in the session that lists.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.offer_kinds import KINDS, Wire
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import UpstreamError
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.pagination import Listing
+from mcp_toolset.upstream.sessions.pool import SessionPool
+from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
+from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionKey, canonical
+
+LIST_DEADLINE: Final = 5.0
+"""Seconds that one list of a session may take."""
+
+PATIENCE: Final = 5.0
+"""Seconds that a client's list waits for the first list of its capability set; some clients list once."""
+
+SETTLING: Final = 3.0
+"""Seconds in which a server may still add to what it lists after the handshake."""
+
+REFRESH_GAP: Final = 0.5
+"""Seconds between one listing and the next, however many changes are announced (F13)."""
+
+TOOLS: Final = "tools/list"
+_KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
+_IDENTITIES: Final = {TOOLS: "name", **{kind.method: kind.identity for kind in KINDS}}
+CAPABILITIES: Final = {TOOLS: "tools", **{kind.method: kind.capability for kind in KINDS}}
+_CHANGES: Final = {
+    f"notifications/{capability}/list_changed": tuple(
+        method for method, each in CAPABILITIES.items() if each == capability
+    )
+    for capability in ("tools", "resources", "prompts")
+}
+
+Request = Callable[..., Awaitable[dict[str, Any]]]
+Common = Callable[[str], Sequence[Wire] | None]
+Checked = Callable[[Listing], Sequence[Wire]]
+Shelf = tuple[str, str, str]
+"""An era, what is declared in it, and whose credentials are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenList:
+    """One list as it was taken.
+
+    Attributes:
+        entries: What it holds, in wire form, as untrusted as it comes.
+        names: The names or addresses of the entries.
+    """
+
+    entries: Sequence[Wire]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListNews:
+    """A list is another one: of one session, or of all clients that declare what it does.
+
+    Attributes:
+        pool: The sessions with its server.
+        key: The session.
+        capability: What the list is of: `tools`, `resources` or `prompts`.
+        shared: Whether it is for all that declare the same.
+    """
+
+    pool: SessionPool
+    key: SessionKey
+    capability: str
+    shared: bool = False
+
+    @property
+    def of_one_client(self) -> bool:
+        """Whether the list is that of one client's own session."""
+        return bool(self.key.client)
+
+    def is_for(self, client: ServedClient) -> bool:
+        """Whether a client sees this list."""
+        route = client.routes.get(self.pool)
+        if route is None:
+            return False
+        return route[2] == self.key or (self.shared and route[2].shelf == self.key.shelf)
+
+
+Lists = Mapping[str, TakenList]
+_AS_ALL: Final[Lists] = {}
+
+
+class ClientLists:
+    """The lists of one server that are for some of its clients.
+
+    Attributes:
+        merge: Takes in what is listed beside what everybody sees.
+        on_change: To be called when that has been done.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        pool: SessionPool,
+        *,
+        request: Request,
+        common: Common,
+        checked: Checked,
+        told_of: Callable[[str], bool],
+    ) -> None:
+        """Start with what everybody sees.
+
+        Args:
+            name: The name of the mount.
+            pool: The sessions that clients have.
+            request: Sends a request over the session that lists.
+            common: What that session has listed by a method; `None` if it has not yet, or never does.
+            checked: The entries of a list that can be used.
+            told_of: Whether the server says when what it lists by a method is another list.
+        """
+        self._told_of = told_of
+        self._pool = pool
+        self._request = request
+        self._common = common
+        self._checked = checked
+        self._shelves: dict[Shelf, Lists] = {}
+        self._own: dict[SessionKey, dict[str, TakenList]] = {}
+        self._learning: dict[Shelf, anyio.Event] = {}
+        self._late: set[Shelf] = set()
+        self._early: dict[str, WireContext] = {}
+        self._stale: dict[int, set[str]] = {}
+        self._looked: dict[tuple[int, str], float] = {}
+        self._news: list[ListNews] = []
+        self._varies = False
+        self.merge: Callable[[], Awaitable[None]] = _nothing
+        self.on_change: Callable[[], None] = lambda: None
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{name}")
+
+    def seen_by(self, context: ToolContext) -> Lists:
+        """The lists that a client sees in place of those that everybody sees, by method."""
+        if not self._varies or not isinstance(context, WireContext):
+            return _AS_ALL
+        key = self._pool.key(context)
+        shelf = self._shelf(key, context)
+        shared = _AS_ALL if shelf is None else self._shelves.get(shelf, _AS_ALL)
+        own = None if key is None else self._own.get(key)
+        return {**shared, **own} if own else shared
+
+    def more(self, method: str) -> list[Wire]:
+        """Every entry that somebody sees in place of, or beside, what everybody sees."""
+        lists = [*self._shelves.values(), *self._own.values()]
+        return [entry for each in lists if method in each for entry in each[method].entries]
+
+    def news(self) -> list[ListNews]:
+        """What has changed since this was asked last."""
+        told, self._news = self._news, []
+        return told
+
+    def _shelf(self, key: SessionKey | None, context: WireContext) -> Shelf | None:
+        """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
+        if self._pool.options.shows:
+            return None
+        declares = canonical(context.carried) if key is None else key.declares
+        if declares == NOTHING_DECLARED or (key is None and not self._pool.is_modern):
+            return None
+        return ("modern", declares, "") if key is None else key.shelf
+
+    def unknown(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what the server lists to clients like this one."""
+        if not isinstance(context, WireContext):
+            return False
+        if not self._pool.listens:
+            if not context.modern:
+                self._early[context.client_key or ""] = context
+            return False
+        key = self._pool.key(context)
+        shelf = self._shelf(key, context)
+        if shelf is None:
+            # A legacy client is known to the pool for as long as it is connected; nothing tells this one.
+            self._pool.uses_listing |= context.modern
+            return False
+        return shelf not in self._shelves and not self._has_own(key)
+
+    def _has_own(self, key: SessionKey | None) -> bool:
+        return key is not None and key in self._own
+
+    def begin(self) -> None:
+        """The server has listed, so find out what it lists to clients that have asked before."""
+        early, self._early = self._early, {}
+        for context in early.values():
+            shelf = self._shelf(self._pool.key(context), context)
+            if shelf is not None and self.unknown(context):
+                self._late.add(shelf)
+                self._pool.start(self.learned, context)
+
+    async def learned(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
+        if not isinstance(context, WireContext):
+            return
+        key = self._pool.key(context)
+        shelf = self._shelf(key, context)
+        if shelf is None or shelf in self._shelves or self._has_own(key):
+            return
+        known = self._learning.get(shelf)
+        if known is None:
+            known = self._learning[shelf] = anyio.Event()
+            self._pool.start(self._learn, shelf, key, context, known)
+        with anyio.move_on_after(PATIENCE) as patience:
+            await known.wait()
+        if patience.cancelled_caught:
+            self._late.add(shelf)
+
+    async def _learn(
+        self, shelf: Shelf, key: SessionKey | None, context: WireContext, known: anyio.Event
+    ) -> None:
+        lists: Lists | None = _AS_ALL
+        found = False
+        try:
+            lists = await self._first_lists(shelf, key, context)
+            found = lists is not None and not self._pool.is_modern
+        except (UpstreamError, OtherEraError, TimeoutError) as fault:
+            self._log.info("what it lists to clients that declare %s is not known: %s", shelf[1], fault)
+        try:
+            if lists is not None:
+                self._shelves[shelf] = {**lists, **self._shelves.get(shelf, _AS_ALL)}
+            if lists:
+                # A client that waits for it is answered with it; others are told.
+                await self._changed(key if shelf in self._late else None, lists)
+        finally:
+            self._late.discard(shelf)
+            self._learning.pop(shelf, None)
+            known.set()
+        if found:
+            await anyio.sleep(SETTLING)
+            if self._shelves.get(shelf) == _AS_ALL:
+                self._pool.note_same(shelf)
+
+    async def _first_lists(self, shelf: Shelf, key: SessionKey | None, context: WireContext) -> Lists | None:
+        """What the server lists to such clients, as far as others do not see the same.
+
+        `None` if the session that was asked has lists of its own already, by what its calls have done.
+        """
+        if self._pool.is_modern:
+            # Each request says what its client can do: the session that lists can ask for all of them.
+            return await self._differing(partial(self._request, context=context))
+        if key is None or self._pool.same(shelf):
+            return _AS_ALL
+        pooled = await self._pool.take(key, context, within=LIST_DEADLINE)
+        try:
+            session = await pooled.opened()
+            lists = await self._differing(session.request)
+        finally:
+            self._pool.give_back(pooled)
+        if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
+            return None
+        # What a call may have changed unannounced is looked at for each client; see `look`.
+        return {method: each for method, each in lists.items() if not pooled.called or self._told_of(method)}
+
+    async def _differing(self, request: Request) -> dict[str, TakenList]:
+        found: dict[str, TakenList] = {}
+        for method in _KEYS:
+            common = self._common(method)
+            taken = None if common is None else await self._taken(request, method)
+            if taken is not None and common is not None and list(taken.entries) != list(common):
+                found[method] = taken
+        return found
+
+    async def _taken(self, request: Request, method: str) -> TakenList | None:
+        """A list as it is now; `None` if the server has none."""
+        listing = Listing(method, _KEYS[method])
+        try:
+            await listing.walk(request, LIST_DEADLINE)
+        except UpstreamError as fault:
+            if getattr(fault, "code", None) is None:
+                raise
+            return None
+        entries = self._checked(listing)
+        identity = _IDENTITIES[method]
+        return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
+
+    def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take in what a session says of its lists; `False` if it says nothing of them."""
+        methods = _CHANGES.get(method)
+        if methods is None:
+            return False
+        pooled.stays = pooled.called and bool(pooled.key.client)
+        waiting = self._stale.get(pooled.serial)
+        if waiting is not None:
+            waiting.update(methods)
+            return True
+        self._stale[pooled.serial] = set(methods)
+        self._pool.start(self._refresh, pooled)
+        return True
+
+    async def _refresh(self, pooled: PooledSession) -> None:
+        """List again for one session; any number of changes during one listing cause one more (F13)."""
+        try:
+            await pooled.open.wait()
+            while stale := self._stale[pooled.serial]:
+                self._stale[pooled.serial] = set()
+                await self._take_own(pooled, stale)
+                await anyio.sleep(REFRESH_GAP)
+        except (UpstreamError, TimeoutError) as fault:
+            self._log.warning("listing again for a client failed, the last list stays: %s", fault)
+        finally:
+            del self._stale[pooled.serial]
+
+    async def _take_own(self, pooled: PooledSession, stale: set[str]) -> None:
+        taken = {method: await self._taken(pooled.session.request, method) for method in sorted(stale)}
+        if pooled.ended.is_set():
+            return
+        lists = {method: each for method, each in taken.items() if each is not None}
+        if pooled.called:
+            self._own.setdefault(pooled.key, {}).update(lists)
+        else:
+            # Servers add tools after the handshake: what no call has caused is listed to all such clients.
+            shelf = pooled.key.shelf
+            self._shelves[shelf] = {**self._shelves.get(shelf, _AS_ALL), **lists}
+        await self._changed(pooled.key, stale, shared=not pooled.called)
+
+    async def look(self, context: ToolContext, method: str) -> None:
+        """List again on the session of a client, whose server tells of no change of this list."""
+        key = self._pool.key(context) if isinstance(context, WireContext) else None
+        pooled = None if key is None else self._pool.standing(key)
+        if pooled is None or not pooled.open.is_set():
+            return
+        looked = (pooled.serial, method)
+        if anyio.current_time() - self._looked.get(looked, float("-inf")) < REFRESH_GAP:
+            return
+        self._looked[looked] = anyio.current_time()
+        try:
+            taken = await self._taken(pooled.session.request, method)
+        except (UpstreamError, TimeoutError) as fault:
+            self._log.info("listing again for a client failed, the last list stays: %s", fault)
+            return
+        seen = self.seen_by(context).get(method)
+        entries = self._common(method) if seen is None else seen.entries
+        if taken is None or pooled.ended.is_set() or list(taken.entries) == list(entries or ()):
+            return
+        self._own.setdefault(pooled.key, {})[method] = taken
+        await self._changed()
+
+    def ended(self, pooled: PooledSession) -> None:
+        """Forget the lists of a session; its clients see again what is listed to all like them."""
+        self._looked = {place: at for place, at in self._looked.items() if place[0] != pooled.serial}
+        own = self._own.pop(pooled.key, None)
+        if own and self._pool.listens:
+            self._pool.start(self._changed, pooled.key, own)
+
+    @property
+    def has_shelves(self) -> bool:
+        """Whether the lists of any capability set are known."""
+        return bool(self._shelves)
+
+    async def outdated(self) -> None:
+        """The session that lists has another list by now, so others may have."""
+        if self._shelves:
+            self._shelves = {}
+            await self._changed()
+
+    async def _changed(
+        self, key: SessionKey | None = None, methods: Iterable[str] = (), *, shared: bool = False
+    ) -> None:
+        self._varies = any(self._shelves.values()) or bool(self._own)
+        await self.merge()
+        if key is not None:
+            capabilities = sorted({CAPABILITIES[method] for method in methods})
+            self._news += [ListNews(self._pool, key, capability, shared) for capability in capabilities]
+        self.on_change()
+
+
+async def _nothing() -> None:
+    return None

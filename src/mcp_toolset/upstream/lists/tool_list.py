@@ -1,0 +1,199 @@
+"""`UpstreamTools`: what one mounted server lists, what of it is usable, and how long that may be kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.catalog.pins.canonical import canonical
+from mcp_toolset.catalog.pins.capability_changes import gained
+from mcp_toolset.catalog.pins.policy import Pins
+from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
+from mcp_toolset.concurrency.garbage_collection import staying
+from mcp_toolset.concurrency.workers import BIG, in_worker
+from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamTimeoutError
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.text.hidden_text import visible
+from mcp_toolset.upstream.pagination import Listing, NotAListError, usable_over_http
+from mcp_toolset.upstream.target import Link
+
+_SHOWN: Final = 10
+"""Names in one line of the log."""
+
+
+class UpstreamTools:
+    """The list of one server's tools, taken as a whole each time.
+
+    Attributes:
+        pins: What judges its definitions.
+        common: The names of the tools that are listed to everybody.
+        snapshot: The tools that are served, and those that are set aside.
+        known: Whether anything is known of the list, from this run or the last.
+        remembered: What is served of the last run, until the server has listed.
+    """
+
+    def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
+        """List what `link` leads to, by `request`; nothing is known yet."""
+        self.pins = pins
+        self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._link = link
+        self._request = request
+        self.known = False
+        self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._superseded: dict[str, ToolDefinition] = {}
+        self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
+        self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
+        self._listing = Listing()
+        self._more: list[Any] = []
+        self.common: frozenset[str] = frozenset()
+        self._hint, self._began = STRICTEST, float("-inf")
+        self._admitting = anyio.Lock()
+
+    async def walked(self, seconds: float, declared: types.ServerCapabilities | None) -> Listing:
+        """The whole list as it is now; empty for a server that declares prompts or resources alone.
+
+        Raises:
+            UpstreamError: the server cannot be asked, refused, or listed nothing in time.
+        """
+        listing = Listing()
+        try:
+            await listing.walk(self._request, seconds)
+        except TimeoutError:
+            raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
+        except NotAListError as fault:
+            raise UpstreamProtocolError(self._link.name, types.INVALID_REQUEST, str(fault)) from None
+        except UpstreamProtocolError as fault:
+            if fault.code != types.METHOD_NOT_FOUND or declared is None or declared.tools is not None:
+                raise
+            listing.complete = True
+        return listing
+
+    async def admit(self, listing: Listing) -> str:
+        """Take a list as the state of the server, without what is held back; what is to be said of it."""
+        # A big list takes its time, in which others are to have theirs.
+        with staying() if len(listing.tools) > BIG else nullcontext():
+            async with self._admitting:
+                self._listing, self.common = listing, frozenset(listing.names())
+                self._listed, self.snapshot = await in_worker(partial(self._judged, listing))
+                if self.remembered.tools:
+                    self._supersede()
+        self._hint, self._began, self.known = listing.hint, listing.began, True
+        return (
+            "" if listing.complete else f"its list of tools has no end; it was cut after {len(listing.tools)}"
+        )
+
+    async def remember(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Serve what the last run knew, as far as the pins allow, until the server has listed."""
+        async with self._admitting:
+            if self.known:
+                return
+            self._listed = await in_worker(partial(take_snapshot, entries))
+            self.snapshot = await in_worker(partial(self._admissible, self._listed, remembered=True))
+            self.remembered, self.known = self.snapshot, True
+            self.common = frozenset(self._listed.tools)
+
+    @property
+    def listed(self) -> CatalogSnapshot:
+        """What was listed to everybody last and is usable, before pins and policies have their say."""
+        return replace(
+            self._listed,
+            tools={name: tool for name, tool in self._listed.tools.items() if name in self.common},
+        )
+
+    def current(self, definition: ToolDefinition) -> ToolDefinition:
+        """The live definition in the place of one that was remembered; another one as it is.
+
+        Raises:
+            CallError: the server does not serve the tool any more, or as something else.
+        """
+        name = definition.name
+        if self._superseded.get(name) is not definition:
+            return definition
+        live = self.snapshot.tools.get(name)
+        if live is None:
+            reason = dict(self.snapshot.set_aside).get(name, "the server lists it no more")
+            raise CallError(f"{self._link.name}: {name} was known from the last run, and is gone: {reason}")
+        if _same_to_callers(definition, live.definition):
+            return live.definition
+        raise CallError(
+            f"{self._link.name}: {name} is not what it was in the last run, so nothing was called; "
+            "list the tools again, read its definition, and repeat the call"
+        )
+
+    def _supersede(self) -> None:
+        """Note what was remembered and is not the same now; the live list has arrived."""
+        remembered, self.remembered = self.remembered, EMPTY_SNAPSHOT
+        live = self.snapshot.tools
+        self._superseded = {
+            name: tool.definition
+            for name, tool in remembered.tools.items()
+            if name not in live or live[name].definition is not tool.definition
+        }
+        changed = [name for name in self._superseded if name in live]
+        if changed:
+            names = ", ".join(map(visible, changed[:_SHOWN])) + (" …" if len(changed) > _SHOWN else "")
+            self._log.warning("%d tools are not what they were in the last run: %s", len(changed), names)
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What the list has in `_meta`."""
+        return self._listing.meta
+
+    @property
+    def entries(self) -> list[Any]:
+        """The list as it was taken last, in wire form."""
+        return self._listing.tools
+
+    async def admit_more(self, entries: Sequence[Any]) -> None:
+        """Serve tools as well that are listed to some clients alone; pins judge them like all others."""
+        async with self._admitting:
+            self._more = [*entries]
+            self._listed, self.snapshot = await in_worker(partial(self._judged, self._listing))
+
+    async def judged_anew(self) -> None:
+        """Hold what was listed last against the pins and their policy as they are now."""
+        async with self._admitting:
+            self.snapshot = await in_worker(partial(self._admissible, self._listed))
+
+    def hint(self, *, told_of_changes: bool) -> CacheHint:
+        """How long the list may be kept from now on.
+
+        What a server tells the changes of is good for the whole time from any moment at which it has
+        told none. Otherwise the time since the listing is gone.
+        """
+        if told_of_changes or not self._hint.ttl_ms:
+            return self._hint
+        return self._hint.aged(anyio.current_time() - self._began)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the time for which the list may be kept has gone by."""
+        return bool(self._hint.ttl_ms) and not self.hint(told_of_changes=False).ttl_ms
+
+    def _judged(self, listing: Listing) -> tuple[CatalogSnapshot, CatalogSnapshot]:
+        """What is usable in a list, and what of that is to be served."""
+        entries, names = list(listing.tools), set(listing.names())
+        for entry in self._more:
+            if entry.get("name") not in names:
+                names.add(entry.get("name"))
+                entries.append(entry)
+        listed = take_snapshot(entries, previous=self._listed, complete=listing.complete)
+        return listed, self._admissible(listed)
+
+    def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
+        usable = usable_over_http(listed) if self._link.transport == "http" else listed
+        return self.pins.admit(usable, remembered=remembered)
+
+
+def _same_to_callers(remembered: ToolDefinition, live: ToolDefinition) -> bool:
+    """Whether a call that was meant for the one may run as the other: only texts may differ."""
+    schemas = remembered.input_schema == live.input_schema and remembered.output_schema == live.output_schema
+    return schemas and not gained(canonical(remembered), canonical(live))

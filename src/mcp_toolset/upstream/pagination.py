@@ -1,0 +1,102 @@
+"""`Listing`: one walk through the pages of an upstream's list, with an end in any case (F15)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset.catalog.snapshot import CatalogSnapshot
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
+from mcp_toolset.protocol.eras import own_meta
+from mcp_toolset.sdk.seams import header_fault
+
+MAX_PAGES: Final = 200
+MAX_TOOLS: Final = 20_000
+"""Where a listing that never ends is cut."""
+
+MARGIN: Final = 0.25
+"""The part of the time for a listing that is kept for judging and using it when it was cut."""
+
+Request = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class NotAListError(Exception):
+    """A server answered with something else than a list; what it listed before stays."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """What was listed.
+
+    Attributes:
+        method: The method that lists, and `key` the key of the list in its answers.
+        tools: The entries in wire form, as untrusted as they come.
+        complete: `False` when a cap on pages, tools or time ended the walk.
+        hint: How long the whole may be kept: the strictest of its pages.
+        began: The time of the event loop from which the hint counts.
+        meta: What its pages have in `_meta`, a key of an earlier one before that of a later.
+    """
+
+    method: str = "tools/list"
+    key: str = "tools"
+    tools: list[Any] = field(default_factory=list[Any])
+    complete: bool = False
+    hint: CacheHint = STRICTEST
+    began: float = float("-inf")
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    async def walk(self, request: Request, limit: float) -> None:
+        """Ask for page after page.
+
+        Args:
+            request: Sends a request and returns its raw result.
+            limit: Seconds that the walk may take; less if a deadline outside comes first.
+
+        Raises:
+            TimeoutError: there was not one page in time.
+            NotAListError: a page has no list.
+        """
+        self.began = anyio.current_time()
+        until = min(anyio.current_effective_deadline(), anyio.current_time() + limit)
+        with anyio.CancelScope(deadline=until - MARGIN * limit) as patience:
+            await self._pages(request)
+        if patience.cancelled_caught and not self.tools:
+            raise TimeoutError
+
+    def names(self) -> list[str]:
+        """The names of the entries that have one."""
+        entries = (cast("dict[str, Any]", entry) for entry in self.tools if isinstance(entry, dict))
+        return [name for entry in entries if isinstance(name := entry.get("name"), str)]
+
+    async def _pages(self, request: Request) -> None:
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            page = await request(self.method, {"cursor": cursor} if cursor else {})
+            hint = CacheHint.of(page)
+            self.hint = strictest([self.hint, hint]) if seen else hint
+            entries: Any = page.get(self.key)
+            if not isinstance(entries, list):
+                raise NotAListError(f"its answer to {self.method} has no list of {self.key}")
+            self.meta = {**own_meta(page.get("_meta")), **self.meta}
+            self.tools.extend(cast("list[Any]", entries)[: MAX_TOOLS - len(self.tools)])
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor:
+                self.complete = True
+                return
+            if cursor in seen or len(self.tools) >= MAX_TOOLS:
+                return
+            seen.add(cursor)
+
+
+def usable_over_http(snapshot: CatalogSnapshot) -> CatalogSnapshot:
+    """A snapshot without the tools whose `x-mcp-header` annotations name no header (basic/transports)."""
+    faults = {name: header_fault(tool.definition.input_schema) for name, tool in snapshot.tools.items()}
+    refused = tuple((name, f"tool {name!r}: {fault}") for name, fault in faults.items() if fault)
+    if not refused:
+        return snapshot
+    tools = {name: tool for name, tool in snapshot.tools.items() if not faults[name]}
+    return replace(snapshot, tools=tools, set_aside=(*snapshot.set_aside, *refused))

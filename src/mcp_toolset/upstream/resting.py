@@ -1,0 +1,107 @@
+"""`Rest`: the session that lists is closed while the sessions of clients do all that it is there for.
+
+Over stdio a session is a process. While every client that lists has a session of its kind, that session
+tells of changes and of the loss of the server; the one that lists is opened again once it is asked for
+something, or once nobody else is there to tell. The status stays `ready` meanwhile (docs/sessions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from mcp_toolset.upstream.lists.client_lists import SETTLING
+from mcp_toolset.upstream.sessions.pool import SessionPool
+
+QUIET: Final = 300.0
+"""Seconds for which the session that lists stays open after its last use."""
+
+LINGER: Final = 2.0
+"""Seconds after which it is opened again, once there is no session of a client to take its place."""
+
+BUSY: Final = 5.0
+"""Seconds until another look at one that is at work."""
+
+
+class Rest:
+    """When the session that lists is closed for a while, and when it is opened again.
+
+    Attributes:
+        resting: Whether it is closed, or being closed.
+    """
+
+    def __init__(self, pool: SessionPool, *, at_work: Callable[[], bool]) -> None:
+        """Do not rest yet.
+
+        Args:
+            pool: The sessions of clients.
+            at_work: Whether the session that lists has anything under way.
+        """
+        self.resting = False
+        self._pool = pool
+        self._at_work = at_work
+        self._used_at = float("-inf")
+        self._wanted = False
+        self._stirred = anyio.Event()
+        self._back: anyio.Event | None = None
+
+    def stir(self) -> None:
+        """Look again at who is there."""
+        self._stirred.set()
+
+    def begin(self) -> None:
+        """The session that lists is closed."""
+        self.resting, self._wanted, self._back = True, False, anyio.Event()
+
+    def over(self) -> None:
+        """It is open again, or cannot be opened."""
+        self.resting = False
+        if self._back is not None:
+            self._back.set()
+            self._back = None
+
+    def want(self) -> None:
+        """Have it opened again."""
+        self._wanted = True
+        self._stirred.set()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it has rested, and is not open again yet."""
+        return self._back is not None
+
+    async def awake(self) -> None:
+        """Wait until it is open again, or cannot be opened; at once if it does not rest."""
+        if self._back is not None:
+            self.want()
+            await self._back.wait()
+
+    async def until_due(self) -> None:
+        """Return when it can be closed."""
+        # Servers add to their lists after the handshake, and would say so to nobody.
+        await anyio.sleep(SETTLING)
+        while wait := self._due_in():
+            self._stirred = anyio.Event()
+            with anyio.move_on_after(wait):
+                await self._stirred.wait()
+
+    def _due_in(self) -> float:
+        if self._pool.uses_listing:
+            self._pool.uses_listing, self._used_at = False, anyio.current_time()
+        if not self._pool.stands_in:
+            return float("inf")
+        if self._at_work():
+            return BUSY
+        return max(0.0, self._used_at + QUIET - anyio.current_time())
+
+    async def until_needed(self) -> None:
+        """Return when it is to be opened again."""
+        while not self._wanted:
+            self._stirred = anyio.Event()
+            with anyio.move_on_after(None if self._pool.stands_in else LINGER) as waiting:
+                await self._stirred.wait()
+            if waiting.cancelled_caught:
+                break
+        self.resting = False

@@ -1,0 +1,234 @@
+"""What upstreams ask of clients: who may be asked for what, and the way of one request to its client.
+
+A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
+2026-07-28: error -32021), and only the client whose call caused it (P5). What cannot be brought to
+exactly that client is refused, with the reason, and is never put to another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import anyio
+import mcp_types as types
+from mcp_types import methods
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
+from pydantic import ValidationError
+
+from mcp_toolset.context.client import ServedClient
+from mcp_toolset.context.request import ASK_DEADLINE, WireContext
+from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.upstream.sessions.in_flight import CallInFlight, CallsInFlight
+
+MAX_ASKED: Final = 64
+"""Requests that an upstream may put to the client in the course of one call."""
+
+MAX_PAGES: Final = 256
+"""Pages shown to users (URL elicitation) whose completion an upstream may still announce."""
+
+PAGE_PATIENCE: Final = 30.0
+"""Seconds after a page was opened in which its server may say that it is done with, which it need not."""
+
+_log = logging.getLogger("mcp_toolset.ask")
+
+
+def undeclared(method: str, params: Mapping[str, Any], declares: Mapping[str, Any]) -> str:
+    """The capability that a request needs and a client has not declared; empty if there is none."""
+    if method == ROOTS:
+        return "" if "roots" in declares else "roots"
+    if method == SAMPLING:
+        return _undeclared_sampling(params, declares.get("sampling"))
+    if method == ELICITATION:
+        return _undeclared_elicitation(params.get("mode", "form"), declares.get("elicitation"))
+    return method
+
+
+def _undeclared_sampling(params: Mapping[str, Any], declared: Mapping[str, Any] | None) -> str:
+    if declared is None:
+        return "sampling"
+    wants_tools = params.get("tools") is not None or params.get("toolChoice") is not None
+    return "sampling.tools" if wants_tools and declared.get("tools") is None else ""
+
+
+def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) -> str:
+    """A bare declaration of elicitation means forms (client/elicitation, "Capabilities")."""
+    if declared is None:
+        return "elicitation"
+    if mode == "url":
+        return "" if declared.get("url") is not None else "elicitation.url"
+    forms = declared.get("form") is not None or declared.get("url") is None
+    return "" if forms else "elicitation.form"
+
+
+def is_malformed(method: str, params: Mapping[str, Any]) -> bool:
+    """Whether a request is none that a client can read; within a result it would spoil the whole."""
+    try:
+        methods.parse_server_request(method, LATEST_HANDSHAKE_VERSION, params or None)
+    except (KeyError, ValidationError):
+        return True
+    return False
+
+
+def pages_of(data: object) -> list[Mapping[str, Any]]:
+    """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
+    listed = _mapping(data).get("elicitations")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    return [page for page in map(_mapping, entries) if page]
+
+
+def required(capability: str) -> dict[str, Any]:
+    """The data of error -32021: the capability that is missing, in the form of a declaration."""
+    name, _, part = capability.partition(".")
+    return {"requiredCapabilities": {name: {part: {}} if part else {}}}
+
+
+def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A legacy server's request as 2026-07-28 has it, within a result."""
+    asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
+    return {"method": method, "params": asked} if asked else {"method": method}
+
+
+def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A modern server's request as a legacy client has it: a page to open needs an id there."""
+    method, params = str(request.get("method")), dict(_mapping(request.get("params")))
+    if method == ELICITATION and params.get("mode") == "url":
+        params.setdefault("elicitationId", uuid.uuid4().hex)
+    return method, params
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page that somebody was shown, or is to be."""
+
+    client: ServedClient
+    done: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Questions:
+    """What one upstream session asks, and the clients that it belongs to.
+
+    Attributes:
+        declares: What the session has declared that can be asked for.
+        client: The one client that the session is for, if it is for one alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        calls: CallsInFlight,
+        declares: Mapping[str, Any],
+        client: ServedClient | None = None,
+    ) -> None:
+        """Speak for the upstream that is mounted as `name`."""
+        self.declares = declares
+        self.client = client
+        self._name = name
+        self._calls = calls
+        self._pages: OrderedDict[str, _Page] = OrderedDict()
+
+    async def put(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Put a legacy upstream's request to its client, and return the client's answer.
+
+        Raises:
+            MCPError: it belongs to nobody, or to nobody who can be asked for it; or the client refused.
+        """
+        params = params or {}
+        missing = undeclared(method, params, self.declares)
+        if missing:
+            raise self._refused(method, f"the client has not declared {missing}")
+        if is_malformed(method, params):
+            raise self._refused(method, "it does not follow the protocol")
+        current = self._calls.current()
+        call = current or self._calls.sole()
+        if call is None or call.ended:
+            return await self._outside(method, params, call)
+        if call.asked >= MAX_ASKED:
+            raise self._refused(method, f"one call may ask {MAX_ASKED} times")
+        self._note_page(params, call)
+        with call.asking(exact=current is not None):
+            return await call.ask(method, self._marked(params))
+        raise self._refused(method, "the call that it belongs to has ended")
+
+    async def _outside(
+        self, method: str, params: Mapping[str, Any], call: CallInFlight | None
+    ) -> dict[str, Any]:
+        """Roots belong to a client and not to a call; all else is asked in the course of a call."""
+        if method == ROOTS and self.client is not None:
+            # A client on HTTP that holds no stream open would leave this waiting for ever.
+            with anyio.move_on_after(ASK_DEADLINE):
+                answer = await self.client.ask(method, params)
+                if answer is not None:
+                    return answer
+        if call is not None:
+            raise self._refused(method, "the call that it belongs to has ended")
+        if len(self._calls):
+            raise self._refused(
+                method,
+                "calls of several clients are under way and nothing says which of them it belongs to; "
+                "mount the server with sessions='client'",
+            )
+        raise self._refused(method, "no call is under way that it could belong to")
+
+    def _refused(self, method: str, reason: str) -> MCPError:
+        _log.warning("%s asks for %s and is refused: %s", self._name, in_log(method), in_log(reason))
+        return MCPError(types.INVALID_REQUEST, f"{method} is refused: {reason}")
+
+    def _marked(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters with the name of the server that asks, which the client cannot see otherwise."""
+        meta = {key: value for key, value in _mapping(params.get("_meta")).items() if key != "progressToken"}
+        return {**params, "_meta": {**meta, CALL_META_KEY: {"server": self._name}}}
+
+    def _note_page(self, params: Mapping[str, Any], call: CallInFlight) -> None:
+        if isinstance(call.context, WireContext):
+            self.note_pages([params], call.context.client)
+
+    def note_pages(self, pages: object, client: ServedClient) -> None:
+        """Remember whom pages were shown to (`elicitationId`), also those of error -32042."""
+        for page in cast("list[object]", pages) if isinstance(pages, list) else ():
+            name = _mapping(page).get("elicitationId")
+            if isinstance(name, str):
+                shown = self._pages.get(name)
+                if shown is None or shown.done.is_set():
+                    shown = self._pages[name] = _Page(client)
+                shown.client = client
+                if len(self._pages) > MAX_PAGES:
+                    self._pages.popitem(last=False)
+
+    async def page_done(self, params: Mapping[str, Any] | None) -> None:
+        """Tell the client that was shown a page, and no other, that it is done with."""
+        page = self._pages.get(str((params or {}).get("elicitationId")))
+        if page is not None and not page.done.is_set():
+            page.done.set()
+            await page.client.notify("notifications/elicitation/complete", params)
+
+    async def show(self, pages: Sequence[Mapping[str, Any]]) -> str:
+        """Have a client of 2026-07-28 open what an older server wants opened first (error -32042).
+
+        Returns:
+            Why it is no use to repeat the call; empty if it is: all were opened, and are done with as
+            far as the server has said so in a while.
+        """
+        for page in pages:
+            try:
+                answer = await self.put(ELICITATION, {**page, "mode": "url"})
+            except MCPError as fault:
+                return fault.message
+            if answer.get("action") != "accept":
+                return "the user did not open the page that the server needs to be opened first"
+        with anyio.move_on_after(PAGE_PATIENCE):
+            for page in pages:
+                known = self._pages.get(str(page.get("elicitationId")))
+                if known is not None:
+                    await known.done.wait()
+        return ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

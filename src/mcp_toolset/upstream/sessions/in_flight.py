@@ -1,0 +1,375 @@
+"""`CallsInFlight`: whom an upstream's messages belong to, and how they reach that caller (P5).
+
+Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
+call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
+told only while all calls in flight are of one client, and it goes before the results of all of them, on the
+stream of the newest. What comes while no call is in flight is for the session's only client, see `Outside`.
+A message for nobody is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from itertools import count
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+
+from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.context.delivery import Delivery
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.sessions.outside import Outside
+
+WITHDRAWING: Final = 2.0
+"""Seconds in which clients are told that a question is withdrawn, before the call that caused it ends."""
+
+
+_OF_NO_CALL: Final = frozenset(
+    (
+        "notifications/cancelled",
+        "notifications/elicitation/complete",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/subscriptions/acknowledged",
+        "notifications/tools/list_changed",
+    )
+)
+"""Notifications of servers that are not for the client of one call."""
+
+
+class _Asking:
+    """One question that a client has."""
+
+    __slots__ = ("answered", "scope")
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.answered = anyio.Event()
+
+
+class CallInFlight:
+    """One call that an upstream is working on, and the client that it is for now.
+
+    Attributes:
+        context: The request of the client that waits for the call; the newest, if it was repeated.
+        client: What tells its client from all others; `None` if nothing does.
+        time: The time that it may take; it does not run while the client is asked.
+        asked: How many requests the upstream has put to the client in this call.
+        answered: Whether the upstream has answered the request at hand, so that it says nothing more in it.
+        ended: Whether the upstream has answered it, or nobody waits for it any more.
+        home: Where it is counted as under way.
+        outer: The call within which it was made, where a server of this process is mounted.
+        around: The variables of the task that made it.
+    """
+
+    __slots__ = (
+        "_asking",
+        "_before",
+        "_delivery",
+        "answered",
+        "around",
+        "asked",
+        "client",
+        "context",
+        "ended",
+        "home",
+        "outer",
+        "time",
+    )
+
+    def __init__(self, context: ToolContext, *, client: str | None = None) -> None:
+        """Begin a call for a caller."""
+        self.context = context
+        self.client = client
+        self.time: WorkingTime | None = None
+        self.asked = 0
+        self.answered = False
+        self.ended = False
+        self.home: CallsInFlight | None = None
+        self.outer: CallInFlight | None = None
+        self.around: Context | None = None
+        self._asking: set[_Asking] = set()
+        self._delivery: Delivery | None = None
+        self._before: dict[Delivery, int] | None = None
+
+    @property
+    def delivery(self) -> Delivery:
+        """What is on its way to the client."""
+        if self._delivery is None:
+            self._delivery = Delivery()
+        return self._delivery
+
+    def comes_after(self, delivery: Delivery, number: int) -> None:
+        """Have the result wait for what was sent in another call's name and may be of this one."""
+        if self._before is None:
+            self._before = {}
+        self._before[delivery] = number
+
+    @property
+    def has_notifications(self) -> bool:
+        """Whether there is anything that comes before the result."""
+        return self._delivery is not None or self._before is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its client has the result by now, or does not wait for it any more."""
+        return self.ended
+
+    async def told(self) -> None:
+        """Wait until the client has what was said before this moment, if it takes it at all."""
+        if self._delivery is not None:
+            await self._delivery.all_left()
+        if self._before is not None:
+            for delivery, number in list(self._before.items()):
+                await delivery.read(number)
+
+    def tell_nothing(self) -> None:
+        """Drop what is on its way: its connection has ended."""
+        if self._delivery is not None:
+            self._delivery.stop()
+
+    @contextmanager
+    def asking(self, *, exact: bool) -> Generator[None]:
+        """Ask the client for the length of a block; it is cut short if the call ends before.
+
+        Args:
+            exact: Whether it is sure that this very call has asked, and not another of its client's;
+                if it is not, the question lasts as long as any call from which it may come.
+        """
+        self.asked += 1
+        if self.time is not None:
+            self.time.pause()
+        asking = _Asking()
+        among = self._asking if exact or self.home is None else self.home.asking
+        try:
+            with asking.scope:
+                among.add(asking)
+                yield
+        finally:
+            among.discard(asking)
+            asking.answered.set()
+            if self.time is not None:
+                self.time.resume()
+
+    def reason(self) -> str | None:
+        """Why its client has cancelled it, if it has, and has said so."""
+        return self.context.cancelled_because if isinstance(self.context, WireContext) else None
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Put a request of the upstream to the client of this call.
+
+        Raises:
+            MCPError: it refused, gave no answer, or cannot be asked.
+        """
+        if not isinstance(self.context, WireContext):
+            raise MCPError(types.INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
+        return await self.context.relay(method, params)
+
+    def end(self) -> None:
+        """Nobody is asked on behalf of this call from now on."""
+        self.ended = True
+        for asking in self._orphaned():
+            asking.scope.cancel()
+
+    async def withdrawn(self) -> None:
+        """Wait, for a little while at most, until the client has been told what is asked no more.
+
+        Over streamable HTTP that goes with the stream of the call, which the end of the call closes.
+        """
+        with anyio.move_on_after(WITHDRAWING, shield=True):
+            for asking in self._orphaned():
+                await asking.answered.wait()
+
+    def _orphaned(self) -> list[_Asking]:
+        """The questions that nobody under way can have asked, once this call has ended."""
+        if self.home is None or self.home.busy:
+            return list(self._asking)
+        return [*self._asking, *self.home.asking]
+
+
+_calling: ContextVar[CallInFlight | None] = ContextVar("mcp_toolset_calling", default=None)
+
+
+class _UnderWay:
+    """A block in which a call is counted; a generator would cost each call twice as much."""
+
+    __slots__ = ("_call", "_calls", "_token")
+
+    def __init__(self, home: CallsInFlight, calls: dict[int, CallInFlight], call: CallInFlight) -> None:
+        if call.client != home.outside.key:
+            home.outside.used_by(call.client, call.context)
+        self._calls = calls
+        self._call = call
+        call.home, call.outer = home, _calling.get()
+        call.ended = False
+
+    def __enter__(self) -> None:
+        self._calls[id(self._call)] = self._call
+        self._token = _calling.set(self._call)
+        self._call.around = copy_context()
+
+    def __exit__(self, *_: object) -> None:
+        _calling.reset(self._token)
+        self._call.end()
+        # The variables hold the call, so that the two would wait for the garbage collector.
+        self._call.around = None
+        del self._calls[id(self._call)]
+
+
+class CallsInFlight:
+    """The calls that one upstream session is working on.
+
+    Attributes:
+        asking: Questions of which it cannot be told which of its client's calls has caused them.
+        outside: Where messages go that come while no call is in flight.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.outside = Outside()
+        self.asking: set[_Asking] = set()
+        self._calls: dict[int, CallInFlight] = {}
+        self._start: Callable[..., object] | None = None
+        self._tokens: dict[str, CallInFlight] = {}
+        self._numbers = count(1)
+
+    @contextmanager
+    def told_by(self, start: Callable[..., object]) -> Generator[None]:
+        """Have notifications sent on in tasks that `start` starts, for the length of a block."""
+        self._start = start
+        try:
+            yield
+        finally:
+            self._start = None
+            for call in self._calls.values():
+                call.tell_nothing()
+
+    def token(self, call: CallInFlight) -> str:
+        """A token for the progress of a call, good until it is given back."""
+        token = f"call-{next(self._numbers)}"
+        self._tokens[token] = call
+        return token
+
+    def give_back(self, token: str) -> None:
+        """Take no more progress with a token."""
+        del self._tokens[token]
+
+    def of(self, call: CallInFlight) -> AbstractContextManager[None]:
+        """Count one call as under way for the length of a block."""
+        return _UnderWay(self, self._calls, call)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any call has not ended yet."""
+        return any(not call.ended for call in self._calls.values())
+
+    def current(self) -> CallInFlight | None:
+        """The call whose own stream the message at hand came on, if it came on one; it may have ended."""
+        call = _calling.get()
+        while call is not None and call.home is not self:
+            call = call.outer
+        return call
+
+    def sole(self) -> CallInFlight | None:
+        """The newest call, if all in flight are of one client; nobody when that cannot be told."""
+        return _newest(self._open())
+
+    def _open(self) -> list[CallInFlight]:
+        """The calls that the upstream has not answered yet."""
+        return [call for call in self._calls.values() if not (call.ended or call.answered)]
+
+    def take(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Take a notification in the moment in which it is read; `False` if it is of no call's business."""
+        if method == "notifications/progress":
+            return self._take_progress(params or {})
+        if method in _OF_NO_CALL:
+            return False
+        current = self.current()
+        if current is None:
+            self._take_of_any(method, params)
+        elif not current.ended:
+            self._send(current, partial(self._notify, current, method), params)
+        return True
+
+    def _take_of_any(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Take what may be of any call under way: it comes before the results of all."""
+        calls = self._open()
+        if not calls and self._start is not None:
+            return self.outside.take(method, params, self._start)
+        owner = _newest(calls)
+        if owner is None:
+            return
+        if len(calls) > 1 and isinstance(owner.context, WireContext) and owner.context.has_own_stream:
+            owner.delivery.confirm = owner.context.confirm
+        number = self._send(owner, partial(self._notify, owner, method), params)
+        for call in calls:
+            call.comes_after(owner.delivery, number)
+
+    def _take_progress(self, params: Mapping[str, Any]) -> bool:
+        token = params.get("progressToken")
+        call = self._tokens.get(token) if isinstance(token, str) else None
+        if call is None or type(params.get("progress")) not in (int, float):
+            return False
+        self._send(call, partial(self._report, call), params)
+        return True
+
+    def _send(self, call: CallInFlight, send: Callable[[Any], Awaitable[None]], params: object) -> int:
+        number = call.delivery.add(send, params)
+        self._have_sent(call)
+        return number
+
+    def _have_sent(self, call: CallInFlight) -> None:
+        delivery, idle = call.delivery, not (call.delivery.running or call.delivery.held)
+        if idle and self._start is not None and call.around is not None:
+            delivery.running = True
+            call.around.run(self._start, delivery.run)
+
+    def go_on(self, call: CallInFlight) -> None:
+        """Have sent what was kept while no request of the client waited for the call."""
+        call.delivery.held = False
+        if self._start is None:
+            call.tell_nothing()
+        self._have_sent(call)
+
+    async def _notify(self, call: CallInFlight, method: str, params: Mapping[str, Any] | None) -> None:
+        if not call.is_over:
+            await call.context.notify(method, params)
+
+    async def _report(self, call: CallInFlight, params: Mapping[str, Any]) -> None:
+        if call.is_over:
+            return
+        if isinstance(call.context, WireContext):
+            return await call.context.pass_progress(params)
+        message = params.get("message")
+        total = params.get("total")
+        await call.context.progress(
+            params["progress"],
+            total if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Pass on a notification of a server of this process, which waits until its client has it."""
+        owner = self.current() or self.sole()
+        if owner is not None and method not in _OF_NO_CALL:
+            await self._notify(owner, method, params)
+
+
+def _newest(calls: list[CallInFlight]) -> CallInFlight | None:
+    if not calls:
+        return None
+    newest = calls[-1]
+    if len(calls) == 1:
+        return newest
+    alike = newest.client is not None and all(call.client == newest.client for call in calls)
+    return newest if alike else None

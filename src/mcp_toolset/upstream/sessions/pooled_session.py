@@ -1,0 +1,118 @@
+"""`PooledSession`: one session with a legacy upstream that is for some of its callers, and who uses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.upstream.sessions.session import UpstreamSession
+from mcp_toolset.upstream.sessions.session_key import SessionKey
+
+IDLE: Final = 300.0
+"""Seconds after which a session that nobody uses is closed."""
+
+
+class OtherEraError(Exception):
+    """The server does not speak the era of this session; nothing of the call was sent."""
+
+
+@dataclass(eq=False, slots=True)
+class PooledSession:
+    """A session of the pool, and who uses it.
+
+    Attributes:
+        key: Whom it is for and what it declares.
+        serial: Its number, in the order in which sessions were opened.
+        session: The session itself.
+        used_at: When its last call ended, a time of the event loop.
+        users: The calls under way in it.
+        owner: The client whose calls they are, where clients take turns.
+        called: Whether a client has called anything in it, so that its lists may be its own.
+        holds: The subscriptions that keep it open.
+        stays: Whether it is kept although nobody calls, because it lists what no other session lists.
+        retired: Whether it takes no more calls.
+        fault: Why it could not be opened, or has ended.
+        refused: Whether the server refused its era.
+        listed: The tools that it listed when it was last asked for them.
+        open: Set once calls go through it, or never will.
+        ended: Set once it is closed.
+    """
+
+    key: SessionKey
+    serial: int
+    session: UpstreamSession
+    used_at: float
+    users: int = 0
+    owner: str | None = None
+    called: bool = False
+    holds: int = 0
+    stays: bool = False
+    retired: bool = False
+    fault: str = ""
+    refused: bool = False
+    listed: frozenset[str] = frozenset()
+    open: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    wake: anyio.Event = field(default_factory=anyio.Event)
+
+    def takes(self, owner: str | None) -> bool:
+        """Whether a call of this client can begin in it now."""
+        if self.retired:
+            return False
+        return not self.key.turns or not self.users or (owner is not None and owner == self.owner)
+
+    def retire(self) -> None:
+        """Give it to nobody any more; it is closed as soon as nobody uses it."""
+        self.retired = True
+        self.wake.set()
+
+    async def opened(self) -> UpstreamSession:
+        """The session once calls go through it.
+
+        Raises:
+            OtherEraError: the server speaks another era than this session was to be in.
+            UpstreamUnavailableError: it could not be opened.
+        """
+        await self.open.wait()
+        if self.refused:
+            raise OtherEraError(self.fault)
+        if self.fault:
+            raise UpstreamUnavailableError(
+                self.session.link.name, f"no session for this client could be opened: {self.fault}"
+            )
+        return self.session
+
+    async def until_unused(self, closed: anyio.Event) -> None:
+        """Return when the session is to be closed: lost, or not used and not to be."""
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                await closed.wait()
+                group.cancel_scope.cancel()
+
+            async def watch_health() -> None:
+                self.fault = await self.session.health.lost()
+                self.retire()
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            group.start_soon(watch_health)
+            while not (self.retired and not self.users):
+                self.wake = anyio.Event()
+                with anyio.move_on_after(self._rest()):
+                    await self.wake.wait()
+                if not self._kept and anyio.current_time() - self.used_at >= IDLE:
+                    break
+            self.retired = True
+            group.cancel_scope.cancel()
+
+    @property
+    def _kept(self) -> bool:
+        return bool(self.users or self.holds or self.stays)
+
+    def _rest(self) -> float:
+        """Seconds until it may be time to close it."""
+        return IDLE if self._kept else max(0.0, self.used_at + IDLE - anyio.current_time())

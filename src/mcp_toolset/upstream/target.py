@@ -1,0 +1,246 @@
+"""`Link`: how to reach one upstream, and the transport that does it.
+
+A target is a URL, an argument list, `StdioServerParameters`, or a server of this process. What a
+remote catalog says is never a target (F47): commands and URLs come from the host alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import shutil
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.message import SessionMessage
+
+from mcp_toolset.config import chain
+from mcp_toolset.config.variables import PLAIN_VARIABLES
+from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
+from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.sdk.seams import Server, lowlevel_of, stream_dispatcher
+from mcp_toolset.transports.direct_dispatcher import in_process_dispatcher
+from mcp_toolset.transports.http.session_log import shorten_session_ids
+from mcp_toolset.transports.http_client import UpstreamHttp, UpstreamSse
+from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.transports.stdio_client import child_dispatcher
+from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
+
+Transport = Literal["stdio", "http", "sse", "in-process"]
+Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
+
+
+@dataclass(frozen=True)
+class Link:
+    """One upstream's transport and what it needs.
+
+    Attributes:
+        name: The name it is mounted under, for messages.
+        transport: Which transport reaches it.
+        url: For `http` and `sse`.
+        headers: Sent with every HTTP request to this upstream and to no other (N11, F43).
+        auth: Gets and renews the credentials of an HTTP upstream, such as the SDK's `OAuthClientProvider`.
+        process: For `stdio`.
+        server: For `in-process`.
+        hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
+    """
+
+    name: str
+    transport: Transport
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    process: StdioServerParameters | None = field(default=None, repr=False)
+    server: Server[Any] | None = field(default=None, repr=False)
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def shown(self) -> str:
+        """Where it leads, without secrets (F42)."""
+        if self.process is not None:
+            return self.scrubbed(f"command {self.process.command}")
+        if not self.url:
+            return "a server of this process"
+        return Secrets.of(self.hidden).scrubbed(shown_url(self.url))
+
+    @cached_property
+    def identity(self) -> str:
+        """A digest of where it leads, without credentials in headers or environment (F35).
+
+        A server of this process has another one each time it is mounted: nothing tells it apart later.
+        """
+        if self.server is not None:
+            return secrets.token_hex(16)
+        process = self.process
+        where = (
+            [self.url] if process is None else [process.command, *process.args, "", str(process.cwd or "")]
+        )
+        named = json.dumps([self.transport, *where])
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+    @asynccontextmanager
+    async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher[Any]]:
+        """Connect. `stderr` takes what a child process writes there (F12)."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.secrets.kept_from_logs())
+            shorten_session_ids()
+            if self.server is not None:
+                yield await stack.enter_async_context(in_process_dispatcher(self.server))
+                return
+            if self.process is not None:
+                self._check_command(self.process)
+                errors = await stack.enter_async_context(stderr.opened())
+                yield await stack.enter_async_context(child_dispatcher(self.process, errors, name=self.name))
+                return
+            if self.transport == "sse":
+                streams: Any = await stack.enter_async_context(self._sse())
+            else:
+                streams = await stack.enter_async_context(self._http())
+            yield stream_dispatcher(streams[0], streams[1])
+
+    @asynccontextmanager
+    async def _http(self) -> AsyncGenerator[tuple[Any, Any]]:
+        async with UpstreamHttp(self.name, self.url, headers=dict(self.headers), auth=self.auth) as client:
+            try:
+                async with streamable_http_client(
+                    self.url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE
+                ) as streams:
+                    yield streams
+            finally:
+                await client.end()
+
+    @asynccontextmanager
+    async def _sse(self) -> AsyncGenerator[tuple[Any, Any]]:
+        sender, receiver = anyio.create_memory_object_stream[Any](0)
+
+        async def answer(message: types.JSONRPCMessage) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await sender.send(SessionMessage(message))
+
+        async def pass_on(read: Any) -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                async for message in read:
+                    await sender.send(message)
+            sender.close()
+
+        async with (
+            sender,
+            receiver,
+            sse_client(
+                self.url,
+                headers=dict(self.headers),
+                httpx_client_factory=lambda headers=None, timeout=None, auth=None: UpstreamSse(
+                    answer, headers=headers, auth=auth
+                ),
+                auth=self.auth,
+            ) as (read, write),
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(pass_on, read)
+            yield receiver, write
+            group.cancel_scope.cancel()
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """What this mount was given that must not come out of it (F42)."""
+        found = [*self.hidden]
+        found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
+        if self.process is not None:
+            plain = {chain.VARIABLE, *PLAIN_VARIABLES}
+            found += (value for name, value in (self.process.env or {}).items() if name not in plain)
+            found += secret_arguments(self.process.args)
+        found += secrets_of_url(self.url) if self.url else ()
+        return Secrets.of(found, self.url)
+
+    def scrubbed(self, text: str) -> str:
+        """`text` without the secrets that this mount was given (F42)."""
+        return self.secrets.scrubbed(text)
+
+    def cleaned(self, value: Any) -> Any:
+        """A JSON value, every text in it scrubbed."""
+        return self.secrets.cleaned(value)
+
+    def _check_command(self, process: StdioServerParameters) -> None:
+        if process.cwd is not None and not Path(process.cwd).is_dir():
+            raise UpstreamUnavailableError(
+                self.name, self.scrubbed(f"its folder does not exist: {process.cwd}; make it, or correct cwd")
+            )
+        path = (process.env or {}).get("PATH")
+        beside = Path(process.cwd or ".") / process.command
+        if shutil.which(process.command, path=path) is None and not beside.is_file():
+            raise UpstreamUnavailableError(
+                self.name,
+                self.scrubbed(f"command not found: {process.command}; install it or give its full path"),
+            )
+
+
+def link_to(
+    target: Target,
+    *,
+    name: str,
+    transport: Literal["auto", "stdio", "http", "sse"] = "auto",
+    headers: Mapping[str, str] | None = None,
+    auth: httpx2.Auth | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    hidden: Iterable[str] = (),
+) -> Link:
+    """Read a target.
+
+    Raises:
+        DefinitionError: it is none of the known kinds, or does not go with the transport.
+    """
+    if isinstance(target, str):
+        return replace(_url_link(target, name, transport, headers or {}), auth=auth, hidden=tuple(hidden))
+    if isinstance(target, StdioServerParameters):
+        env = chain.inherited() | (target.env or {})
+        return Link(name, "stdio", process=target.model_copy(update={"env": env or None}))
+    server = lowlevel_of(target)
+    if server is not None:
+        return Link(name, "in-process", server=server)
+    if isinstance(target, Sequence):
+        command = [str(part) for part in cast("Sequence[object]", target)]
+        if not command:
+            raise DefinitionError(
+                f"mount {name!r}: the argument list is empty; give a command and its arguments"
+            )
+        given = chain.inherited() | dict(env or {})
+        process = StdioServerParameters(command=command[0], args=command[1:], env=given, cwd=cwd)
+        return Link(name, "stdio", process=process, hidden=tuple(hidden))
+    raise DefinitionError(
+        f"mount {name!r}: {type(target).__name__} is no target; give a URL, an argument list, "
+        "StdioServerParameters or an in-process server"
+    )
+
+
+def _told(target: str) -> str:
+    """What a wrong target is called in an error: a URL by its scheme, a command by its first word."""
+    return f"a URL of {target.partition('://')[0]}" if "://" in target else repr(target.partition(" ")[0])
+
+
+def _url_link(url: str, name: str, transport: str, headers: Mapping[str, str]) -> Link:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise DefinitionError(
+            f"mount {name!r}: {_told(url)} is no http or https URL; a command is given as a list"
+        )
+    if transport == "stdio":
+        raise DefinitionError(f"mount {name!r}: a URL is reached by http or sse, not by stdio")
+    if transport == "auto":
+        transport = "sse" if parts.path.rstrip("/").endswith("/sse") else "http"
+    logging.getLogger("mcp_toolset.upstream").debug("%s: reached by %s", name, transport)
+    return Link(name, "sse" if transport == "sse" else "http", url=url, headers=headers)

@@ -1,0 +1,302 @@
+"""`RemoteToolset`: a mounted MCP server as a toolset, with the same verbs, hooks and gate as local tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import anyio
+import anyio.abc
+import httpx2
+
+from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile
+from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
+from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.names import public_name
+from mcp_toolset.tools.core.source import Provenance, SourceStatus, ToolSource
+from mcp_toolset.tools.declare.function import Tool
+from mcp_toolset.tools.schema.argument_repair import repaired
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.selector import near_names
+from mcp_toolset.tools.view.tool_names import NameUse
+from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
+from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.upstream.connection import UpstreamConnection
+from mcp_toolset.upstream.kept_mount import introduction
+from mcp_toolset.upstream.lists.client_offers import ClientOffers
+from mcp_toolset.upstream.sessions.session_key import SessionOptions
+from mcp_toolset.upstream.target import Target, link_to
+
+DEFAULT_TIMEOUT = 60.0
+DEFAULT_START_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The tools of a snapshot, each with the binding that was made of it."""
+
+    snapshot: CatalogSnapshot
+    made: Mapping[str, tuple[ListedTool, ToolBinding]]
+
+
+class RemoteToolset(Toolset):
+    """The tools of one MCP server, over one session that stays open while the toolset is open.
+
+    While the server is down its tools stay, and calls say why they fail (F7); it is tried again
+    until it is back (H24).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str,
+        transport: Literal["auto", "stdio", "http", "sse"] = "auto",
+        headers: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        start_timeout: float = DEFAULT_START_TIMEOUT,
+        pins: PinPolicy | None = None,
+        lock: str | Path | LockEntry | None = None,
+        sessions: SessionRule = "auto",
+        forward_authorization: bool = False,
+        declare: Iterable[Asked] = (),
+        protocol: ProtocolRule = "auto",
+        hidden: Iterable[str] = (),
+        eras: Mapping[str, Era] | None = None,
+        arguments: ArgumentRule = "lenient",
+    ) -> None:
+        """Describe a mount; nothing is opened before `async with`.
+
+        Args:
+            target: A URL, an argument list, `StdioServerParameters`, or a server of this process.
+            name: The name of the mount: in messages, in search, in `inspect`.
+            transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
+            headers: Sent with every HTTP request to this server.
+            auth: Gets and renews the credentials for this server over HTTP, such as the SDK's
+                `OAuthClientProvider`.
+            env: Added to the environment of a command; only a safe part of ours is inherited.
+            cwd: The working directory of a command.
+            timeout: Seconds that one call may take, without the time for which its client is asked.
+            start_timeout: Seconds that connecting and listing may take.
+            pins: What to do about definitions that change or hide text (F23, F24).
+            lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
+            sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
+            forward_authorization: Send each caller's own `Authorization` on to this server, which is
+                otherwise never done (F43); for streamable HTTP alone.
+            protocol: `auto` speaks to the server in the era of each client, if the server knows it,
+                `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
+            eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
+                where the server has both.
+            declare: What to declare when listing, so that the server lists what it offers only to clients
+                that can be asked for it: some of `elicitation`, `roots`, `sampling`. Calls declare what
+                their own clients can do, whatever this says; see docs/sessions.md.
+            arguments: What becomes of a model's arguments that do not fit: `lenient` repairs what can be
+                meant in one way only, `strict` refuses them; see docs/arguments.md.
+            hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
+                that count anyway; see docs/configuration.md.
+
+        Raises:
+            ConfigError: the lock file is broken, or none of ours.
+            DefinitionError: the target is of no known kind, the name is empty, a time is not positive, or
+                there is no such way to share sessions, to forward credentials, to be asked or to speak.
+        """
+        if not name:
+            raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
+        if timeout <= 0 or start_timeout <= 0:
+            raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        _check_rule(name, "sessions", sessions, SessionRule)
+        _check_rule(name, "protocol", protocol, ProtocolRule)
+        _check_rule(name, "arguments", arguments, ArgumentRule)
+        for tool, era in (eras or {}).items():
+            _check_rule(name, f"eras[{tool!r}]", era, Era)
+        declared = tuple(declare)
+        if unknown := [name for name in declared if name not in get_args(Asked)]:
+            known = ", ".join(get_args(Asked))
+            raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
+        link = link_to(
+            target,
+            name=name,
+            transport=transport,
+            headers=headers,
+            auth=auth,
+            env=env,
+            cwd=cwd,
+            hidden=hidden,
+        )
+        if forward_authorization and link.transport != "http":
+            raise DefinitionError(
+                f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
+            )
+        if protocol == "legacy" and link.transport == "in-process":
+            raise DefinitionError(
+                f"mount {name!r}: a server of this process is spoken to in 2026-07-28; leave out protocol"
+            )
+        entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
+        judge = Pins(name, pins, entry, link.scrubbed if link.secrets else None)
+        self.connection = UpstreamConnection(
+            link,
+            timeout=timeout,
+            start_timeout=start_timeout,
+            pins=judge,
+            options=SessionOptions(protocol, sessions, dict(eras or {})),
+            forward_authorization=forward_authorization,
+            shows=declared,
+        )
+        self._eras = tuple(eras or ())
+        self._lenient = arguments == "lenient"
+        self._bound_tools = _Bound(EMPTY_SNAPSHOT, {})
+        super().__init__(name=name)
+
+    @property
+    def source_name(self) -> str:
+        """The name of the mount."""
+        return self.connection.link.name
+
+    @property
+    def status(self) -> SourceStatus:
+        """How the server is doing (F6, F7)."""
+        return self.connection.status
+
+    @property
+    def known(self) -> bool:
+        """Whether its tools are known, from this run or the last; see `UnlistedMounts`."""
+        return self.connection.tools.known
+
+    @property
+    def keep_key(self) -> str | None:
+        """What its lists are kept under from one run to the next; see `Keepable`."""
+        return self.connection.keep_key
+
+    def kept(self) -> KeptCatalog | None:
+        """What is to be kept of it for the next run."""
+        return self.connection.kept()
+
+    async def remember(self, kept: KeptCatalog) -> None:
+        """Serve what the last run knew, until the server has listed."""
+        await self.connection.remember(kept)
+
+    @property
+    def instructions(self) -> str:
+        """What the server tells models about itself; see `Introduced`."""
+        return self.connection.instructions
+
+    def server_info(self) -> dict[str, Any]:
+        """What the server says about itself (`serverInfo`); see `Introduced`."""
+        return introduction(self.connection.server_info, self.connection.link)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the server is part of this process; see `AtHand`."""
+        return self.connection.link.transport == "in-process"
+
+    @property
+    def offers(self) -> ClientOffers:
+        """What the server offers beside its tools (P4)."""
+        return self.connection.client_offers
+
+    def hidden_from(self, context: ToolContext) -> frozenset[str]:
+        """The tools that the server lists to other clients than this one, by its own names."""
+        return self.connection.hidden_from(context)
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what the server lists to clients like this one."""
+        return self.connection.lists.unknown(context)
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
+        await self.connection.lists.learned(context)
+
+    def list_hint(self) -> CacheHint | None:
+        """How long its list of tools may be kept; see `HintedSource`."""
+        return self.connection.list_hint()
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What its list of tools has in `_meta`; see `RemarkedSource`."""
+        return self.connection.tools.meta
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the tools, what is offered beside them, or the status have changed."""
+        return self.connection.on_change(callback)
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the connection until cancelled; see `ToolSource.run`."""
+        await self.connection.run(task_status=task_status)
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """A mount has no members of its own: its tools are the server's."""
+        return iter(())
+
+    def sources(self) -> list[ToolSource]:
+        """The mount itself."""
+        return [self]
+
+    def unbound(self) -> list[UnboundName]:
+        """The names in `eras` of tools that the server does not list; see docs/names.md."""
+        listed = {one.definition.name: one for one in self.bindings()} if self._eras else {}
+        known = {*listed, *(name for name, _ in self.status.set_aside)} if self._eras else set[str]()
+        tools = KnownTools(listed.values, [self])
+        return [
+            replace(tools.missing(NameUse(name, "eras"), near_names(name, listed)), server=self.source_name)
+            for name in self._eras
+            if name not in known
+        ]
+
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """What its tools are read from; see `SnapshotSource`."""
+        return self.connection.snapshot
+
+    def bindings(self) -> list[ToolBinding]:
+        """The tools as the server last listed them."""
+        connection = self.connection
+        snapshot, known = connection.snapshot, self._bound_tools
+        if snapshot is not known.snapshot:
+            # A tool that is listed as before is the same object in the next snapshot.
+            made = {
+                name: before
+                if (before := known.made.get(name)) is not None and before[0] is tool
+                else (tool, self._binding(connection, tool))
+                for name, tool in snapshot.tools.items()
+            }
+            known = self._bound_tools = _Bound(snapshot, made)
+        return [binding for _, binding in known.made.values()]
+
+    def _binding(self, connection: UpstreamConnection, tool: ListedTool) -> ToolBinding:
+        definition = tool.definition
+        return ToolBinding(
+            name=public_name(definition.name),
+            definition=definition,
+            execute=partial(connection.call, definition),
+            arguments=tool.arguments,
+            output=tool.output,
+            source=self.source_name,
+            place=f"server {self.source_name!r}",
+            provenance=partial(self._provenance, definition.name),
+            prepare=partial(repaired, definition.input_schema, tool.arguments) if self._lenient else None,
+        )
+
+    def listed(self, tool: str) -> ToolDefinition | None:
+        """What the server listed last under one of its own names."""
+        found = self.connection.snapshot.tools.get(tool)
+        return None if found is None else found.definition
+
+    def _provenance(self, tool: str) -> Provenance:
+        definition = self.listed(tool)
+        return Provenance(self.connection.identity, "" if definition is None else definition.digest)
+
+
+def _check_rule(mount: str, name: str, value: str, rule: Any) -> None:
+    if value not in get_args(rule):
+        raise DefinitionError(f"mount {mount!r}: {name} is one of {', '.join(get_args(rule))}, not {value!r}")

@@ -1,0 +1,101 @@
+"""Whoever collects traces gets the spans of the SDK, and calls come the same short way as without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import json
+import anyio
+from mcp import Client
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.asking import text_of
+from tests.interaction import doors_server
+from mcp_toolset.transports.http.app import bound_socket, run_app
+
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+
+async def heard(*_):
+    pass
+
+async def main():
+    ways = {}
+    async with doors_server.make() as server:
+        await server.settled()
+        with bound_socket("127.0.0.1", 0) as listening:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run_app, server.http_app(), listening)
+                url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+                for mode in ("legacy", "2026-07-28"):
+                    for name, target in (("http", url), ("memory", server.lowlevel)):
+                        async with Client(target, mode=mode, cache=None) as client:
+                            ways[f"{name} {mode}"] = text_of(await client.call_tool("way", {}))
+                            await client.call_tool("explode", {})
+                            await client.call_tool("up_steps", {"tag": "t"}, progress_callback=heard)
+                group.cancel_scope.cancel()
+    spans = [
+        {
+            "name": span.name,
+            "kind": span.kind.name,
+            "id": span.context.span_id,
+            "parent": span.parent.span_id if span.parent else None,
+            "error": (span.attributes or {}).get("error.type"),
+        }
+        for span in exporter.get_finished_spans()
+    ]
+    print(json.dumps([ways, spans]))
+
+anyio.run(main)
+"""
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    log = tmp_path_factory.mktemp("traced") / "log"
+    # A tracer provider is set once for a whole process.
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DOORS_LOG": str(log)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    ways, spans = json.loads(done.stdout.splitlines()[-1])
+    return ways, spans
+
+
+def test_u6_calls_come_the_same_short_way_while_traces_are_collected(
+    traced: tuple[dict[str, str], list[dict[str, Any]]],
+) -> None:
+    ways, _ = traced
+    assert (ways["http legacy"], ways["http 2026-07-28"]) == ("legacy_sessions", "endpoint")
+    assert ways["memory legacy"] == "message_dispatcher"
+
+
+def test_u6_each_call_has_its_span_and_so_has_the_call_to_the_upstream_within_it(
+    traced: tuple[dict[str, str], list[dict[str, Any]]],
+) -> None:
+    _, spans = traced
+    served = [span for span in spans if span["kind"] == "SERVER"]
+    assert [span["name"] for span in served].count("tools/call way") == 4
+    failed = [span["error"] for span in served if span["name"] == "tools/call explode"]
+    assert failed == ["tool_error"] * 4
+    outer = {span["id"] for span in served if span["name"] == "tools/call up_steps"}
+    sent = [span["parent"] for span in spans if span["name"] == "MCP send tools/call steps"]
+    assert len(outer) == len(sent) == 4
+    assert set(sent) == outer

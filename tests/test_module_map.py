@@ -1,0 +1,27 @@
+"""The module map of docs/architecture.md names every module, and no folder is too full to be read."""
+
+import runpy
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FULL = 17
+"""Modules that a folder may hold."""
+
+
+def test_the_module_map_is_that_of_the_tree() -> None:
+    made = runpy.run_path(str(ROOT / "scripts" / "module_map"))
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert text == made["page"](text), "run scripts/module_map"
+
+
+def test_every_module_and_folder_says_what_it_is() -> None:
+    first_line = runpy.run_path(str(ROOT / "scripts" / "module_map"))["first_line"]
+    files = (ROOT / "src" / "mcp_toolset").rglob("*.py")
+    assert [str(path) for path in files if not first_line(path)] == []
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    files = (ROOT / "src" / "mcp_toolset").rglob("*.py")
+    held = Counter(path.parent for path in files if path.name != "__init__.py")
+    assert {str(folder): count for folder, count in held.items() if count > FULL} == {}

@@ -1,0 +1,173 @@
+"""Both HTTP transports: who may talk to them, and how they listen and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import httpx2
+import pytest
+from mcp import Client
+
+from mcp_toolset import Toolset, ToolsetServer, serve
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.transports.http.app import bound_socket, run_app
+
+pytestmark = pytest.mark.anyio
+APP = str(Path(__file__).parents[2] / "examples" / "local_tool" / "app.py")
+
+
+def nothing() -> str:
+    """Do nothing."""
+    return ""
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async with ToolsetServer(Toolset(nothing)) as server:
+        app = server.http_app(
+            allowed_hosts=["tools.example.com"], allowed_origins=["https://app.example.com"]
+        )
+        with bound_socket("127.0.0.1", 0) as listening:
+            async with anyio.create_task_group() as group:
+                group.start_soon(run_app, app, listening)
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+                group.cancel_scope.cancel()
+
+
+PATHS = [
+    ("POST", "/mcp"),
+    ("GET", "/mcp"),
+    ("GET", "/sse"),
+    ("POST", "/messages/?session_id=0"),
+    ("GET", "/none"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example.com"}, 421),
+        ({"Host": "127.0.0.1.evil.example.com:80"}, 421),
+        ({"Host": "127.0.0.1:80@evil.example.com"}, 421),
+        ({"Host": "tools.example.com:99"}, 421),
+        ({"Origin": "https://evil.example.com"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost.evil.example.com"}, 403),
+        ({"Host": "evil.example.com", "Origin": "https://evil.example.com"}, 421),
+    ],
+)
+async def test_f31_foreign_hosts_and_origins_are_refused_before_anything_else(
+    url: str, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    async with httpx2.AsyncClient() as client:
+        answer = await client.request(method, url + path, headers=headers, content=b"x" * 100)
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Host": "localhost:1"},
+        {"Host": "tools.example.com"},
+        {"Origin": "http://localhost:3000"},
+        {"Origin": "https://app.example.com"},
+    ],
+)
+async def test_f31_loopback_and_what_is_allowed_pass(url: str, headers: dict[str, str]) -> None:
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(f"{url}/mcp", headers=headers, content=b"{}")
+    assert answer.status_code not in (403, 421)
+
+
+async def test_f33_a_big_body_is_refused(url: str) -> None:
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(
+            f"{url}/mcp",
+            content=b" " * (5 * 1024 * 1024),
+            headers={"Content-Type": "application/json", "Accept": "application/json, text/event-stream"},
+        )
+    assert answer.status_code == 413
+
+
+async def test_f30_an_unknown_session_is_not_found(url: str) -> None:
+    headers = {
+        "Mcp-Session-Id": "0123",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(
+            f"{url}/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        )
+    assert answer.status_code == 404
+
+
+def test_a_port_in_use_is_said_with_the_mend() -> None:
+    with bound_socket("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(ToolsetError, match=f"port {port} on 127.0.0.1 is in use; .*--port"):
+            serve(nothing, transport="http", port=port)
+
+
+def test_answers_in_two_writes_do_not_wait_for_acknowledgements() -> None:
+    with bound_socket("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
+@asynccontextmanager
+async def running() -> AsyncGenerator[tuple[anyio.abc.Process, str]]:
+    with bound_socket("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    process = await anyio.open_process(
+        [sys.executable, "-m", "mcp_toolset", "serve", APP, "--transport", "http", "--port", str(port)],
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        stderr=subprocess.PIPE,
+    )
+    async with process, httpx2.AsyncClient() as client:
+        with anyio.fail_after(40):
+            while True:
+                try:
+                    await client.get(f"http://127.0.0.1:{port}/none")
+                    break
+                except httpx2.ConnectError:
+                    await anyio.sleep(0.02)
+        yield process, f"http://127.0.0.1:{port}"
+
+
+async def ended_quietly(process: anyio.abc.Process) -> None:
+    assert process.stderr is not None
+    with anyio.fail_after(40):
+        assert await process.wait() == 0
+    shown = b"".join([chunk async for chunk in process.stderr])
+    assert b"Traceback" not in shown and b"ERROR" not in shown, shown
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_f44_a_signal_ends_an_http_server_with_an_open_sse_stream(number: signal.Signals) -> None:
+    async with running() as (process, url), httpx2.AsyncClient() as client:
+        async with client.stream("GET", f"{url}/sse") as stream:
+            assert stream.status_code == 200
+            process.send_signal(number)
+            await ended_quietly(process)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_f44_a_signal_ends_an_http_server_with_connected_clients(mode: str) -> None:
+    async with running() as (process, url), AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(f"{url}/mcp", mode=mode))
+        await client.call_tool("add", {"a": 1, "b": 1})
+        if mode == "auto":
+            await stack.enter_async_context(client.listen(tools_list_changed=True))
+        process.send_signal(signal.SIGTERM)
+        await ended_quietly(process)

@@ -1,0 +1,128 @@
+"""Which revision is spoken with an upstream: found out, or said by the mount."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.shared.memory import create_client_server_memory_streams
+
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.config import ProtocolRule
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.sdk import seams as sdk
+from mcp_toolset.upstream.sessions import handshake as negotiation
+
+pytestmark = pytest.mark.anyio
+
+BOTH = [sys.executable, str(Path(__file__).parents[1] / "interaction" / "upstream.py")]
+LEGACY = [
+    sys.executable,
+    str(Path(__file__).parents[1] / "support" / "plain_server.py"),
+    json.dumps({"tools": ["one"]}),
+]
+MODERN: dict[str, Any] = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {},
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
+
+
+class ModernOnly:
+    """A server of 2026-07-28 alone, and what it was asked; silent to the first request if it is slow."""
+
+    def __init__(self, *, slow: bool = False) -> None:
+        self.asked: list[str] = []
+        self._slow = slow
+
+    async def answer(self, context: Any, method: str, params: Any) -> dict[str, Any]:
+        self.asked.append(method)
+        if method == "initialize":
+            raise sdk.MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, "no", {"supported": ["2026-07-28"]})
+        if self._slow and len(self.asked) == 1:
+            await anyio.sleep_forever()
+        return MODERN
+
+
+async def _ignore(*_: Any) -> bool:
+    return True
+
+
+async def _refuse(*_: Any) -> dict[str, Any]:
+    raise AssertionError
+
+
+@asynccontextmanager
+async def connected(server: ModernOnly) -> AsyncGenerator[tuple[sdk.ClientSession, sdk.ObservedDispatcher]]:
+    with anyio.fail_after(40):
+        async with (
+            create_client_server_memory_streams() as (ours, theirs),
+            anyio.create_task_group() as group,
+        ):
+            await group.start(sdk.stream_dispatcher(*theirs).run, server.answer, _ignore)
+            dispatcher = sdk.ObservedDispatcher(sdk.stream_dispatcher(*ours), None, _ignore, _refuse, {})
+            async with sdk.ClientSession(dispatcher=dispatcher) as session:
+                yield session, dispatcher
+            group.cancel_scope.cancel()
+
+
+async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(negotiation, "PROBE_DEADLINE", 0.1)
+    server = ModernOnly(slow=True)
+    async with connected(server) as (session, dispatcher):
+        assert await negotiation.negotiate(session, dispatcher, None) == "modern"
+        assert session.protocol_version == "2026-07-28"
+    assert server.asked == ["server/discover", "initialize", "server/discover"]
+
+
+async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_not_for_it() -> None:
+    server = ModernOnly()
+    async with connected(server) as (session, dispatcher):
+        with pytest.raises(sdk.MCPError, match=r"no revision up to 2025-11-25; protocol: auto"):
+            await negotiation.negotiate(session, dispatcher, None, "legacy")
+    assert server.asked == ["initialize"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "revision"), [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25")]
+)
+async def test_a_server_of_both_eras_is_spoken_to_as_the_mount_says(
+    protocol: ProtocolRule, revision: str
+) -> None:
+    mount = RemoteToolset(BOTH, name="up", protocol=protocol)
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(mount)) as server:
+            await server.settled()
+            assert mount.connection.protocol_version == revision
+            assert not (await server.call_tool("double", {"n": 2})).is_error
+
+
+async def test_an_older_server_is_refused_by_a_mount_that_wants_the_newer_protocol() -> None:
+    mount = RemoteToolset(LEGACY, name="up", protocol="modern")
+    with anyio.fail_after(60):
+        async with ToolsetServer(Toolset(mount)) as server:
+            await server.settled()
+            assert mount.status.state == "offline"
+            assert "does not speak 2026-07-28; protocol: auto" in mount.status.reason
+
+
+def test_a_protocol_that_is_none_is_refused_with_those_there_are() -> None:
+    with pytest.raises(DefinitionError, match=r"mount 'up': protocol is one of auto, legacy, modern, not"):
+        RemoteToolset(LEGACY, name="up", protocol="2025")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_server_of_this_process_is_spoken_to_in_the_newer_protocol_alone() -> None:
+    inner = ToolsetServer(Toolset())
+    with pytest.raises(DefinitionError, match="leave out protocol"):
+        RemoteToolset(inner, name="up", protocol="legacy")

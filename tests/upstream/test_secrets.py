@@ -1,0 +1,78 @@
+"""What counts as a secret of a mount, and how texts and log records are cleared of it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.upstream.secrets import Secrets, shown_url
+from mcp_toolset.upstream.target import link_to
+
+TOKENS = st.text(
+    st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=8, max_size=40
+).filter(lambda text: bool(text.strip("*/._- ")))
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "shown"),
+    [
+        ("1234", "pin 1234, 12345, x_1234", "pin ***, 12345, x_***"),
+        ("hunter22", "xhunter22x", "x***x"),
+        ("true", "it is true", "it is true"),
+        ("abc", "abc", "abc"),
+        ("-----BEGIN\nMIIEvQIBADAN\n-----END", "bad key: MIIEvQIBADAN", "bad key: ***"),
+        ('say "hi" now', '{"a": "say \\"hi\\" now"}', '{"a": "***"}'),
+        ("p@ss/word", "https://h/?k=p%40ss%2Fword", "https://h/?k=***"),
+    ],
+)
+def test_u19_short_common_and_quoted_values(given: str, said: str, shown: str) -> None:
+    assert Secrets.of([given]).scrubbed(said) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://h.example/s/NmE3MTIz/mcp?k=v", "https://h.example/…"),
+        ("https://me:pass@h.example:8443/", "https://h.example:8443"),
+        ("http://[::1]:80/mcp", "http://[::1]:80/…"),
+    ],
+)
+def test_u19_an_address_is_its_origin(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+    link = link_to(url, name="up")
+    assert link.shown == shown
+    assert link.scrubbed(f"no answer from {url!r}") == f"no answer from {shown!r}"
+
+
+@given(TOKENS, TOKENS)
+def test_u19_what_was_given_is_not_in_what_is_said(token: str, other: str) -> None:
+    link = link_to(["run", other, "--api-key", token], name="up", env={"A": token}, hidden=[other])
+    for said in (f"login {token} as {other}", repr({"k": token, "o": other}), f"{token}{other}"):
+        assert token not in link.scrubbed(said)
+    assert other not in link.scrubbed(f"<{other}>")
+
+
+def test_u19_log_records_of_the_http_client_are_cleared(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    link = link_to("https://h.example/s/NmE3MTIz/mcp?k=abcdef12", name="up")
+    with link.secrets.kept_from_logs():
+        logging.getLogger("httpx2").info("HTTP Request: POST %s", link.url)
+        logging.getLogger("httpcore2.connection").debug("connect_tcp.started %r", ["abcdef12"])
+        try:
+            raise ValueError(link.url)
+        except ValueError:
+            logging.getLogger("mcp.client.streamable_http").exception("no NmE3MTIz")
+    assert "NmE3MTIz" not in caplog.text and "abcdef12" not in caplog.text
+    assert "HTTP Request: POST https://h.example/…" in caplog.text
+    assert "ValueError" in caplog.text
+    assert not logging.getLogger("httpx2").filters
+
+
+def test_u19_an_address_that_cannot_be_used_is_not_quoted() -> None:
+    with pytest.raises(DefinitionError) as refused:
+        link_to("ftp://me:abcdef12@host/NmE3MTIz", name="up")
+    assert "abcdef12" not in str(refused.value) and "NmE3MTIz" not in str(refused.value)

@@ -1,0 +1,84 @@
+"""An upstream over HTTP+SSE: its messages may be as big as over any other transport."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from tests.support.asking import text_of
+
+from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http_client import UpstreamSse
+
+pytestmark = pytest.mark.anyio
+
+BIG = 5 * 1024 * 1024
+
+
+@tool
+async def big(letter: str, context: ToolContext) -> str:
+    """Report three steps, and return 5 MB."""
+    for step in range(3):
+        await context.progress(step + 1, 3, letter)
+    return letter * BIG
+
+
+@tool
+def small(letter: str) -> str:
+    """Return one letter."""
+    return letter
+
+
+@pytest.fixture
+async def hub() -> AsyncGenerator[ToolsetServer]:
+    """A server with a mount over SSE."""
+    upstream = ToolsetServer(Toolset(big, small), name="upstream")
+    with bound_socket("127.0.0.1", 0) as listening:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_app, upstream.http_app(), listening)
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}/sse"
+            async with ToolsetServer(Toolset(RemoteToolset(url, name="sse")), name="hub") as server:
+                await server.settled()
+                yield server
+            group.cancel_scope.cancel()
+
+
+async def test_a_result_of_five_megabytes_comes_over_sse_and_so_does_what_follows(
+    hub: ToolsetServer,
+) -> None:
+    steps: list[float] = []
+    results: dict[str, str] = {}
+    states: list[str] = []
+    (source,) = hub.registry.sources().values()
+    source.on_change(lambda: states.append(source.status.state))
+
+    async def step(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(progress)
+
+    with anyio.fail_after(60):
+        async with Client(hub.lowlevel, mode="legacy", cache=None) as client:
+            result = await client.call_tool("big", {"letter": "x"}, progress_callback=step)
+            assert text_of(result) == "x" * BIG
+            assert steps == [1, 2, 3]
+
+            async def one(name: str, letter: str) -> None:
+                results[letter] = text_of(await client.call_tool(name, {"letter": letter}))
+
+            async with anyio.create_task_group() as group:
+                for name, letter in (("big", "a"), ("small", "b"), ("big", "ä"), ("small", "d")):
+                    group.start_soon(one, name, letter)
+    assert results == {"a": "a" * BIG, "b": "b", "ä": "ä" * BIG, "d": "d"}
+    assert "offline" not in states
+
+
+async def test_a_stream_of_an_upstream_over_sse_may_be_silent_for_as_long_as_it_likes() -> None:
+    async def answer(message: Any) -> None:
+        raise AssertionError("nothing is sent")
+
+    async with UpstreamSse(answer, headers=None, auth=None) as client:
+        assert client.timeout.read is None
+        assert client.timeout.connect is not None
