@@ -379,7 +379,7 @@ class UpstreamConnection:
                     group.start_soon(self.offers.keep_watching)
                 group.start_soon(self._watch, dispatcher)
                 group.start_soon(self._watch_health)
-                if self.link.transport == "stdio" and not self._main.modern:
+                if self.link.facts.starts_process and not self._main.modern:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()

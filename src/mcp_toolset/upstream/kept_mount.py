@@ -27,7 +27,7 @@ def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
 
     Credentials in headers and environment are no part of it. A server of this process has none.
     """
-    if link.transport == "in-process":
+    if link.facts.in_process:
         return None
     how = [one if isinstance(one, str | bool) else sorted(one) for one in settings]
     return hashlib.sha256(json.dumps([link.name, link.identity, *how]).encode()).hexdigest()[:32]

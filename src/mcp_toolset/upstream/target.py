@@ -34,13 +34,13 @@ from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.sdk.seams import Server, lowlevel_of, stream_dispatcher
 from mcp_toolset.transports.direct_dispatcher import in_process_dispatcher
+from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
 from mcp_toolset.transports.http.session_log import shorten_session_ids
 from mcp_toolset.transports.http_client import UpstreamHttp, UpstreamSse
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.transports.stdio_client import child_dispatcher
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 
-Transport = Literal["stdio", "http", "sse", "in-process"]
 Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
 
 
@@ -60,13 +60,18 @@ class Link:
     """
 
     name: str
-    transport: Transport
+    transport: TransportName
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     auth: httpx2.Auth | None = field(default=None, repr=False)
     process: StdioServerParameters | None = field(default=None, repr=False)
     server: Server[Any] | None = field(default=None, repr=False)
     hidden: tuple[str, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def facts(self) -> TransportFacts:
+        """What has to be known of the transport."""
+        return TRANSPORTS[self.transport]
 
     @property
     def shown(self) -> str:

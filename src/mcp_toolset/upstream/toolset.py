@@ -135,11 +135,11 @@ class RemoteToolset(Toolset):
             cwd=cwd,
             hidden=hidden,
         )
-        if forward_authorization and link.transport != "http":
+        if forward_authorization and not link.facts.carries_headers:
             raise DefinitionError(
                 f"mount {name!r}: credentials are forwarded over streamable HTTP, not by {link.transport}"
             )
-        if protocol == "legacy" and link.transport == "in-process":
+        if protocol == "legacy" and link.facts.in_process:
             raise DefinitionError(
                 f"mount {name!r}: a server of this process is spoken to in 2026-07-28; leave out protocol"
             )
@@ -199,7 +199,7 @@ class RemoteToolset(Toolset):
     @property
     def at_hand(self) -> bool:
         """Whether the server is part of this process; see `AtHand`."""
-        return self.connection.link.transport == "in-process"
+        return self.connection.link.facts.in_process
 
     @property
     def offers(self) -> ClientOffers:

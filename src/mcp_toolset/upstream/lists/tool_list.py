@@ -189,7 +189,7 @@ class UpstreamTools:
         return listed, self._admissible(listed)
 
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
-        usable = usable_over_http(listed) if self._link.transport == "http" else listed
+        usable = usable_over_http(listed) if self._link.facts.carries_headers else listed
         return self.pins.admit(usable, remembered=remembered)
 
 

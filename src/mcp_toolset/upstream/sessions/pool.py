@@ -121,13 +121,13 @@ class SessionPool:
         self.options = options
         self.start_timeout = start_timeout
         self._forwards = forwards
-        alone = link.transport == "in-process" or options.protocol == "modern"
+        alone = link.facts.in_process or options.protocol == "modern"
         self.facts = UpstreamFacts(
             legacy=False if alone else None,
             modern=False if options.protocol == "legacy" else None,
-            tied=link.transport == "http",
+            tied=link.facts.binds_messages,
         )
-        self._known = None if link.transport == "in-process" else KnownEras(link.identity)
+        self._known = None if link.facts.in_process else KnownEras(link.identity)
         self._main: SessionKey | None = None
         self._settled = False
         self._try_again_at = NEVER

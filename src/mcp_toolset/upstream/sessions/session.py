@@ -120,7 +120,7 @@ class UpstreamSession:
         async with self.link.open(stderr) as inner:
             dispatcher = ObservedDispatcher(
                 inner,
-                None if self.link.transport == "in-process" else self._of_a_call,
+                None if self.link.facts.in_process else self._of_a_call,
                 partial(self._notified, notified),
                 self.questions.put,
                 self._says,
@@ -204,7 +204,7 @@ class UpstreamSession:
         began = time.monotonic()
         call.answered = False
         if call.context.wants_progress:
-            if self.link.transport == "in-process":
+            if self.link.facts.in_process:
                 opts["on_progress"] = call.context.progress
             else:
                 # As in most clients the id of a request with progress is its token: some servers take one
@@ -365,7 +365,7 @@ class UpstreamSession:
             meta["progressToken"] = token
         if meta:
             params["_meta"] = meta
-        if self.link.transport == "http":
+        if self.link.facts.carries_headers:
             opts["headers"] = self._headers(version, method, params, context, tool)
 
     def _headers(
@@ -393,7 +393,7 @@ class UpstreamSession:
             if dispatcher is self.dispatcher:
                 self.on_lost()
             return UpstreamUnavailableError(self.link.name, self._lost())
-        if self.link.transport in ("http", "sse") and says_broke_off(fault):
+        if self.link.facts.breaks_requests and says_broke_off(fault):
             self.on_broken_off()
             return UpstreamUnavailableError(
                 self.link.name, f"{lost_by(fault)} ({self.link.scrubbed(fault.message)})"
