@@ -3,38 +3,38 @@
 ```
 ToolsetError                     catch this to catch all
 ├── DefinitionError              a tool or toolset is declared wrongly (the host's mistake)
-│   ├── NameConflictError        two tools answer to one name (L28, F16)
+│   ├── NameConflictError        two tools answer to one name
 │   └── UnknownNameError         a hook, a middleware or a verb names a tool that does not exist
 ├── ConfigError                  a configuration file cannot be read or used
 ├── TargetError                  a command-line target names nothing that can be served
-├── CallError                    one call cannot go on; becomes a result the model can act on (N7)
-│   ├── UnknownToolError         no such tool, or none that this caller may know of (F34)
+├── CallError                    one call cannot go on; becomes a result the model can act on
+│   ├── UnknownToolError         no such tool, or none that this caller may know of
 │   │   └── ToolNotReadyError    a mounted server that may have the tool is starting or offline
 │   ├── InvalidArgumentsError    the arguments do not fit the tool's schema
-│   ├── InvalidOutputError       the tool's result does not fit its own output schema (F22)
+│   ├── InvalidOutputError       the tool's result does not fit its own output schema
 │   ├── PermissionDeniedError    a policy refused the call
-│   ├── GrantError               a deferred tool was called without a live grant (X1, F35)
-│   ├── CannotAskError           nobody can be asked here, or nobody answered (A14, N4)
+│   ├── GrantError               a deferred tool was called without a live grant
+│   ├── CannotAskError           nobody can be asked here, or nobody answered
 │   ├── ClientCapabilityError    the client lacks what the tool needs; told to the client, not to the model
 │   ├── RequestStateError        a repeated request's state was altered, has ended, or is another's
-│   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds (N7)
+│   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
 │   ├── UpstreamUnavailableError it cannot be reached now
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
-├── GrantStoreError              the store of grants cannot be opened, read or written (F37)
-├── CapabilityError              a tool asked for something that it was not granted (H4)
-├── NextConsumedError            a middleware called `next` twice (N2)
-├── ToolMismatchError            a call was decoded or completed by a tool that is not its own (L24)
-├── RoundError                   a round was committed or advanced wrongly; nothing has changed (L14)
+├── GrantStoreError              the store of grants cannot be opened, read or written
+├── CapabilityError              a tool asked for something that it was not granted
+├── NextConsumedError            a middleware called `next` twice
+├── ToolMismatchError            a call was decoded or completed by a tool that is not its own
+├── RoundError                   a round was committed or advanced wrongly; nothing has changed
 └── StateError                   an object is used before it is opened, or after it is closed
-    ├── StaleStateError          a state is of another generation than the current one (H10)
-    └── InvalidStateError        a saved state cannot be read or written; names the file (F37)
+    ├── StaleStateError          a state is of another generation than the current one
+    └── InvalidStateError        a saved state cannot be read or written; names the file
 ```
 
 A message says what happened, where, and how to mend it. `CallError` and `UpstreamError` may reach a
-model, so they never carry secrets, tracebacks or another caller's data (F42).
+model, so they never carry secrets, tracebacks or another caller's data.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class DefinitionError(ToolsetError):
 
 
 class NameConflictError(DefinitionError):
-    """Two tools answer to one public name (L28); the message names both places and the mend."""
+    """Two tools answer to one public name; the message names both places and the mend."""
 
 
 class UnknownNameError(DefinitionError):
@@ -126,7 +126,7 @@ class UnknownToolError(CallError):
     """No tool of that name for this caller.
 
     Raised alike for names that do not exist and names that this caller may not use, so that the
-    error tells nothing about hidden tools (F34).
+    error tells nothing about hidden tools.
     """
 
     def __init__(self, name: str, hint: str = "") -> None:
@@ -150,7 +150,7 @@ class InvalidArgumentsError(CallError):
 
 
 class InvalidOutputError(CallError):
-    """The tool ran, but its result does not fit its own output schema (F22)."""
+    """The tool ran, but its result does not fit its own output schema."""
 
 
 class PermissionDeniedError(CallError):
@@ -158,11 +158,11 @@ class PermissionDeniedError(CallError):
 
 
 class GrantError(CallError):
-    """A deferred tool was called without a live grant for this caller (X1, F35); nothing ran."""
+    """A deferred tool was called without a live grant for this caller; nothing ran."""
 
 
 class CannotAskError(CallError):
-    """The client of a call cannot be asked, refused the request, or gave no answer in time (A14, N4)."""
+    """The client of a call cannot be asked, refused the request, or gave no answer in time."""
 
     def __init__(self, message: str, *, obstacle: str = "") -> None:
         """Tell the model why, and perhaps what to do; `obstacle` is the reason alone."""
@@ -184,7 +184,7 @@ class RequestStateError(CallError):
 
 
 class RetrySuggestedError(CallError):
-    """The tool cannot do it now, and another try may succeed (N7). `after` is in seconds."""
+    """The tool cannot do it now, and another try may succeed. `after` is in seconds."""
 
     def __init__(self, message: str, *, after: float) -> None:
         """Add to the message when to try again; `message` says what stands in the way."""
@@ -207,11 +207,11 @@ class UpstreamError(ToolsetError):
 
 
 class UpstreamUnavailableError(UpstreamError):
-    """The mounted server is down, starting or broken; the call was not sent, or was not answered (F1, F6)."""
+    """The mounted server is down, starting or broken; the call was not sent, or was not answered."""
 
 
 class UpstreamTimeoutError(UpstreamError):
-    """The mounted server did not answer within the deadline; it was told to cancel (F4)."""
+    """The mounted server did not answer within the deadline; it was told to cancel."""
 
 
 class UpstreamProtocolError(UpstreamError):
@@ -225,14 +225,14 @@ class UpstreamProtocolError(UpstreamError):
 
 
 class GrantStoreError(ToolsetError):
-    """The store of grants cannot be opened, read or written; nothing is granted and nothing runs (F37).
+    """The store of grants cannot be opened, read or written; nothing is granted and nothing runs.
 
     Where it is opened the message names the file and the mend; later it may reach a model, and names none.
     """
 
 
 class CapabilityError(ToolsetError):
-    """A tool asked for a capability that it was not granted (H4)."""
+    """A tool asked for a capability that it was not granted."""
 
     def __init__(self, capability: str, way: str = "") -> None:
         """Name the capability and the way to grant it: that of a server, unless `way` says another."""
@@ -242,15 +242,15 @@ class CapabilityError(ToolsetError):
 
 
 class NextConsumedError(ToolsetError):
-    """A middleware used its `next` a second time (N2); a call runs at most once."""
+    """A middleware used its `next` a second time; a call runs at most once."""
 
 
 class ToolMismatchError(ToolsetError):
-    """A call was decoded or completed by a tool that is not its own (L24); nothing has changed."""
+    """A call was decoded or completed by a tool that is not its own; nothing has changed."""
 
 
 class RoundError(ToolsetError):
-    """A round was committed or advanced wrongly; the round is exactly as before (L14)."""
+    """A round was committed or advanced wrongly; the round is exactly as before."""
 
 
 class StateError(ToolsetError):
@@ -258,8 +258,8 @@ class StateError(ToolsetError):
 
 
 class StaleStateError(StateError):
-    """A state is of another generation than the one that it would change (H10); nothing has changed."""
+    """A state is of another generation than the one that it would change; nothing has changed."""
 
 
 class InvalidStateError(StateError):
-    """A saved state is corrupt, foreign, or cannot be read or written (F37); the file is untouched."""
+    """A saved state is corrupt, foreign, or cannot be read or written; the file is untouched."""

@@ -1,6 +1,6 @@
-"""`BackgroundWork`: what tools start in one call and await in another (H4).
+"""`BackgroundWork`: what tools start in one call and await in another.
 
-It has an owner, the block that opened it, and ends with that: nothing is left running (F44).
+It has an owner, the block that opened it, and ends with that: nothing is left running.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`EventLog`: what tools note for the application, in order (H4)."""
+"""`EventLog`: what tools note for the application, in order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Snapshots: an upstream's list of tools, each checked by itself, as it stood at one moment.
 
-A malformed tool is set aside alone and named (F17, X6); a name that comes twice keeps its first
-tool and the second is set aside (F16); nothing vanishes without a reason.
+A malformed tool is set aside alone and named; a name that comes twice keeps its first
+tool and the second is set aside; nothing vanishes without a reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOST_CHARACTER: Final = "\ufdd0"
 code point to programs, so that no text has it."""
 
 MAX_DEFINITION: Final = 512 * 1024
-"""Bytes of JSON that one tool may take; its schemas are not compiled beyond that (F20)."""
+"""Bytes of JSON that one tool may take; its schemas are not compiled beyond that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class CatalogSnapshot:
     Attributes:
         tools: The usable ones by name, in the upstream's order.
         set_aside: `(name, reason)` of those that are not usable.
-        complete: `False` when a cap ended the listing early (F15).
-        changes: Tools that are not what they were when they were pinned (F24); those that are held are
+        complete: `False` when a cap ended the listing early.
+        changes: Tools that are not what they were when they were pinned; those that are held are
             set aside as well.
-        flagged: `(name, what)` of tools in whose texts something was hidden (F23).
+        flagged: `(name, what)` of tools in whose texts something was hidden.
     """
 
     tools: Mapping[str, ListedTool]
@@ -65,7 +65,7 @@ def take_snapshot(
 
     Args:
         listed: The entries in wire form, as untrusted as they come.
-        previous: The last snapshot; unchanged tools keep their compiled schemas (H20).
+        previous: The last snapshot; unchanged tools keep their compiled schemas.
         complete: Whether the listing reached its end.
     """
     tools: dict[str, ListedTool] = {}
@@ -90,7 +90,7 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
         raise DefinitionError(f"an entry of the list is no object but {type(entry).__name__}")
     wire = cast("dict[str, Any]", entry)
     if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
-        raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep (F20)")
+        raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep")
     try:
         text = to_json(wire)
     except ValueError as fault:
@@ -99,7 +99,7 @@ def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
         raise DefinitionError("the definition cannot be passed on: a text in it has half of a character")
     size = len(text)
     if size > MAX_DEFINITION:
-        raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION} (F20)")
+        raise DefinitionError(f"the definition has {size} bytes, more than {MAX_DEFINITION}")
     definition = ToolDefinition.from_wire(wire)
     _check_runnable(wire)
     known = previous.tools.get(definition.name)

@@ -1,4 +1,4 @@
-"""The file behind `SqliteGrantStore`: whose it is, which version, and its tables (F37)."""
+"""The file behind `SqliteGrantStore`: whose it is, which version, and its tables."""
 
 from __future__ import annotations
 

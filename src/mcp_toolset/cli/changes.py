@@ -1,4 +1,4 @@
-"""Tools that are not what was pinned, as JSON and as lines for people (F24)."""
+"""Tools that are not what was pinned, as JSON and as lines for people."""
 
 from __future__ import annotations
 

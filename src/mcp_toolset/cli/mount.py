@@ -123,7 +123,7 @@ def _lock(options: MountOptions) -> LockFile:
 
 
 def _address(url: str) -> str:
-    """What a server without a name is pinned as: its address, without what may be secret in it (F42)."""
+    """What a server without a name is pinned as: its address, without what may be secret in it."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     origin = f"{parts.scheme}://{parts.hostname or ''}{port}"
@@ -197,7 +197,7 @@ def reachable(server: ToolsetServer) -> bool:
 
 
 def report_down(server: ToolsetServer) -> None:
-    """Say on stderr which servers are down; they are tried again while the rest serves (F6)."""
+    """Say on stderr which servers are down; they are tried again while the rest serves."""
     _complain_of(_down(server))
 
 

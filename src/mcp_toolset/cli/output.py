@@ -1,7 +1,7 @@
 """Where the command line's words go: the answer to stdout, everything else to stderr.
 
 A tool, a module that is loaded or a child process may write to stdout as well; while a command works,
-all of that goes to stderr, so that an answer in JSON stays JSON (decision 10, F45).
+all of that goes to stderr, so that an answer in JSON stays JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STDERR: Final = 2
 
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey or hide; it comes from strangers (F23)."""
+    """The text without characters that a terminal would obey or hide; it comes from strangers."""
     return cleaned(text).replace("\r", "")
 
 
@@ -93,7 +93,7 @@ class Output:
     as_json: bool = False
 
     def json(self, value: Any) -> None:
-        """The whole answer as one JSON value, with escapes for what a terminal would obey or hide (F23)."""
+        """The whole answer as one JSON value, with escapes for what a terminal would obey or hide."""
         self._write(plain_to_see(json.dumps(value, indent=2, ensure_ascii=False)))
 
     def text(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What `mcp-toolset pin` compares and writes: mounted servers, and their lock file (F24)."""
+"""What `mcp-toolset pin` compares and writes: mounted servers, and their lock file."""
 
 from __future__ import annotations
 

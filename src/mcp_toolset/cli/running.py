@@ -18,7 +18,7 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
     """The result of `work`.
 
     Raises:
-        KeyboardInterrupt: A SIGINT or SIGTERM came first; what was open has been closed (F44).
+        KeyboardInterrupt: A SIGINT or SIGTERM came first; what was open has been closed.
     """
     results: list[_Result] = []
 

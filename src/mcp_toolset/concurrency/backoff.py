@@ -1,4 +1,4 @@
-"""`Backoff`: how long to wait before the next attempt, growing to a cap (F2, F25)."""
+"""`Backoff`: how long to wait before the next attempt, growing to a cap."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 
 REQUEST_TIMEOUT: Final = 30.0
-"""Seconds that the head of a request over HTTP may take to arrive, and its body after that (F33)."""
+"""Seconds that the head of a request over HTTP may take to arrive, and its body after that."""
 
 
 class WorkingTime:

@@ -77,7 +77,7 @@ async def _listen(
 
 
 def leave_no_thread(code: int) -> None:
-    """End the process though a tool's function is still at work in its thread: nobody waits for it (F44)."""
+    """End the process though a tool's function is still at work in its thread: nobody waits for it."""
     deadline = time.monotonic() + _GRACE
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:

@@ -50,7 +50,7 @@ _TABLE = "an object with string values"
 
 
 class _Entry(BaseModel):
-    # Pydantic would quote the offending input, which may be a secret (F42).
+    # Pydantic would quote the offending input, which may be a secret.
     model_config = ConfigDict(
         frozen=True, extra="ignore", coerce_numbers_to_str=True, hide_input_in_errors=True
     )

@@ -34,7 +34,7 @@ _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
 def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ) -> HubConfig:
-    """Read a configuration file of any of the clients (P3); comments and trailing commas may stand in it.
+    """Read a configuration file of any of the clients; comments and trailing commas may stand in it.
 
     A server whose own entry is wrong has a `fault`; the others can be used.
 
@@ -59,7 +59,7 @@ def parse_config(
     Only an `envFile` that an enabled server names is read from disk.
 
     Raises:
-        ConfigError: With file, place, cause and mend in one line, and no values (F42).
+        ConfigError: With file, place, cause and mend in one line, and no values.
     """
     root, path = Place(os.fspath(source)), Path(source).absolute()
     table, warnings = _table(data, root), list[str]()

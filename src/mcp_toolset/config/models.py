@@ -24,10 +24,10 @@ Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """How a server is reached; `http` is streamable HTTP."""
 
 ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
-"""What is done about a definition that is not what was pinned (F24)."""
+"""What is done about a definition that is not what was pinned."""
 
 HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
-"""What is done about characters that hide (F23)."""
+"""What is done about characters that hide."""
 SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
 """How far the callers of a server share sessions with it; see docs/sessions.md."""
 
@@ -55,7 +55,7 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. What may hold secrets is omitted by `repr` (F42).
+    """One server. What may hold secrets is omitted by `repr`.
 
     A server that is not disabled has every reference expanded; a disabled one stands as it is written. One
     with a `fault` is misconfigured: it is shown with that reason, and the others are served.
@@ -69,21 +69,21 @@ class ServerConfig:
         env_file: Where the environment file is, if one is named.
         cwd: Where it starts, absolute; None means the folder of this process.
         url: Its address, for http and sse.
-        headers: Sent with every request to it, and to nobody else (F43).
+        headers: Sent with every request to it, and to nobody else.
         disabled: The file keeps it but asks not to start it.
         deferred: Its tools are searched for instead of listed.
         prefix: Before its tools' names; None leaves it to the hub, False means none.
-        names: Public names for single tools, by the server's own names for them (H23).
+        names: Public names for single tools, by the server's own names for them.
         include: Patterns (`fnmatch`) of the tools to take; empty means all.
         exclude: Patterns of the tools to leave out; stronger than `include`.
         timeout: Seconds for one call; None means the default.
-        start_timeout: Seconds to start and list tools; None means the default (H24).
+        start_timeout: Seconds to start and list tools; None means the default.
         pins: About tools that have changed since they were pinned; None decides by what has changed.
         new_tools: About tools that a pinned server did not have; None is as `pins`, or holds them.
         hidden_text: About invisible and control characters in definitions.
-        sessions: How far its callers share sessions with it (P5).
-        forward_authorization: Whether each caller's own credentials are sent on to it (F43).
-        declare: What is declared for the sake of what it lists (P5).
+        sessions: How far its callers share sessions with it.
+        forward_authorization: Whether each caller's own credentials are sent on to it.
+        declare: What is declared for the sake of what it lists.
         protocol: In which era it is spoken to.
         secrets: Values that `${…}` stood for in it; they are blanked wherever they would be shown.
         fault: Why it cannot be used, with place and mend; such a server has only its name.
@@ -139,7 +139,7 @@ class HubConfig:
         path: Where it is, absolute.
         name: What the hub calls itself.
         servers: Its servers in file order.
-        client_prefix: What clients put before every name of a tool (H23).
+        client_prefix: What clients put before every name of a tool.
         lock: Where its pins are kept; None means beside the file.
         warnings: Keys that nobody knows, a line for each place.
         list_patience: Seconds that lists wait for servers of which nothing is known; None means the default.

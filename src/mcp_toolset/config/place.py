@@ -30,7 +30,7 @@ class Place:
         return "".join(_written(step) for step in self.steps).removeprefix(".")
 
     def error(self, cause: str, mend: str) -> ConfigError:
-        """One line: file, place, cause, mend. The caller keeps values out of it (F42)."""
+        """One line: file, place, cause, mend. The caller keeps values out of it."""
         where = f"{self.source}: {self.path}" if self.steps else self.source
         return ConfigError(" ".join(f"{where}: {cause}; {mend}".splitlines()))
 

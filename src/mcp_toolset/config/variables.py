@@ -65,7 +65,7 @@ class Variables:
             secret: Told of each value that came from a variable or an input.
 
         Raises:
-            ConfigError: A variable is not set and has no default; names it, never a value (F42).
+            ConfigError: A variable is not set and has no default; names it, never a value.
         """
 
         def value(found: re.Match[str]) -> str:

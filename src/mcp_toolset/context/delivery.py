@@ -22,7 +22,7 @@ from mcp_toolset.concurrency.task_set import TaskScope
 
 MAX_WAITING: Final = 16_384
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""Notifications of one call that may wait for its client, and their length; the oldest give way (F10).
+"""Notifications of one call that may wait for its client, and their length; the oldest give way.
 
 An upstream may say all at once what its client is sent one after another.
 """

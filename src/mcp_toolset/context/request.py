@@ -1,4 +1,4 @@
-"""`WireContext`: the caller of a served call, so that reports and questions reach that very client (P5)."""
+"""`WireContext`: the caller of a served call, so that reports and questions reach that very client."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class WireContext(ToolContext):
         return answer
 
     async def _sample(self, params: dict[str, Any], key: str) -> Sample:
-        """Ask the model of this client; the request says what caused it (H5)."""
+        """Ask the model of this client; the request says what caused it."""
         client = self._request.session.client_capabilities
         if client is None or client.sampling is None:
             raise CannotAskError("this client lends no model: it declares no sampling")

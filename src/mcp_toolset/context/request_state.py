@@ -1,4 +1,4 @@
-"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back (A14).
+"""`RoundTrips`: questions of a call that travel in its result, and the answers that come back.
 
 On 2026-07-28 a server asks by ending the call with `input_required`; the client calls again with
 `inputResponses` and the `requestState` it was given ("Multi round-trip requests"). What is known of
@@ -46,7 +46,7 @@ _NOTHING: Final[Wire] = {}
 
 @dataclass(slots=True)
 class Replay:
-    """What one call has asked so far, and what it was answered (H5).
+    """What one call has asked so far, and what it was answered.
 
     Attributes:
         call_id: What tells the call from others, the same each time it is run.

@@ -66,7 +66,7 @@ class Mount:
             mine.pins.remember(other.pins)
 
     def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-        """Call a tool over the connection that there is by now, whichever one it was listed over (P13)."""
+        """Call a tool over the connection that there is by now, whichever one it was listed over."""
         if self.successor is not None:
             return self.successor.call(definition, call, context)
         return self.remote.connection.call(definition, call, context)

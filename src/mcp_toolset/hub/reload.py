@@ -1,4 +1,4 @@
-"""`Reloads`: another configuration in the place of the one that is served, while clients call (P13).
+"""`Reloads`: another configuration in the place of the one that is served, while clients call.
 
 What differs is started next to what there is. When all of it has answered, or has failed once, one step
 puts it in place, and clients are told once of each list that is another one. What has left is closed when

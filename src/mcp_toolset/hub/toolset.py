@@ -18,7 +18,7 @@ _log = logging.getLogger("mcp_toolset.hub")
 
 
 class ConfiguredToolset(Toolset):
-    """The servers of a configuration; `ToolsetServer.reload` has others take their place (P13).
+    """The servers of a configuration; `ToolsetServer.reload` has others take their place.
 
     Attributes:
         config: The configuration that holds now.
@@ -79,13 +79,13 @@ class ConfiguredToolset(Toolset):
 def toolset_from_config(
     config: HubConfig | str | PathLike[str], *, read: Callable[[], HubConfig] | None = None
 ) -> ConfiguredToolset:
-    """Mount every server that is not disabled: filtered, named and deferred as the file says (P3).
+    """Mount every server that is not disabled: filtered, named and deferred as the file says.
 
     A server whose entry cannot be used is shown as `misconfigured`, with the reason; the others are served.
 
     A server's tools carry its name as a prefix unless the file gives another one, or `false` for
     none; `names` in the file names single tools. What a tool is called depends on its own server and
-    on the file, not on which other servers are up (H23); see `mounted_name`.
+    on the file, not on which other servers are up; see `mounted_name`.
 
     Args:
         config: The configuration, or the path of its file.

@@ -1,4 +1,4 @@
-"""`watching`: a server's configuration is read again when its files have changed (P13).
+"""`watching`: a server's configuration is read again when its files have changed.
 
 The files are looked at rather than listened to: that works on network drives, in mounted folders and
 where a link is turned to another file. A change is taken in once the files have been left alone from one

@@ -1,4 +1,4 @@
-"""What can still be told of a message that is too long or broken: which request it is, or answers (F9)."""
+"""What can still be told of a message that is too long or broken: which request it is, or answers."""
 
 from __future__ import annotations
 

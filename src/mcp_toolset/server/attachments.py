@@ -1,7 +1,7 @@
-"""Toolsets that join and leave a server while it runs (H8, H24).
+"""Toolsets that join and leave a server while it runs.
 
 Each has a task of its own that opens it, holds it open and closes it again. One that leaves is out of
-the registry first, so that nothing new is called; what is under way ends on the open upstream (F14).
+the registry first, so that nothing new is called; what is under way ends on the open upstream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`News`: what is served follows its sources, and clients are told when a list has changed (P6, X2)."""
+"""`News`: what is served follows its sources, and clients are told when a list has changed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class News:
                 self.changed.set()
 
     async def _announce(self, told: list[dict[str, Any]]) -> None:
-        """Tell clients about a changed list, however many steps led to it, once (F13).
+        """Tell clients about a changed list, however many steps led to it, once.
 
         A server may say that a list has changed which is the same again by now: its clients are told.
         """
@@ -117,7 +117,7 @@ class News:
             await self._served.moved.wait()
 
     async def _announce_grants(self) -> None:
-        """Have legacy sessions list again: they list what they were granted (X2)."""
+        """Have legacy sessions list again: they list what they were granted."""
         while True:
             await self.revoked.wait()
             await self._lowlevel.announce_grants()

@@ -1,7 +1,7 @@
 """`LocalTools`: how a server runs its own tools.
 
-Each handler gets a context with the call and what the tool was granted (H3, H4); a manual tool's
-calls wait for the application instead (A6); a question as the outcome is put to the user (A14).
+Each handler gets a context with the call and what the tool was granted; a manual tool's
+calls wait for the application instead; a question as the outcome is put to the user.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Host(Protocol):
 
 
 class HandlerContext(ToolContext):
-    """What one tool has of one call: the call itself and its named capabilities, nothing else (H3)."""
+    """What one tool has of one call: the call itself and its named capabilities, nothing else."""
 
     __slots__ = (
         "_call",

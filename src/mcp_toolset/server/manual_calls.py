@@ -1,4 +1,4 @@
-"""`ManualCalls`: calls that wait for the application instead of running (A6, A7)."""
+"""`ManualCalls`: calls that wait for the application instead of running."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call that waits for its result (A7).
+    """A call that waits for its result.
 
     Attributes:
         id: What to submit the result under; nothing that the caller chose, so it is unique here.
@@ -102,7 +102,7 @@ class ManualCalls:
         To be called on the event loop's thread, or in a worker thread of anyio's.
 
         Raises:
-            StateError: no call waits under this id (A9).
+            StateError: no call waits under this id.
             InvalidOutputError: the output is not what the tool promises; the call waits on.
         """
         waiting = self._found(call_id)
@@ -112,7 +112,7 @@ class ManualCalls:
         """End a call with an error that the model can read.
 
         Raises:
-            StateError: no call waits under this id (A9).
+            StateError: no call waits under this id.
         """
         waiting = self._found(call_id)
         self._settle(waiting, ToolResult.of_error(f"{waiting.call.name} failed: {message}"))

@@ -1,7 +1,7 @@
 """The SDK server that clients talk to: tools as raw dictionaries, everything else by the SDK's own way.
 
-`tools/call` and `tools/list` are answered in the SDK's middleware, before any model is built
-(decision 8); what is read besides is answered by `Reading`.
+`tools/call` and `tools/list` are answered in the SDK's middleware, before any model is built; what is read
+besides is answered by `Reading`.
 """
 
 from __future__ import annotations
@@ -196,17 +196,17 @@ class LowlevelServer(Server[Any]):
         self._listening.close()
 
     async def announce_tools(self, sources: Collection[str] = ()) -> None:
-        """Tell clients, of both eras, that the list of tools has changed (P6): that of some sources alone."""
+        """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
         await self._announce(ToolsListChanged(), Connection.send_tool_list_changed, sources)
 
     async def announce_grants(self) -> None:
-        """Tell every legacy client that its own list may have changed: what it was granted is in it (X2)."""
+        """Tell every legacy client that its own list may have changed: what it was granted is in it."""
         async with anyio.create_task_group() as group:
             for connection in list(self._sessions.values()):
                 group.start_soon(_bounded, connection.send_tool_list_changed)
 
     async def announce_offers(self, news: Mapping[str, Collection[str]]) -> None:
-        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources (P6)."""
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
         if (sources := news.get("resources")) is not None:
             await self._announce(ResourcesListChanged(), Connection.send_resource_list_changed, sources)
         if (sources := news.get("prompts")) is not None:
@@ -242,7 +242,7 @@ class LowlevelServer(Server[Any]):
                 await self._bus.publish(_EVENTS[each.capability]())
 
     async def announce_to(self, request: Request) -> None:
-        """Tell one legacy client that its own list has changed, as by a grant (X2)."""
+        """Tell one legacy client that its own list has changed, as by a grant."""
         await _bounded(connection_of(request.session).send_tool_list_changed)
 
     @asynccontextmanager
@@ -368,7 +368,7 @@ class LowlevelServer(Server[Any]):
         return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
 
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
-        """Run a call, or run it again with what the client answers; or ask the client (A14)."""
+        """Run a call, or run it again with what the client answers; or ask the client."""
         bound = (call.name, call.arguments, context.principal)
         try:
             context.resume(self._trips, call)

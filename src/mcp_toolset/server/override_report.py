@@ -1,4 +1,4 @@
-"""Overrides whose ground has moved: texts of the host's own over texts of a server that have changed (F24).
+"""Overrides whose ground has moved: texts of the host's own over texts of a server that have changed.
 
 A description hook, `.described`, or a parameter that is described anew was written with the server's own
 text in mind. When that changes underneath, a model goes on reading the host's words, and only the host can

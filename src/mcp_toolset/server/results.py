@@ -14,7 +14,7 @@ from mcp_toolset.tools.declare.returned import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
 
 HALT_META_KEY: Final = "mcp-toolset/halt"
-"""In the `_meta` of a result: why the tool wants the loop to end after it (A5)."""
+"""In the `_meta` of a result: why the tool wants the loop to end after it."""
 
 
 def halted(result: ToolResult) -> ToolResult:
@@ -61,9 +61,9 @@ def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
 
 
 def answered(binding: ToolBinding, asked: AskUser, answer: Answer) -> ToolResult:
-    """The result of a call that asked the user (A14): the answer, or that there is none.
+    """The result of a call that asked the user: the answer, or that there is none.
 
-    The answer to a question without a schema is its text (decision 7).
+    The answer to a question without a schema is its text.
 
     Raises:
         InvalidOutputError: the answer does not fit the tool's output schema.

@@ -109,7 +109,7 @@ class ToolsetServer:
             version: The server's version, as clients see it.
             instructions: Text for the model; a preview of deferred tools is added to it, and what mounted
                 servers say about themselves.
-            hooks: Execution and description hooks, for local and mounted tools alike (X8).
+            hooks: Execution and description hooks, for local and mounted tools alike.
             middleware: Around every call, outermost first.
             tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset.
             rules: Hooks, middleware and descriptions together, instead of the three above; a name in
@@ -118,19 +118,19 @@ class ToolsetServer:
             resources: What clients can read besides.
             prompts: What users can pick besides, such as `Prompts`.
             completions: Proposes values for arguments of prompts and resource templates.
-            capabilities: What every local tool is granted (H4): `ask`, `sample`, `session`, `catalog`,
+            capabilities: What every local tool is granted: `ask`, `sample`, `session`, `catalog`,
                 `membership`, `background`, `events`; `progress` and `log` are always.
             events: Where tools note events; a log in memory unless given.
             manual_timeout: Seconds that a manual call waits for the application, unless the tool says
-                otherwise (A7).
+                otherwise.
             grants: Issues and judges the grants of deferred tools; in memory, with the default
                 lifetimes, unless given.
-            access: Who may have which deferred tool, asked at each search, resolve and call (X5).
+            access: Who may have which deferred tool, asked at each search, resolve and call.
             client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
-                stay within 64 characters (H23).
-            state: A file that keeps names and membership from one run to the next (H11).
+                stay within 64 characters.
+            state: A file that keeps names and membership from one run to the next.
             scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
-                `EmbeddingScorer` of this server's own to search with a sentence model (H19).
+                `EmbeddingScorer` of this server's own to search with a sentence model.
             list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
                 server's own; what is mounted has hints of its own, and the strictest of all counts.
             list_patience: Seconds from the opening on in which lists and searches wait for mounted servers
@@ -308,7 +308,7 @@ class ToolsetServer:
             yield
 
     async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
-        """Serve one more toolset from now on; clients are told once that the list has changed (H24).
+        """Serve one more toolset from now on; clients are told once that the list has changed.
 
         It returns when what is mounted in it has been reached, or has failed once and is tried again.
 
@@ -321,10 +321,10 @@ class ToolsetServer:
         return handle
 
     async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
-        """Serve a toolset no longer, and close it (H8).
+        """Serve a toolset no longer, and close it.
 
         Nothing new is called in it from this moment; calls that are under way end as they would, for
-        at most `drain` seconds (F14). It returns when everything is closed.
+        at most `drain` seconds. It returns when everything is closed.
 
         Raises:
             StateError: nothing is attached by this handle.
@@ -342,7 +342,7 @@ class ToolsetServer:
         *,
         drain: float = DRAIN,
     ) -> None:
-        """Serve another toolset in the place of an attached one, under the same handle (H8).
+        """Serve another toolset in the place of an attached one, under the same handle.
 
         The new one is open before the old one leaves, and calls see the one or the other. Tools of
         the same id keep their names and their membership.
@@ -360,7 +360,7 @@ class ToolsetServer:
     async def reload(
         self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
     ) -> ReloadReport:
-        """Serve the configuration as it is by now, without ending anything that is under way (P13).
+        """Serve the configuration as it is by now, without ending anything that is under way.
 
         Servers whose entry is the same go on, and so do those that are only named, chosen or judged in
         another way. The others are started next to what there is, then all of it changes at once, and
@@ -388,7 +388,7 @@ class ToolsetServer:
         return await self._reloads.reload(config, drain=drain, patience=patience)
 
     async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
-        """Put tools into the catalog or take them out, and wait until that is served (H7).
+        """Put tools into the catalog or take them out, and wait until that is served.
 
         See `ToolRegistry.choose`; a tool that is taken out is refused at once.
 
@@ -419,7 +419,7 @@ class ToolsetServer:
     async def settled(self) -> None:
         """Wait until every mounted server has been reached or has failed once.
 
-        Opening does not wait for slow ones (F5); whoever wants the whole picture does.
+        Opening does not wait for slow ones; whoever wants the whole picture does.
         """
         await settled(list(self.registry.sources().values()))
         await self._rebuild()
@@ -457,7 +457,7 @@ class ToolsetServer:
 
     @property
     def pending_calls(self) -> list[PendingCall]:
-        """The calls of manual tools that wait for the application, the oldest first (A7)."""
+        """The calls of manual tools that wait for the application, the oldest first."""
         return self._manual.pending()
 
     async def next_pending(self) -> PendingCall:

@@ -1,4 +1,4 @@
-"""`StateKeeper`: a server's registry and its state file, kept alike (H11, F37)."""
+"""`StateKeeper`: a server's registry and its state file, kept alike."""
 
 from __future__ import annotations
 

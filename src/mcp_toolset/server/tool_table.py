@@ -241,7 +241,7 @@ class ServedTools:
             return
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call through the table as it stands now (F14: a change does not touch it)."""
+        """Run one call through the table as it stands now (a change does not touch it)."""
         return await self._dispatch.call(call, context)
 
     async def call_ungranted(self, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -282,7 +282,7 @@ class ServedTools:
         return [source for source in self._varying.values() if source.unknown_to(context)]
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees; a legacy session also sees what it was granted (X2)."""
+        """The tools that this caller sees; a legacy session also sees what it was granted."""
         granted = self.granted(context)
         listed = self.listed_to(context)
         return [*listed, *granted] if granted else listed
@@ -308,7 +308,7 @@ class ServedTools:
         """The input schema of a listed tool, for the SDK's header checks.
 
         They come before the gate, so a deferred tool has none here: a difference between its answer
-        and that for an unknown tool would tell that it exists (F34).
+        and that for an unknown tool would tell that it exists.
         """
         binding = self.table.get(name)
         return None if binding is None or binding.deferred else binding.definition.input_schema
@@ -318,7 +318,7 @@ class ServedTools:
         return self.catalog.digests() if self.defers else {}
 
     def preview(self) -> str | None:
-        """What can be found by search, for a model that has not searched yet (H22)."""
+        """What can be found by search, for a model that has not searched yet."""
         return self.catalog.preview() if self.defers else None
 
     def statuses(self) -> dict[str, SourceStatus]:

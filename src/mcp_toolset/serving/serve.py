@@ -60,7 +60,7 @@ def serve(
     state: str | PathLike[str] | None = None,
     watch: bool = True,
 ) -> None:
-    """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything (F44).
+    """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
 
     Args:
         target: A tool, a function, a toolset, a server, or the path of an `mcpServers` file.
@@ -81,7 +81,7 @@ def serve(
         client_prefix: What clients put before every name; the file's own unless given; see
             `ToolsetServer`.
         state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
-        watch: Read a configuration again when its file has changed (P13).
+        watch: Read a configuration again when its file has changed.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.

@@ -1,4 +1,4 @@
-"""Backpressure from a client that does not read to the servers and tools that work for it (F29).
+"""Backpressure from a client that does not read to the servers and tools that work for it.
 
 `Caller` is one request of a client, as the connection to an upstream server sees it: the connection stops
 reading its server while the client of a big answer has no room. `Unread` holds the results of tools for

@@ -58,7 +58,7 @@ class _Client(httpx2.AsyncClient):
     """
 
     def __init__(self, **options: Any) -> None:
-        # How many calls are under way at once is for the connection to limit (F28).
+        # How many calls are under way at once is for the connection to limit.
         limits = httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN)
         super().__init__(limits=limits, **options)
 
@@ -89,7 +89,7 @@ class UpstreamHttp(_Client):
     """The client of one connection over streamable HTTP.
 
     The stream that a legacy server may send on at any time is opened again whenever it ends: soon, and
-    with growing waits if it ends at once (F25).
+    with growing waits if it ends at once.
     """
 
     def __init__(self, name: str, url: str, **options: Any) -> None:
@@ -140,7 +140,7 @@ class UpstreamHttp(_Client):
         return _refusal(request, types.CONNECTION_CLOSED, reason)
 
     async def end(self) -> None:
-        """End the session, also when the connection was cancelled (F46)."""
+        """End the session, also when the connection was cancelled."""
         if not self._session:
             return
         with anyio.move_on_after(GOODBYE_TIMEOUT, shield=True), suppress(httpx2.HTTPError):
@@ -214,7 +214,7 @@ class UpstreamSse(_Client):
                 del self._callers[next(iter(self._callers))]
 
     async def _handed_on(self, message: types.JSONRPCMessage, size: int) -> None:
-        """Hand a message on, and read no further until its client has room for more (F29)."""
+        """Hand a message on, and read no further until its client has room for more."""
         await self._answer(message)
         if isinstance(message, types.JSONRPCResponse):
             caller = self._callers.pop(message.id, None)
@@ -246,7 +246,7 @@ class _TooLongError(httpx2.StreamError):
 
 
 class _Capped(httpx2.AsyncByteStream):
-    """A body that fails its own request once it is too long (F11); events have a limit of their own."""
+    """A body that fails its own request once it is too long; events have a limit of their own."""
 
     def __init__(self, body: Any) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""`Intake`: the bytes of answers that are read of one upstream server over HTTP, and their budget (F29).
+"""`Intake`: the bytes of answers that are read of one upstream server over HTTP, and their budget.
 
 Each answer has a connection of its own, so hundreds can be read at once. Within the budget they are.
 Beyond it one body is read at a time, once the results before it are on their way to clients that set the

@@ -1,10 +1,10 @@
 """`LineDispatcher`: JSON-RPC over a pair of pipes, both ways, without a model or a stream per message.
 
-It takes the place of the SDK's dispatcher and transports, behind the SDK's protocol of dispatchers
-(decision 8). Messages are taken where their bytes arrive: an answer wakes whoever waits for it, a
-request or a notification gets a task. Of what arrives the version, the types of id and method and the
-shape of the parameters are checked. What is no message is skipped and counted (F8), what cannot be
-read fails its own request (F9), and whatever could pile up has a bound (F10, F11, F28, F29, F33).
+It takes the place of the SDK's dispatcher and transports, behind the SDK's protocol of dispatchers.
+Messages are taken where their bytes arrive: an answer wakes whoever waits for it, a request or a
+notification gets a task. Of what arrives the version, the types of id and method and the shape of the
+parameters are checked. What is no message is skipped and counted, what cannot be read fails its own
+request, and whatever could pile up has a bound.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from mcp_toolset.transports.repair import repaired
 from mcp_toolset.transports.requests import Incoming, Waiting
 
 MAX_GARBAGE: Final = 1000
-"""Lines in a row that may be no messages, or answer nothing, before a connection is given up (F8)."""
+"""Lines in a row that may be no messages, or answer nothing, before a connection is given up."""
 
 MAX_REQUESTS: Final = 4096
 """Requests of the peer that may be under way at once; more are refused."""
 
 MAX_NOTIFICATIONS: Final = 1024
-"""Notifications of the peer that may be under way at once; the oldest gives way (F10)."""
+"""Notifications of the peer that may be under way at once; the oldest gives way."""
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
-"""Bytes that are read and kept while a peer is held back; then nothing more is read (F29)."""
+"""Bytes that are read and kept while a peer is held back; then nothing more is read."""
 
 MAX_AHEAD: Final = 1024
 """Requests that may be under way of a peer that has no room for answers; then nothing more is taken."""

@@ -2,7 +2,7 @@
 
 No task, no thread and no stream stands between a message and the code that takes it: bytes are handed
 on where they are read, and are written where they come from as long as the pipe has room. What it has
-no room for waits here; `has_room` and `room` let those who write wait instead of piling up (F29).
+no room for waits here; `has_room` and `room` let those who write wait instead of piling up.
 """
 
 from __future__ import annotations

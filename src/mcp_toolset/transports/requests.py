@@ -15,7 +15,7 @@ from mcp_toolset.sdk.seams import CallOptions, NoBackChannelError, Outbound, Pro
 from mcp_toolset.transports.backpressure import Caller
 
 REPORT_GRACE: Final = 1.0
-"""Seconds that an answer waits for the reports that came before it: a slow client may take none (F10)."""
+"""Seconds that an answer waits for the reports that came before it: a slow client may take none."""
 
 _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 

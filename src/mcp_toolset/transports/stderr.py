@@ -1,4 +1,4 @@
-"""`StderrTail`: what a child process writes to stderr is drained, and its last lines are kept (F12)."""
+"""`StderrTail`: what a child process writes to stderr is drained, and its last lines are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StderrTail:
     """The last lines of a child's stderr; memory stays constant whatever is written."""
 
     def __init__(self, name: str, scrub: Callable[[str], str] = str) -> None:
-        """Log lines, at debug level and passed through `scrub`, to `mcp_toolset.upstream.NAME` (F42)."""
+        """Log lines, at debug level and passed through `scrub`, to `mcp_toolset.upstream.NAME`."""
         self._scrub = scrub
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._partial = b""

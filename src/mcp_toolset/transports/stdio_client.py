@@ -2,7 +2,7 @@
 
 Whatever way the connection ends, the child's whole process group ends with it: its input is closed,
 then SIGTERM, then SIGKILL, each after a bounded wait, while its output is still read, as a child that
-finds its output full could not see that its input has ended (F44). When this process is killed, its
+finds its output full could not see that its input has ended. When this process is killed, its
 watchdog does the same.
 """
 

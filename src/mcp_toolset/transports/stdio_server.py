@@ -1,9 +1,9 @@
 """Serving on standard input and output, so that a signal or a closed pipe ends it at once.
 
 The SDK's transport reads standard input in a worker thread, which cannot be interrupted: a server
-told to stop would hang until the client writes again (F44). Here pipes and terminals are driven by readiness,
+told to stop would hang until the client writes again. Here pipes and terminals are driven by readiness,
 and our own dispatcher speaks over them. While serving, descriptor 0 is empty and descriptor 1 leads to
-stderr, so that a print or a child cannot corrupt the protocol (F45). Where descriptors cannot be waited
+stderr, so that a print or a child cannot corrupt the protocol. Where descriptors cannot be waited
 for (Windows, trio), or on request, the SDK's transport is used.
 """
 

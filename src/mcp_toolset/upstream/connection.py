@@ -1,8 +1,8 @@
 """`UpstreamConnection`: one mounted server, supervised by one owner task for as long as it is mounted.
 
 The owner connects, lists, holds the session open, takes in changes, and after a loss starts again
-with backoff (H24, F1–F7). Calls from any other task go over the session that the owner holds; none
-of them opens one, none is repeated (F1).
+with backoff. Calls from any other task go over the session that the owner holds; none
+of them opens one, none is repeated.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from mcp_toolset.upstream.sessions.unsupported import fault_of_task
 from mcp_toolset.upstream.target import Link
 
 REFRESH_GAP: Final = 0.5
-"""Seconds between one listing and the next, however many changes are announced (F13)."""
+"""Seconds between one listing and the next, however many changes are announced."""
 
 
 class UpstreamConnection:
@@ -90,7 +90,7 @@ class UpstreamConnection:
             start_timeout: Seconds that connecting and listing may take, together.
             pins: What judges its definitions; by default, pins of this process.
             options: In which era it is spoken to and how callers share sessions; see docs/sessions.md.
-            forward_authorization: Whether a caller's own credentials are sent on to it (F43).
+            forward_authorization: Whether a caller's own credentials are sent on to it.
             shows: What is declared for the sake of what it lists.
         """
         self.link = link
@@ -200,7 +200,7 @@ class UpstreamConnection:
 
     @property
     def identity(self) -> str:
-        """Which server this is: its address, and the name that it gave itself when it was reached (F35)."""
+        """Which server this is: its address, and the name that it gave itself when it was reached."""
         return f"{self.link.identity}:{self.server_info.name if self.server_info else ''}"
 
     def list_hint(self) -> CacheHint | None:
@@ -316,7 +316,7 @@ class UpstreamConnection:
         except TimeoutError:
             return self._explained(f"no answer within {self.start_timeout:g} s")
         # A transport may fail in as many ways as there are transports and servers; here every one of
-        # them means the same: this attempt is over, and the reason is for the status (decision 6).
+        # them means the same: this attempt is over, and the reason is for the status.
         except Exception as fault:
             return self._explained(reason_of(fault))
         finally:
@@ -340,7 +340,7 @@ class UpstreamConnection:
     ) -> None:
         self._lost, self._refresh = anyio.Event(), anyio.Event()
         self._lost_by = ENDED
-        # Forgotten until this attempt succeeds: the server may have come back as another one (F3).
+        # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
         self._era = await self._main.begin(session, dispatcher, era, self._protocol)
         self.pool.listens_in("modern" if self._main.modern else "legacy")
@@ -440,7 +440,7 @@ class UpstreamConnection:
         self._changed()
 
     async def _keep_fresh(self) -> None:
-        """List again after changes; any number of them during one listing cause one more (F13)."""
+        """List again after changes; any number of them during one listing cause one more."""
         while True:
             await self._refresh.wait()
             self._refresh = anyio.Event()
@@ -514,8 +514,8 @@ class UpstreamConnection:
 
         Raises:
             CallError: the tool that was known from the last run is gone, or is not the same any more.
-            UpstreamUnavailableError: it is offline, or was lost during the call (F1, F6).
-            UpstreamTimeoutError: no answer within the deadline; it was told to cancel (F4).
+            UpstreamUnavailableError: it is offline, or was lost during the call.
+            UpstreamTimeoutError: no answer within the deadline; it was told to cancel.
             UpstreamProtocolError: it answered with a protocol error.
             InvalidOutputError: it answered with something that is no result.
         """

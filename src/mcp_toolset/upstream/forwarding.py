@@ -39,7 +39,7 @@ MAX_ROUNDS: Final = 16
 """Times that a modern upstream may ask a legacy client in the course of one request."""
 
 MAX_IN_FLIGHT: Final = 256
-"""Calls that one upstream is given at once; more wait, within their own deadline (F28)."""
+"""Calls that one upstream is given at once; more wait, within their own deadline."""
 
 _FIRST_PAUSE: Final = 0.05
 _LAST_PAUSE: Final = 0.25

@@ -1,4 +1,4 @@
-"""`Listing`: one walk through the pages of an upstream's list, with an end in any case (F15)."""
+"""`Listing`: one walk through the pages of an upstream's list, with an end in any case."""
 
 from __future__ import annotations
 

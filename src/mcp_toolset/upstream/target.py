@@ -1,7 +1,7 @@
 """`Link`: how to reach one upstream, and the transport that does it.
 
 A target is a URL, an argument list, `StdioServerParameters`, or a server of this process. What a
-remote catalog says is never a target (F47): commands and URLs come from the host alone.
+remote catalog says is never a target: commands and URLs come from the host alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Link:
         name: The name it is mounted under, for messages.
         transport: Which transport reaches it.
         url: For `http` and `sse`.
-        headers: Sent with every HTTP request to this upstream and to no other (N11, F43).
+        headers: Sent with every HTTP request to this upstream and to no other.
         auth: Gets and renews the credentials of an HTTP upstream, such as the SDK's `OAuthClientProvider`.
         process: For `stdio`.
         server: For `in-process`.
@@ -75,7 +75,7 @@ class Link:
 
     @property
     def shown(self) -> str:
-        """Where it leads, without secrets (F42)."""
+        """Where it leads, without secrets."""
         if self.process is not None:
             return self.scrubbed(f"command {self.process.command}")
         if not self.url:
@@ -84,7 +84,7 @@ class Link:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of where it leads, without credentials in headers or environment (F35).
+        """A digest of where it leads, without credentials in headers or environment.
 
         A server of this process has another one each time it is mounted: nothing tells it apart later.
         """
@@ -99,7 +99,7 @@ class Link:
 
     @asynccontextmanager
     async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher[Any]]:
-        """Connect. `stderr` takes what a child process writes there (F12)."""
+        """Connect. `stderr` takes what a child process writes there."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
             shorten_session_ids()
@@ -161,7 +161,7 @@ class Link:
 
     @cached_property
     def secrets(self) -> Secrets:
-        """What this mount was given that must not come out of it (F42)."""
+        """What this mount was given that must not come out of it."""
         found = [*self.hidden]
         found += [part for header in self.headers.values() for part in (header, *header.split(None, 1)[1:])]
         if self.process is not None:
@@ -172,7 +172,7 @@ class Link:
         return Secrets.of(found, self.url)
 
     def scrubbed(self, text: str) -> str:
-        """`text` without the secrets that this mount was given (F42)."""
+        """`text` without the secrets that this mount was given."""
         return self.secrets.scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:

@@ -51,8 +51,8 @@ class _Bound:
 class RemoteToolset(Toolset):
     """The tools of one MCP server, over one session that stays open while the toolset is open.
 
-    While the server is down its tools stay, and calls say why they fail (F7); it is tried again
-    until it is back (H24).
+    While the server is down its tools stay, and calls say why they fail; it is tried again
+    until it is back.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class RemoteToolset(Toolset):
             cwd: The working directory of a command.
             timeout: Seconds that one call may take, without the time for which its client is asked.
             start_timeout: Seconds that connecting and listing may take.
-            pins: What to do about definitions that change or hide text (F23, F24).
+            pins: What to do about definitions that change or hide text.
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
             forward_authorization: Send each caller's own `Authorization` on to this server, which is
-                otherwise never done (F43); for streamable HTTP alone.
+                otherwise never done; for streamable HTTP alone.
             protocol: `auto` speaks to the server in the era of each client, if the server knows it,
                 `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
             eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
@@ -166,7 +166,7 @@ class RemoteToolset(Toolset):
 
     @property
     def status(self) -> SourceStatus:
-        """How the server is doing (F6, F7)."""
+        """How the server is doing."""
         return self.connection.status
 
     @property
@@ -203,7 +203,7 @@ class RemoteToolset(Toolset):
 
     @property
     def offers(self) -> ClientOffers:
-        """What the server offers beside its tools (P4)."""
+        """What the server offers beside its tools."""
         return self.connection.client_offers
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:

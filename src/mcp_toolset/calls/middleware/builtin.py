@@ -29,7 +29,7 @@ _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
 class PermissionChecker:
-    """Asks a policy about every call: allow, deny, or ask the person at the client (N4)."""
+    """Asks a policy about every call: allow, deny, or ask the person at the client."""
 
     def __init__(self, policy: Policy, *, ask_deadline: float = ASK_DEADLINE) -> None:
         """Use `policy(call)`, sync or async, which returns `"allow"`, `"deny"` or `"ask"`.
@@ -76,7 +76,7 @@ def _unasked(name: str, obstacle: str) -> str:
 
 
 class OutputFormatter:
-    """Keeps results within a number of characters, so that they do not fill a model's context (N5).
+    """Keeps results within a number of characters, so that they do not fill a model's context.
 
     Text is cut between characters as a reader counts them, never inside one. Structured content is
     never cut: a part of it would not be valid any more, or would be valid and untrue. When it is too

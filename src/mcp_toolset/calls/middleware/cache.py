@@ -1,4 +1,4 @@
-"""`ResultCache`: the same question again gets the same answer for a while, without another run (P9)."""
+"""`ResultCache`: the same question again gets the same answer for a while, without another run."""
 
 from __future__ import annotations
 

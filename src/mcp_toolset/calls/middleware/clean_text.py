@@ -1,4 +1,4 @@
-"""`TextCleaner`: results without characters that hide, for hosts that want none of them (F23)."""
+"""`TextCleaner`: results without characters that hide, for hosts that want none of them."""
 
 from __future__ import annotations
 

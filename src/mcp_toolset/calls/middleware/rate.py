@@ -1,4 +1,4 @@
-"""`RateLimit`: so many calls in so much time, by token bucket (P9)."""
+"""`RateLimit`: so many calls in so much time, by token bucket."""
 
 from __future__ import annotations
 

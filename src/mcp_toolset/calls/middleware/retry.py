@@ -1,4 +1,4 @@
-"""`RetryLimit`: a tool that fails again and again is refused for a while (N8, P9)."""
+"""`RetryLimit`: a tool that fails again and again is refused for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting the text of a result, between characters as a reader counts them and never inside one (N5)."""
+"""Cutting the text of a result, between characters as a reader counts them and never inside one."""
 
 from __future__ import annotations
 

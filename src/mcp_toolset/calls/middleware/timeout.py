@@ -1,4 +1,4 @@
-"""`Timeout`: a tool that takes too long is cancelled, and the model is told (N8, A11)."""
+"""`Timeout`: a tool that takes too long is cancelled, and the model is told."""
 
 from __future__ import annotations
 

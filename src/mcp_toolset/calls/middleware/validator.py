@@ -1,4 +1,4 @@
-"""`SchemaValidator`: arguments and results against whole schemas, formats included (N6, N7, N8)."""
+"""`SchemaValidator`: arguments and results against whole schemas, formats included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an execution hook may decide about a call: run it, answer it, or refuse it (L17)."""
+"""What an execution hook may decide about a call: run it, answer it, or refuse it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RejectionSource = Literal["hook", "policy"]
 
 @dataclass(frozen=True, slots=True)
 class RunNormally:
-    """Go on with this input: the one the hook was given, or an edited one, which is checked again (F40)."""
+    """Go on with this input: the one the hook was given, or an edited one, which is checked again."""
 
     input: Any
 

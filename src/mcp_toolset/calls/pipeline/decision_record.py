@@ -1,4 +1,4 @@
-"""What is written down about every decision on a call: a log record and a trace event (L20).
+"""What is written down about every decision on a call: a log record and a trace event.
 
 The text of a record names the tool, the call and the decision, and holds no argument's value below
 the level of debugging. The values travel as fields beside it (`tool`, `call_id`, `decision`,

@@ -106,9 +106,9 @@ class ToolDispatch:
 
         Args:
             bindings: What can be called, resident and deferred; names are unique.
-            hooks: Execution hooks, asked innermost (decision 1), and result hooks around them (O9).
+            hooks: Execution hooks, asked innermost, and result hooks around them.
             middleware: Around every tool, outermost first.
-            tool_middleware: Around single tools, inside the global ones (N3).
+            tool_middleware: Around single tools, inside the global ones.
             rules: All of these together, instead.
             names: What names stand for, where `bindings` are some of a bigger table's.
             before: A table whose chains are taken over, those of the same bindings under the same rules.
@@ -232,7 +232,7 @@ async def _asked(
 ) -> tuple[ToolCall, ToolResult | None]:
     """The call as the hooks leave it, and their answer if they gave one.
 
-    They are asked in order; each has a copy, so that an edit in place is an edit like others (F40).
+    They are asked in order; each has a copy, so that an edit in place is an edit like others.
     """
     for hook in hooks:
         decision = await hook.decide(_copy(call), context)
@@ -259,7 +259,7 @@ async def _seen(
     call: ToolCall,
     context: ToolContext,
 ) -> ToolResult:
-    """Let the result hooks see what came of a call, whatever it was (O9)."""
+    """Let the result hooks see what came of a call, whatever it was."""
     try:
         call, answer = await _asked(hooks, route, call, context)
         result = await run(call, context) if answer is None else answer

@@ -1,7 +1,7 @@
 """Hooks as they are asked: a function with what its signature wants, a deadline, and what failing means.
 
-Both kinds fail closed: an execution hook that raises or outstays its deadline is a rejection (F38,
-F39), and a result hook that does so withholds the result (O9).
+Both kinds fail closed: an execution hook that raises or outstays its deadline is a rejection, and a result
+hook that does so withholds the result.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class BoundHook:
                 decision = await self._ask(call, context)
             else:
                 decision = await self._ask_in_time(call, context, self.deadline)
-        # A hook is the application's code and may raise anything; the call must not run then (F38).
+        # A hook is the application's code and may raise anything; the call must not run then.
         except (Exception, SystemExit, CancelledError) as fault:
             if from_outside(fault):
                 raise
@@ -125,7 +125,7 @@ def _dumped(adapter: TypeAdapter[Any], value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BoundResultHook:
-    """A result hook with what its signature asks for (O9)."""
+    """A result hook with what its signature asks for."""
 
     function: ResultHook
     takes_context: bool

@@ -1,8 +1,8 @@
-"""`HookSet`: hooks decide about calls, texts and results (L16, L17, L25, L26, O9).
+"""`HookSet`: hooks decide about calls, texts and results.
 
-Hooks are the same for local tools, mounted tools and owned loops (X8). They fail closed: a hook that
-raises or outstays its deadline means that the call does not run (F38, F39), a description hook that
-raises hides its tool (F41), and a result hook that raises withholds the result.
+Hooks are the same for local tools, mounted tools and owned loops. They fail closed: a hook that
+raises or outstays its deadline means that the call does not run, a description hook that
+raises hides its tool, and a result hook that raises withholds the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.toolset import Toolset
 
 HOOK_DEADLINE: Final = 30.0
-"""Seconds that a hook may take unless its set says otherwise (F39)."""
+"""Seconds that a hook may take unless its set says otherwise."""
 
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)
@@ -79,7 +79,7 @@ class HookSet:
         stay as they are; a dictionary in place of a model or dataclass replaces them all.
 
         Args:
-            selector: A tool or a toolset, however it is nested (L8), a public name, a pattern
+            selector: A tool or a toolset, however it is nested, a public name, a pattern
                 (`"data_*"`), or `"*"` for every tool.
 
         Raises:
@@ -98,7 +98,7 @@ class HookSet:
         return register
 
     def description(self, selector: object) -> Callable[[_Desc], _Desc]:
-        """Register `async def hook(definition) -> str | None`; `None` keeps the text (L26).
+        """Register `async def hook(definition) -> str | None`; `None` keeps the text.
 
         There is one slot for each tool: the last registration wins.
         """
@@ -112,7 +112,7 @@ class HookSet:
         return register
 
     def result(self, selector: object) -> Callable[[_Result], _Result]:
-        """Register `async def hook(call, result[, context]) -> ToolResult | None` (O9).
+        """Register `async def hook(call, result[, context]) -> ToolResult | None`.
 
         `None` keeps the result. Result hooks are asked in the order of registration, each about what
         the one before has left, for whatever came of the call: the tool's result, its error, a
@@ -132,7 +132,7 @@ class HookSet:
         return register
 
     def register(self, *policies: object) -> None:
-        """Register every hook of policy objects: methods named after their tools (L25).
+        """Register every hook of policy objects: methods named after their tools.
 
         `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool
         `weather`. A tool whose name is no Python identifier needs `execution`, `description` or
@@ -182,7 +182,7 @@ class HookSet:
                     require_fitting(hook, table[name].definition)
 
     def of(self, toolset: Toolset) -> NestedHooks:
-        """Register for the tools of a nested toolset, by the names that they have in it (L27).
+        """Register for the tools of a nested toolset, by the names that they have in it.
 
         `hooks.of(AppTools.data).execution("get_user")` reaches `data_get_user`, whatever prefix it gets.
         """
@@ -198,7 +198,7 @@ class HookSet:
         return both
 
     def prefixed(self, prefix: str) -> HookSet:
-        """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)` (L27).
+        """A new set with these hooks for the same tools in a toolset that is `.prefixed(prefix)`.
 
         A hook for every tool becomes one for every tool whose name begins with the prefix.
 
@@ -213,7 +213,7 @@ class HookSet:
         return moved
 
     def nested(self, prefix: str, inner: HookSet) -> HookSet:
-        """A new set: these hooks, then those that `inner` has for a toolset nested under a prefix (L27)."""
+        """A new set: these hooks, then those that `inner` has for a toolset nested under a prefix."""
         return self.merged(inner.prefixed(prefix))
 
     def execution_hooks(
@@ -239,7 +239,7 @@ class HookSet:
         return max(found, key=lambda one: one[0])[1] if found else None
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
-        """What the hooks make of one call by itself (L9); see `DecodedCall.hook`."""
+        """What the hooks make of one call by itself; see `DecodedCall.hook`."""
         from mcp_toolset.calls.rounds.round_hooks import about_one
 
         return await about_one(call, binding, self, context)
@@ -250,7 +250,7 @@ class HookSet:
         """The bindings with their texts as the description hooks want them; see `ToolView.described`.
 
         The hooks are asked side by side. A tool whose hook raises or outstays its deadline is left
-        out, the rest is served (F41).
+        out, the rest is served.
 
         Raises:
             UnknownNameError: a hook is for a tool that does not exist; for a view alone, since what
@@ -278,7 +278,7 @@ class HookSet:
         try:
             with anyio.fail_after(self.deadline):
                 text = _text(await hook(binding.definition))
-        # The application's code may raise anything; only this tool is to suffer (F41).
+        # The application's code may raise anything; only this tool is to suffer.
         except (Exception, SystemExit):
             _log.exception("the description hook of %s failed; the tool is hidden", in_log(binding.name))
             return None

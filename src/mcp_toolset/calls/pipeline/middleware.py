@@ -1,4 +1,4 @@
-"""`ToolMiddleware`: code around a call that may look, change, answer or refuse (N2, N3)."""
+"""`ToolMiddleware`: code around a call that may look, change, answer or refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hooks.of(toolset)`: hooks for the tools of a nested toolset, by the names that they have in it (L27)."""
+"""`hooks.of(toolset)`: hooks for the tools of a nested toolset, by the names that they have in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool has promised to return, held against what its call comes to (F22)."""
+"""What a tool has promised to return, held against what its call comes to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 
 def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
-    """A hook's answer in the form that the tool promised: clients refuse any other (F22).
+    """A hook's answer in the form that the tool promised: clients refuse any other.
 
     Raises:
         InvalidOutputError: it has no JSON form, breaks the promise, or is a result that no client reads.

@@ -1,4 +1,4 @@
-"""Policy objects: hooks as methods whose names say what they are for (L25)."""
+"""Policy objects: hooks as methods whose names say what they are for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standard form of a rejection: an ordinary tool result with a marker that can be read back (L23)."""
+"""The standard form of a rejection: an ordinary tool result with a marker that can be read back."""
 
 from __future__ import annotations
 

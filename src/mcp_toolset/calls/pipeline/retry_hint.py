@@ -1,4 +1,4 @@
-"""The mark of a result that is worth another try: how long to wait first (N7)."""
+"""The mark of a result that is worth another try: how long to wait first."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides about calls and texts of tools, the same wherever they are called (X8).
+    """What decides about calls and texts of tools, the same wherever they are called.
 
     Attributes:
         hooks: Execution, result and description hooks; hooks may be added later.

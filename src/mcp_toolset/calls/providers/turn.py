@@ -60,7 +60,7 @@ class AssistantTurn:
             seen.add(call.id)
 
     def decoded(self, export: Export | None) -> AssistantTurn:
-        """The same turn with its calls under the tools' own names and arguments (O7).
+        """The same turn with its calls under the tools' own names and arguments.
 
         The message stays as it is. A call of something that was not exported keeps its name.
         """

@@ -1,4 +1,4 @@
-"""A user's answer to a tool's question, as the result of the call (A14)."""
+"""A user's answer to a tool's question, as the result of the call."""
 
 from __future__ import annotations
 

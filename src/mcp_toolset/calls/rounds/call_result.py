@@ -20,7 +20,7 @@ from mcp_toolset.tools.declare.typed_call import CompletedCall
 
 @dataclass(frozen=True, slots=True)
 class HandledCall:
-    """A call that a hook has answered; its tool does not run (L18)."""
+    """A call that a hook has answered; its tool does not run."""
 
     call: ToolCall
     result: ToolResult
@@ -28,12 +28,12 @@ class HandledCall:
 
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
-    """A call that a hook or a policy has refused (L18, L23).
+    """A call that a hook or a policy has refused.
 
     Attributes:
         call: The call, with the arguments that it was refused with.
         decision: The reason and the source.
-        result: What the model is told: the standard rejection, as result hooks have left it (O9).
+        result: What the model is told: the standard rejection, as result hooks have left it.
     """
 
     call: ToolCall
@@ -43,7 +43,7 @@ class RejectedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A result with the call that it belongs to; `arguments` are those of the assistant's turn (L19)."""
+    """A result with the call that it belongs to; `arguments` are those of the assistant's turn."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class CallResult:
 
     @classmethod
     def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
-        """A result that the application has produced by itself: text, a value, or a `ToolResult` (L3).
+        """A result that the application has produced by itself: text, a value, or a `ToolResult`.
 
         Raises:
             RoundError: the output has no JSON form.
@@ -65,7 +65,7 @@ GivenResult = CallResult | CompletedCall
 
 
 def is_placeholder(done: GivenResult) -> bool:
-    """Whether a result only says that the user was asked (A14)."""
+    """Whether a result only says that the user was asked."""
     return done.result.ask is not None
 
 
@@ -81,14 +81,14 @@ def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
 
 
 def original_of(call: ToolCall | AssistantCall) -> Any:
-    """The arguments of a call as the assistant's turn has them (L19)."""
+    """The arguments of a call as the assistant's turn has them."""
     original = call.original if isinstance(call, ToolCall) else None
     return call.arguments if original is None else original
 
 
 @dataclass(frozen=True, slots=True)
 class RoundQuestion:
-    """A question of a tool, or of middleware, that the user has not answered yet (A14, N4).
+    """A question of a tool, or of middleware, that the user has not answered yet.
 
     Attributes:
         id: The id of the call that asks; `plan.answer(id, …)` answers it.
@@ -114,19 +114,19 @@ def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
 
 
 def placeholder(ask: AskUser) -> ToolResult:
-    """What the model is told for a call whose question has no answer yet (A14)."""
+    """What the model is told for a call whose question has no answer yet."""
     text = f"The user was asked: {ask.question}\nThere is no answer yet."
     return ToolResult({"content": [{"type": "text", "text": text}]}, ask=ask)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundHalt:
-    """That the loop should end after this round (A12, A13).
+    """That the loop should end after this round.
 
     Attributes:
         id: The id of the call that brought it about.
         name: Its tool.
-        reason: The tool's own word, or `error` when `on_tool_error` decided so (A10).
+        reason: The tool's own word, or `error` when `on_tool_error` decided so.
     """
 
     id: str
@@ -136,7 +136,7 @@ class RoundHalt:
 
 @dataclass(frozen=True, slots=True)
 class ToolFailure:
-    """A call whose tool failed (A13).
+    """A call whose tool failed.
 
     Attributes:
         call: The call as it ran.
@@ -153,19 +153,19 @@ class ToolFailure:
 Verdict = Literal["continue", "halt"]
 
 OnToolError = Verdict | Callable[[ToolFailure], "Verdict | Awaitable[Verdict]"]
-"""What a failed tool means for the loop: go on, halt, or whatever a function says (A13)."""
+"""What a failed tool means for the loop: go on, halt, or whatever a function says."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Sequence[CallResult]):
-    """What `run_pending` came to: a sequence of the results, in the order of the calls (A11).
+    """What `run_pending` came to: a sequence of the results, in the order of the calls.
 
     Attributes:
         results: Every result that the round has so far, placeholders for open questions included.
-        manual: The calls that wait for the application; give each a result with `plan.submit` (A6).
-        questions: The questions that wait for the user; `plan.answer` takes the answers (A14).
-        halt: That the loop should end, by the first call that said so (A12).
-        failures: The calls whose tools have failed in this run, with what they raised (A13).
+        manual: The calls that wait for the application; give each a result with `plan.submit`.
+        questions: The questions that wait for the user; `plan.answer` takes the answers.
+        halt: That the loop should end, by the first call that said so.
+        failures: The calls whose tools have failed in this run, with what they raised.
     """
 
     results: tuple[CallResult, ...]

@@ -1,4 +1,4 @@
-"""Calls of a model that cannot be run but can be recovered from: found out, and named (L22)."""
+"""Calls of a model that cannot be run but can be recovered from: found out, and named."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
 
 
 class IssueReason(StrEnum):
-    """Why a call of the model cannot be run as it is (L22)."""
+    """Why a call of the model cannot be run as it is."""
 
     UNKNOWN_TOOL = "unknown_tool"
     UNAVAILABLE_TOOL = "unavailable_tool"
     INVALID_JSON = "invalid_json"
     INVALID_ARGUMENTS = "invalid_arguments"
     CHANGED_TOOL = "changed_tool"
-    """The round was stored, and its tool is no longer what the model was shown (A16)."""
+    """The round was stored, and its tool is no longer what the model was shown."""
     INTERRUPTED = "interrupted"
-    """The round was stored while its tool ran; whether it took effect is not known (A16)."""
+    """The round was stored while its tool ran; whether it took effect is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundIssue:
-    """A call that cannot be run but can be recovered from: the model is told and may call again (L22).
+    """A call that cannot be run but can be recovered from: the model is told and may call again.
 
     Attributes:
         call: The call as it came; its arguments are text when they were no JSON object.
         reason: For the application.
-        message: For the model; it never tells an unavailable tool from an unknown one (F34).
+        message: For the model; it never tells an unavailable tool from an unknown one.
     """
 
     call: AssistantCall
@@ -60,7 +60,7 @@ def examined(
         view: The tools that can be called.
         known: Names of tools that exist but were not offered.
         offered: Deferred tools that the provider's own search has shown to the model, as they were:
-            the grant of a call by name (X1).
+            the grant of a call by name.
     """
     binding = view.get(call.name)
     if binding is None or (binding.deferred and call.name not in offered):
@@ -71,7 +71,7 @@ def examined(
     if isinstance(given, str) or isinstance(call.arguments, str):
         return RoundIssue(call, IssueReason.INVALID_JSON, f"{fault}they are not the JSON of an object")
     decoded = ToolCall(call.name, deepcopy(dict(given)), call.id, deepcopy(call.arguments))
-    # Other arguments than the model's own have been prepared, or edited, in a round before (A16).
+    # Other arguments than the model's own have been prepared, or edited, in a round before.
     if binding.prepare is not None and given == call.arguments:
         try:
             decoded = binding.prepare(decoded, LOCAL_CONTEXT)

@@ -1,4 +1,4 @@
-"""One budget for all the results of a turn, shared fairly (H26)."""
+"""One budget for all the results of a turn, shared fairly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit of a round: what is wrong with the results, or all of them in order (L14)."""
+"""The commit of a round: what is wrong with the results, or all of them in order."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class RoundCommit:
     Attributes:
         turn: The assistant's turn.
         results: The results.
-        questions: Questions that were committed without an answer (A14): the model was told that the
+        questions: Questions that were committed without an answer: the model was told that the
             user was asked, and the answer goes into the next user message.
-        halt: That the loop should end here (A12).
+        halt: That the loop should end here.
     """
 
     turn: AssistantTurn

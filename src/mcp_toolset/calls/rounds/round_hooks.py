@@ -1,4 +1,4 @@
-"""What hooks make of a call of a round, before its tool may run (L17)."""
+"""What hooks make of a call of a round, before its tool may run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Answer = ToolCall | HandledCall | RejectedCall
 async def ask_hooks(
     call: ToolCall, view: ToolView, hooks: HookSet, seeing: HookSet, context: ToolContext
 ) -> Answer:
-    """Ask the hooks of a tool about a call, in order, after its gate (L17).
+    """Ask the hooks of a tool about a call, in order, after its gate.
 
     A hook is given a copy of the arguments, and what it hands on is checked again even if it edited
-    that copy in place (F40). What hooks answer or refuse is shown to the result hooks in `seeing`
-    (O9). A call that only stands for another is left for when it runs.
+    that copy in place. What hooks answer or refuse is shown to the result hooks in `seeing`. A call that
+    only stands for another is left for when it runs.
     """
     binding = view[call.name]
     if binding.redirect is not None:
@@ -45,7 +45,7 @@ async def ask_hooks(
 
 
 async def about_one(call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext) -> HookAnswer:
-    """What hooks make of one call by itself (L9); what they refuse is shown to their result hooks (O9)."""
+    """What hooks make of one call by itself; what they refuse is shown to their result hooks."""
     found = await _decided(call, binding, hooks.execution_hooks(binding), context)
     if isinstance(found, ToolCall):
         return HookAnswer(found)

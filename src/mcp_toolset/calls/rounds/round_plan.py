@@ -1,4 +1,4 @@
-"""`ToolRoundPlan`: what is to become of the calls of a round, and the steps that make it so (L21).
+"""`ToolRoundPlan`: what is to become of the calls of a round, and the steps that make it so.
 
 `apply_hooks` returns a plan that takes the place of what it was called on, which then refuses to go
 on: so a plan that has not heard the last hooks cannot be run or committed by mistake.
@@ -43,7 +43,7 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolRoundPlan(RoundStanding):
-    """What is to become of the calls of a round, and the steps that make it so (L21)."""
+    """What is to become of the calls of a round, and the steps that make it so."""
 
     @property
     def newest(self) -> ToolRoundPlan:
@@ -54,13 +54,13 @@ class ToolRoundPlan(RoundStanding):
         """Ask more hooks, about the pending calls without a result; the new plan takes this one's place.
 
         Raises:
-            RoundError: the round has moved on already, or something is under way (L21).
+            RoundError: the round has moved on already, or something is under way.
             DefinitionError: see `apply`.
         """
         return await self.apply(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Put the calls under rules: hooks, middleware or both; the new plan takes this one's place (X8).
+        """Put the calls under rules: hooks, middleware or both; the new plan takes this one's place.
 
         A rule is `Rules`, a `HookSet`, a middleware, a policy object, one hook for every call
         (`async def hook(call[, input])`), or a list of such.
@@ -71,7 +71,7 @@ class ToolRoundPlan(RoundStanding):
         `PermissionChecker`.
 
         Raises:
-            RoundError: the round has moved on already, or something is under way (L21).
+            RoundError: the round has moved on already, or something is under way.
             UnknownNameError: a rule is for a tool that does not exist.
             DefinitionError: a rule cannot be one; nothing has changed.
         """
@@ -109,9 +109,9 @@ class ToolRoundPlan(RoundStanding):
         context: ToolContext = LOCAL_CONTEXT,
         on_tool_error: OnToolError = "continue",
     ) -> RunReport:
-        """Run the pending calls concurrently; the results are in the calls' order (A11, A12).
+        """Run the pending calls concurrently; the results are in the calls' order.
 
-        Nothing is committed. Manual calls are left alone and reported (A8), and so are calls that have
+        Nothing is committed. Manual calls are left alone and reported, and so are calls that have
         a result: a second run runs only what has not finished. A tool that fails, or outstays its
         time, gives an error result; whatever a tool does, its siblings finish.
 
@@ -120,7 +120,7 @@ class ToolRoundPlan(RoundStanding):
             concurrency: How many run at the same time.
             context: What the tools see of their surroundings.
             on_tool_error: `"continue"`; `"halt"` to have the report say that the loop should end; or
-                `def decide(failure) -> "continue" | "halt"`, sync or async (A13).
+                `def decide(failure) -> "continue" | "halt"`, sync or async.
 
         Raises:
             RoundError: the round has moved on already, something is under way, or an argument allows
@@ -143,7 +143,7 @@ class ToolRoundPlan(RoundStanding):
         context: ToolContext = LOCAL_CONTEXT,
         on_tool_error: OnToolError = "continue",
     ) -> AsyncGenerator[AsyncIterator[CallResult]]:
-        """Run the pending calls as `run_pending` does, and give each result as it finishes (A12).
+        """Run the pending calls as `run_pending` does, and give each result as it finishes.
 
         ```python
         async with plan.stream_pending() as finished:
@@ -163,7 +163,7 @@ class ToolRoundPlan(RoundStanding):
                 yield finished
 
     def submit(self, id: str, output: Any) -> CallResult:
-        """Give the result of a manual call, or of a call with an issue, once (A6, A9).
+        """Give the result of a manual call, or of a call with an issue, once.
 
         Args:
             id: The call's id.
@@ -182,10 +182,10 @@ class ToolRoundPlan(RoundStanding):
         return self._result(id)
 
     def answer(self, id: str, answer: GivenAnswer) -> CallResult | None:
-        """Give the user's answer to a question (A14).
+        """Give the user's answer to a question.
 
         The answer to a tool's question becomes the result of the call. The answer to a question of
-        middleware, such as `"ask"` of a `PermissionChecker`, has `run_pending` run the call (N4).
+        middleware, such as `"ask"` of a `PermissionChecker`, has `run_pending` run the call.
 
         Args:
             id: The id of the call that asks.
@@ -210,18 +210,18 @@ class ToolRoundPlan(RoundStanding):
     def commit(
         self, results: Iterable[GivenResult] | None = None, *, max_output: int | None = None
     ) -> RoundCommit:
-        """Close the round with one result for every call (L14).
+        """Close the round with one result for every call.
 
         What hooks have answered or refused is added here, and a standard rejection for every issue
-        that has no result of its own (L22). A question without an answer is committed as such, and
-        stays readable in the commit's `questions` (A14). A call that middleware has not let through takes
+        that has no result of its own. A question without an answer is committed as such, and
+        stays readable in the commit's `questions`. A call that middleware has not let through takes
         an error as its result, and no other.
 
         Args:
             results: One for each pending call, in any order; what was submitted or answered need not
                 be repeated. Without it, the round's own `results` are committed.
             max_output: Characters of text that all results together may have in the commit, shared
-                fairly (H26); without it there is no limit. `results` keep the whole.
+                fairly; without it there is no limit. `results` keep the whole.
 
         Raises:
             RoundError: a result is missing, extra, given twice or of another call, `max_output` is not
@@ -245,11 +245,11 @@ class ToolRoundPlan(RoundStanding):
         return commit
 
     def discard(self) -> None:
-        """Drop the assistant's turn uncommitted (L21); `RoundError` if the round has moved on already."""
+        """Drop the assistant's turn uncommitted; `RoundError` if the round has moved on already."""
         self.progress.close(self, "discarded")
 
     def to_state(self) -> dict[str, Any]:
-        """The round as it stands, as plain JSON data (A16); see `ToolRound.to_state`."""
+        """The round as it stands, as plain JSON data; see `ToolRound.to_state`."""
         from mcp_toolset.calls.rounds.round_state import stored
 
         if self.newest is not self:

@@ -1,4 +1,4 @@
-"""Middleware around the calls of a round, and the questions that it asks on the way (X8, N4).
+"""Middleware around the calls of a round, and the questions that it asks on the way.
 
 A question of a middleware or of a hook inside it is a question of the round. Nothing has run by then;
 with the answer the call is run again from the start, and finds the answer where it had asked.

@@ -1,4 +1,4 @@
-"""A round as plain JSON data: stored after any step, and gone on with in another process (A16).
+"""A round as plain JSON data: stored after any step, and gone on with in another process.
 
 The data is versioned and read strictly. It has the digest of every definition that a call still
 depends on, so that nothing runs that is no longer what the model was shown.
@@ -162,7 +162,7 @@ def stored(plan: ToolRoundPlan) -> dict[str, Any]:
 
 
 def _needs_hooks(plan: ToolRoundPlan) -> bool:
-    """Whether hooks have still to see something: a result (O9), or a call behind a calling tool (X8)."""
+    """Whether hooks have still to see something: a result, or a call behind a calling tool."""
     if plan.state != "open":
         return False
     to_run = plan.to_run()

@@ -25,7 +25,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "error"]
-"""Who has to act next (A16).
+"""Who has to act next.
 
 - `idle`: the loop itself: run what is pending, or commit.
 - `awaiting_user`: somebody who answers the questions.
@@ -40,8 +40,8 @@ class RoundStanding:
     """How the calls of a round stand.
 
     Attributes:
-        pending: Calls that no hook has answered or refused, with the arguments that hooks edited last
-            (L19). A call stays here once it has a result.
+        pending: Calls that no hook has answered or refused, with the arguments that hooks edited last. A
+            call stays here once it has a result.
         handled: Calls that hooks have answered.
         rejected: Calls that were refused.
         issues: Calls that cannot be run; see `RoundIssue`.
@@ -69,7 +69,7 @@ class RoundStanding:
 
     @property
     def status(self) -> RoundStatus:
-        """Who has to act next (A16)."""
+        """Who has to act next."""
         if self.state != "open":
             return "completed"
         if "error" in self.progress.halts.values():
@@ -89,12 +89,12 @@ class RoundStanding:
 
     @property
     def manual(self) -> tuple[ToolCall, ...]:
-        """The pending calls that wait for the application; `submit` takes their results (A6)."""
+        """The pending calls that wait for the application; `submit` takes their results."""
         return tuple(call for call in self.pending if self.is_manual(call) and self.has_nothing(call))
 
     @property
     def questions(self) -> tuple[RoundQuestion, ...]:
-        """What tools ask the user; `answer` takes the answers (A14)."""
+        """What tools ask the user; `answer` takes the answers."""
         asked = self.progress.questions
         return tuple(
             RoundQuestion(call.id, call.name, asked[call.id].question, asked[call.id].schema)
@@ -114,14 +114,14 @@ class RoundStanding:
 
     @property
     def halt(self) -> RoundHalt | None:
-        """That the loop should end after this round, by the first call that said so (A12)."""
+        """That the loop should end after this round, by the first call that said so."""
         halts = self.progress.halts
         said = (call for call in self.turn.calls if call.id in halts)
         return next((RoundHalt(call.id, call.name, halts[call.id]) for call in said), None)
 
     @property
     def continue_suggestion(self) -> str | None:
-        """Why the model should be asked once more, or `None` when no call had an issue (L21)."""
+        """Why the model should be asked once more, or `None` when no call had an issue."""
         if not self.issues:
             return None
         found = ", ".join(f"{issue.call.name}: {issue.reason}" for issue in self.issues)
@@ -145,7 +145,7 @@ class RoundStanding:
         return call.id in self.progress.questions and call.id not in self.progress.keys
 
     def is_manual(self, call: ToolCall) -> bool:
-        """Whether a pending call is left to the application (A6); middleware around it comes first."""
+        """Whether a pending call is left to the application; middleware around it comes first."""
         binding: ToolBinding | None = self.view.get(call.name)
         if call.id in self.progress.waiting or binding is None or not binding.manual:
             return call.id in self.progress.waiting
@@ -168,6 +168,6 @@ class RoundStanding:
         )
 
     def own_results(self) -> dict[str, ToolResult]:
-        """What hooks have answered or refused, and a standard rejection for every issue (L22)."""
+        """What hooks have answered or refused, and a standard rejection for every issue."""
         own = {done.call.id: done.result for done in (*self.handled, *self.rejected)}
         return own | {issue.call.id: rejection(Reject(issue.message, "policy")) for issue in self.issues}

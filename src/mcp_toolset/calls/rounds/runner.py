@@ -1,4 +1,4 @@
-"""What an owned loop waits for: the runs of tools, each with its deadline (A11, A12).
+"""What an owned loop waits for: the runs of tools, each with its deadline.
 
 It knows calls and bindings; which calls there are and what becomes of the results is `tool_round`.
 """
@@ -30,7 +30,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 RUN_DEADLINE: Final = 30.0
-"""Seconds that a tool may run unless it, or the run, says otherwise (A11)."""
+"""Seconds that a tool may run unless it, or the run, says otherwise."""
 
 RUN_CONCURRENCY: Final = 16
 """Tools of a round that run at the same time unless told otherwise."""
@@ -109,8 +109,8 @@ class CallRunner:
 
     Attributes:
         view: Where the tools are.
-        hooks: Result hooks see every result (O9). Execution hooks are asked about calls that a calling
-            tool stands for, as they could not be asked before (X8).
+        hooks: Result hooks see every result. Execution hooks are asked about calls that a calling
+            tool stands for, as they could not be asked before.
         options: How to run.
         calls: What is to be run.
         around: The middleware, and the execution hooks that are asked inside of it.
@@ -131,7 +131,7 @@ class CallRunner:
     def __post_init__(self, calls: Sequence[ToolCall]) -> None:
         """Compose the chains of the tools that are called."""
         called = {call.name: self.view[call.name] for call in calls}
-        # Its calls were prepared when the round was made (H6).
+        # Its calls were prepared when the round was made.
         listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
         names, around = self.view.names, self.around
         self._plain = ToolDispatch(listened.values(), hooks=HooksLeft(self.hooks), names=names)

@@ -1,6 +1,6 @@
 """Rounds: one assistant turn with tool calls, from its message to a committed set of results.
 
-The application owns the loop and nothing runs by itself (L1):
+The application owns the loop and nothing runs by itself:
 
 ```python
 round = ToolRound.from_openai(reply.choices[0].message, view)
@@ -9,8 +9,8 @@ messages += plan.commit(await plan.run_pending()).to_openai()
 ```
 
 A round goes from `open` to `committed` or `discarded`, once. Every step either succeeds or raises
-`RoundError` with everything as it was (L14). What happens to its calls in between is `round_plan`; after
-any step, `to_state` gives the round as plain data, and `from_state` goes on with it (A16).
+`RoundError` with everything as it was. What happens to its calls in between is `round_plan`; after
+any step, `to_state` gives the round as plain data, and `from_state` goes on with it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ToolRound:
             known: Names of tools that exist but were not offered (another view will do), so that
                 their calls are issues with the reason `unavailable_tool`.
             export: What `view.export(…)` gave for the request, if that is how the tools were offered:
-                the way back from its names and arguments (O7).
+                the way back from its names and arguments.
 
         Raises:
             RoundError: it is no assistant message, or its calls cannot be told apart by their ids.
@@ -155,7 +155,7 @@ class ToolRound:
         hooks: HookSet | None = None,
         rules: Rules | None = None,
     ) -> ToolRound:
-        """Go on with a round that was stored, in this process or another; `plan` has where it stood (A16).
+        """Go on with a round that was stored, in this process or another; `plan` has where it stood.
 
         What was decided, answered and run stays so. A call that had still to run becomes an issue if
         its tool is gone or its definition has moved since, and so does one that was running then,
@@ -165,8 +165,8 @@ class ToolRound:
             state: What `to_state` gave, also after a way through JSON.
             view: The tools as they are now.
             known: As in `from_openai`.
-            hooks: The hooks that were applied before, for what they have still to see: results (O9),
-                and calls that a calling tool stands for (X8).
+            hooks: The hooks that were applied before, for what they have still to see: results,
+                and calls that a calling tool stands for.
             rules: The rules that were applied before; needed if they had middleware.
 
         Raises:
@@ -177,7 +177,7 @@ class ToolRound:
         return cls(restored(state, view, known, hooks, rules))
 
     def to_state(self) -> dict[str, Any]:
-        """The round as it stands, as plain JSON data (A16).
+        """The round as it stands, as plain JSON data.
 
         Raises:
             RoundError: a result of the application's own has no JSON form.
@@ -196,7 +196,7 @@ class ToolRound:
 
     @property
     def status(self) -> RoundStatus:
-        """Who has to act next (A16)."""
+        """Who has to act next."""
         return self.plan.status
 
     @property
@@ -205,7 +205,7 @@ class ToolRound:
         return self.plan.progress.committed
 
     def expect_at_most_one(self) -> ToolCall | None:
-        """The only call, or `None` if the turn has none (L15).
+        """The only call, or `None` if the turn has none.
 
         Raises:
             RoundError: there are several calls, or the only one has an issue.
@@ -217,7 +217,7 @@ class ToolRound:
         return self.calls[0] if self.calls else None
 
     def expect_one(self) -> ToolCall:
-        """The only call of the turn (L15).
+        """The only call of the turn.
 
         Raises:
             RoundError: there is none, there are several, or the only one has an issue.
@@ -227,7 +227,7 @@ class ToolRound:
         raise RoundError("expected one call, found none; require one with tool_choice")
 
     async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Ask the execution hooks about every call that can run; the plan takes the round's place (L21).
+        """Ask the execution hooks about every call that can run; the plan takes the round's place.
 
         Raises:
             RoundError: the round has moved on already.
@@ -235,7 +235,7 @@ class ToolRound:
         return await self._plan.apply_hooks(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Put the calls under rules: hooks, middleware or both; see `ToolRoundPlan.apply` (X8).
+        """Put the calls under rules: hooks, middleware or both; see `ToolRoundPlan.apply`.
 
         Raises:
             RoundError: the round has moved on already.
@@ -244,7 +244,7 @@ class ToolRound:
         return await self._plan.apply(*rules, context=context)
 
     def discard(self) -> None:
-        """Drop the assistant's turn uncommitted (L15); `RoundError` if the round has moved on already."""
+        """Drop the assistant's turn uncommitted; `RoundError` if the round has moved on already."""
         self._plan.discard()
 
 

@@ -2,7 +2,7 @@
 
 `search_tools` finds, `resolve_tools` grants, `call_tool` and `call_read_only_tool` run what was
 granted. The list that a client sees never moves (server/tools: a list must not vary as a side
-effect of other requests), and every path to a deferred tool passes the same gate (X1): when a call
+effect of other requests), and every path to a deferred tool passes the same gate: when a call
 comes in, and again right before the tool runs, since hooks and middleware may have taken their time.
 """
 
@@ -84,7 +84,7 @@ class DeferredCatalog:
 
         Args:
             ledger: Issues and judges the grants.
-            sources: The sources by name, those without a tool so far too, so that absence is data (X5).
+            sources: The sources by name, those without a tool so far too, so that absence is data.
             access: Who may have what; everybody everything unless given.
             scorer: As for `SearchIndex`; of this catalog alone.
             deferring: The names of the sources whose tools are behind search, for the preview.
@@ -112,11 +112,11 @@ class DeferredCatalog:
         )
 
     def update(self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()) -> None:
-        """Have these deferred tools from now on; only what changed is indexed again (H20).
+        """Have these deferred tools from now on; only what changed is indexed again.
 
         Args:
             bindings: What can be resolved and called.
-            held: What is found with the state `changed` and the reason, and cannot be had (F24).
+            held: What is found with the state `changed` and the reason, and cannot be had.
         """
         for _ in self.updating(bindings, held):
             pass
@@ -183,7 +183,7 @@ class DeferredCatalog:
         return self._tools.get(name)
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
-        """The tools that the caller's session may also call by name, as they were granted (X2)."""
+        """The tools that the caller's session may also call by name, as they were granted."""
         found = ((grant, self._tools.get(grant.name)) for grant in self._granted(context))
         return [
             binding
@@ -194,9 +194,9 @@ class DeferredCatalog:
         ]
 
     def preview(self) -> str:
-        """What is in the catalog, for a model that has not searched yet; empty when nothing is (H22).
+        """What is in the catalog, for a model that has not searched yet; empty when nothing is.
 
-        Every caller reads the same, so it has only what nobody in particular may find (F34).
+        Every caller reads the same, so it has only what nobody in particular may find.
         """
         hidden = self._policy.hidden(self._tools, LOCAL_CONTEXT)
         withheld = self.withheld_servers()
@@ -279,7 +279,7 @@ class DeferredCatalog:
     def _standing(
         self, binding: ToolBinding, grant: ToolGrant | None, context: ToolContext
     ) -> tuple[HitState, str | None, float | None]:
-        """Whether a tool can be had now, why not, and after how many seconds to ask again (X5)."""
+        """Whether a tool can be had now, why not, and after how many seconds to ask again."""
         withheld = self._policy.withheld(binding, context)
         if withheld is not None:
             return withheld.state, withheld.reason, withheld.retry_in
@@ -298,7 +298,7 @@ class DeferredCatalog:
         return "available", None, None
 
     def _unavailable(self, server: str | None, hidden: frozenset[str]) -> list[Unavailable]:
-        """The servers that a search could not see into; never the same as finding nothing (X5).
+        """The servers that a search could not see into; never the same as finding nothing.
 
         One whose every known tool is hidden from the caller is hidden with them.
         """
@@ -315,7 +315,7 @@ class DeferredCatalog:
         ]
 
     async def _resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:
-        """What becomes of each id, in order; one that comes twice is granted once (H14)."""
+        """What becomes of each id, in order; one that comes twice is granted once."""
         if not ids:
             return []
         replay = replay_key(context)
@@ -355,7 +355,7 @@ class DeferredCatalog:
         return self._ids.named(id, lambda name: not self._policy.hides(self._found_tool(name), context))
 
     def _no_such(self, id: str, context: ToolContext) -> str:
-        """Alike for what is not there and what is hidden; a server that is down may have it (X5)."""
+        """Alike for what is not there and what is hidden; a server that is down may have it."""
         hidden = self._hidden(context)
         near = self._near(id, hidden)
         told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
@@ -399,7 +399,7 @@ class DeferredCatalog:
         self._admitted(call, context)
 
     def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
-        """The grant that lets a call through; an unknown tool to whoever has none, whatever it is (F34)."""
+        """The grant that lets a call through; an unknown tool to whoever has none, whatever it is."""
         try:
             grant = self._found(call.grant or call.name, context)
         except GrantStoreError:
@@ -476,7 +476,7 @@ def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:
 
 
 def _changes_nothing(definition: ToolDefinition) -> bool:
-    """Whether a tool says that it changes nothing, and does not say the opposite as well (X3)."""
+    """Whether a tool says that it changes nothing, and does not say the opposite as well."""
     return definition.read_only and (definition.annotations or {}).get("destructiveHint") is not True
 
 

@@ -1,4 +1,4 @@
-"""What is in a catalog, in few words, for a model that has not searched yet (H22)."""
+"""What is in a catalog, in few words, for a model that has not searched yet."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MAX_RESOLVED: Final = 20
 """Tools that one `resolve_tools` call may ask for."""
 
 HitState = Literal["available", "offline", "changed", "filtered", "unauthorised"]
-"""Whether a found tool can be had now, and if not, what stands in the way (X5)."""
+"""Whether a found tool can be had now, and if not, what stands in the way."""
 
 Id = Annotated[str, Field(max_length=LONGEST_ID)]
 
@@ -83,7 +83,7 @@ class Resolved(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What a model asks `search_tools` for (H18)."""
+    """What a model asks `search_tools` for."""
 
     query: str
     server: str | None = None
@@ -124,7 +124,7 @@ def search_binding(search: Search) -> ToolBinding:
 
 
 def previewing(search: ToolBinding, preview: str) -> ToolBinding:
-    """`search_tools` with a preview of the catalog in its description (H22)."""
+    """`search_tools` with a preview of the catalog in its description."""
     text = f"{SEARCH_TEXT}\n\n{preview}" if preview else SEARCH_TEXT
     return replace(search, definition=search.definition.described(text))
 
@@ -157,7 +157,7 @@ def call_binding(redirect: Redirect) -> ToolBinding:
 
 
 def read_binding(redirect: Redirect) -> ToolBinding:
-    """`call_read_only_tool`: what was granted and changes nothing (X3)."""
+    """`call_read_only_tool`: what was granted and changes nothing."""
     made = _calling_tool("call_read_only_tool", "Call a resolved read-only tool", READ_TEXT, read_only=True)
     return replace(_fixed(made), redirect=redirect)
 

@@ -1,4 +1,4 @@
-"""Who may have which deferred tool: the host's say, which no grant outweighs (X5, F34)."""
+"""Who may have which deferred tool: the host's say, which no grant outweighs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger("mcp_toolset.grants")
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Why a deferred tool is not for this caller, by the host's policy (X5).
+    """Why a deferred tool is not for this caller, by the host's policy.
 
     Attributes:
         state: `unauthorised` for this caller, or `filtered` by a rule that has nothing to do with it.

@@ -1,9 +1,9 @@
-"""`GrantLedger`: the only judge of whether a deferred tool may run (X1).
+"""`GrantLedger`: the only judge of whether a deferred tool may run.
 
 A grant is bound to its owner, to the source, the server behind it, the tool and the digest of its
 definition, and it expires. Its handle carries the tool's name, so that a model copies it without
-error, and 96 random bits, so that nobody guesses it. Whoever is not the owner learns nothing (F34);
-the owner is told what happened, and what has moved (F35).
+error, and 96 random bits, so that nobody guesses it. Whoever is not the owner learns nothing;
+the owner is told what happened, and what has moved.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class GrantLedger:
     def resolved(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str = ""
     ) -> list[GrantRecord]:
-        """Record what came of each id: a grant for a binding, a refusal for a reason (H14, H16).
+        """Record what came of each id: a grant for a binding, a refusal for a reason.
 
         Under a replay key an id keeps what first came of it, whatever is asked now.
 
@@ -149,7 +149,7 @@ class GrantLedger:
         return stands
 
     def recorded(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
-        """What came of an id under the caller's replay key (H16)."""
+        """What came of an id under the caller's replay key."""
         if not replay:
             return None
         return self._store.recorded(owner_of(context), replay, encodable(id))
@@ -236,7 +236,7 @@ class GrantLedger:
         return self._issued.get(owner_of(context), 0)
 
     def records(self, *, principal: str | None = None, session: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, grants and refusals, the oldest first (H16); of one owner if given."""
+        """What came of resolving, grants and refusals, the oldest first; of one owner if given."""
         return self._store.records(_owner(principal, session))
 
     def revoke(

@@ -1,4 +1,4 @@
-"""`SqliteGrantStore`: grants in a file, for several processes at once and over restarts (F37).
+"""`SqliteGrantStore`: grants in a file, for several processes at once and over restarts.
 
 The gate reads synchronously, so reading has a connection of its own: in WAL mode no writer holds up
 a reader. Writing waits for the disk and for other processes, and belongs in a worker thread (`waits`).

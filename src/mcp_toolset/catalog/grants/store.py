@@ -1,7 +1,7 @@
-"""What is recorded of grants, and where: the store's protocol, and the store in memory (H16).
+"""What is recorded of grants, and where: the store's protocol, and the store in memory.
 
 A store keeps facts and judges nothing; what a grant is good for, `ledger` decides. All methods are
-synchronous, because the gate is (decision 8), and may be called from several threads. What a store
+synchronous, because the gate is, and may be called from several threads. What a store
 raises, if it can fail, is a `GrantStoreError`: nothing runs then.
 """
 
@@ -35,11 +35,11 @@ class ToolGrant:
             the grant: of such a handle only a hash is kept.
         name: The tool's public name.
         source: The name of the source it came from.
-        tool: The tool's id there (H2), or else its own name.
-        digest: The digest of its definition (H17).
+        tool: The tool's id there, or else its own name.
+        digest: The digest of its definition.
         owner: Who may use it; empty when the handle alone is the proof.
         expires: Seconds since the epoch.
-        endpoint: Which server the source was; empty for local tools (F35).
+        endpoint: Which server the source was; empty for local tools.
         listed: The digest of the definition as that server listed it; empty for local tools.
         issued: Seconds since the epoch.
         uses: How often it may still be used; `None` for any number.
@@ -64,7 +64,7 @@ class ToolGrant:
 
 @dataclass(frozen=True, slots=True)
 class GrantRecord:
-    """What came of resolving one id, grants and refusals alike (H16).
+    """What came of resolving one id, grants and refusals alike.
 
     Attributes:
         owner: Who asked; empty for nobody in particular.
@@ -166,7 +166,7 @@ def key_of(handle: str) -> str:
 
 
 class MemoryGrantStore:
-    """Grants in this process; they end with it (F37: a restart fails closed)."""
+    """Grants in this process; they end with it (a restart fails closed)."""
 
     waits = False
 

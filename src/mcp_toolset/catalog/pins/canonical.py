@@ -1,4 +1,4 @@
-"""One spelling for definitions that say the same, and a digest over it (F24).
+"""One spelling for definitions that say the same, and a digest over it.
 
 The order of keys says nothing in JSON, nor does the order of `required`, of the types in `type` or of the
 values of `enum` (JSON Schema 2020-12, 6.1 and 6.5.3); servers that keep them in hash tables list them in

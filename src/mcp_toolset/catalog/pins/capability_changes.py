@@ -1,4 +1,4 @@
-"""What a changed definition can do that the old one could not: the question behind a quarantine (F24).
+"""What a changed definition can do that the old one could not: the question behind a quarantine.
 
 The answer errs on one side only. No reason means that every call which the new schema takes was taken by
 the old one, that it describes no parameter the old one did not, and that no hint was given up; a rule of

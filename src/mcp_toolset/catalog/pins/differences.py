@@ -1,4 +1,4 @@
-"""Where two definitions of one tool differ, for people who have to judge it (F24).
+"""Where two definitions of one tool differ, for people who have to judge it.
 
 Whatever is shown here may be hostile: characters that hide are written out, and where two texts would look
 the same, so is everything beyond ASCII.

@@ -1,4 +1,4 @@
-"""Definitions without hidden text: what is cleaned, what is flagged, and what is better left out (F23).
+"""Definitions without hidden text: what is cleaned, what is flagged, and what is better left out.
 
 Wording can be cleaned: titles, descriptions, annotations. A name, a parameter's name or a value cannot,
 since it would be another one at the server, and there hidden characters have no honest use; such a tool is

@@ -1,8 +1,8 @@
-"""`LockFile`: the pins of servers in a file, made to be reviewed and kept under version control (F24).
+"""`LockFile`: the pins of servers in a file, made to be reviewed and kept under version control.
 
 Serving only reads it; `mcp-toolset pin` writes it. A file that is broken, or that something else wrote, is
-an error that names it, and stays as it is (F37). It is replaced in one step, and two processes that write
-take turns. It holds what servers say of their tools, without the secrets of their mounts (F42).
+an error that names it, and stays as it is. It is replaced in one step, and two processes that write
+take turns. It holds what servers say of their tools, without the secrets of their mounts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pins: what each tool of a server was when it was first seen or accepted, and what became of it (F24, P8).
+"""Pins: what each tool of a server was when it was first seen or accepted, and what became of it.
 
 A pin is the canonical definition of a tool. It comes from a lock file, which a person wrote with
 `mcp-toolset pin`, or else from the first listing of this process. What is listed later is always held
@@ -54,7 +54,7 @@ class PinPolicy:
         changed: About tools that differ from their pin; `None` decides by what has changed.
         new: About tools that a pinned server was pinned without; `None` is as `changed`, and holds
             them if that is `None` too.
-        hidden_text: About invisible, bidirectional and control characters (F23).
+        hidden_text: About invisible, bidirectional and control characters.
     """
 
     changed: ChangePolicy | None = None
@@ -87,7 +87,7 @@ class Pins:
             server: The name of the mount, for messages.
             policy: What to do about changes.
             entry: The server's part of a lock file; without one, pins last as long as the process.
-            scrub: Takes the secrets of the mount out of a text (F42); `None` when it has none.
+            scrub: Takes the secrets of the mount out of a text; `None` when it has none.
         """
         self._server = server
         self._policy = policy or PinPolicy()
@@ -113,7 +113,7 @@ class Pins:
         self._policy, self._entry = policy, entry
 
     def remember(self, before: Pins) -> None:
-        """Hold what is listed against what was seen first before, over another connection (F24)."""
+        """Hold what is listed against what was seen first before, over another connection."""
         self._first = dict(before._first)
 
     def listed(self) -> Pinned:
@@ -123,7 +123,7 @@ class Pins:
 
     @property
     def hidden_text(self) -> HiddenTextPolicy:
-        """What becomes of hidden characters in what the server lists (F23)."""
+        """What becomes of hidden characters in what the server lists."""
         return self._policy.hidden_text
 
     def admit(self, snapshot: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
@@ -151,7 +151,7 @@ class Pins:
         )
 
     def _seen(self, definition: ToolDefinition) -> tuple[str, _Seen]:
-        """The definition made comparable, which is done once for each (H20)."""
+        """The definition made comparable, which is done once for each."""
         digest = definition.digest
         known = self._listed.get(definition.name)
         if known is not None and known[0] == digest:

@@ -1,4 +1,4 @@
-"""Tools held back because they changed: found by search as what was accepted, never run (F24, X5)."""
+"""Tools held back because they changed: found by search as what was accepted, never run."""
 
 from __future__ import annotations
 

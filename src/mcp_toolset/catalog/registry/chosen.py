@@ -1,4 +1,4 @@
-"""What is remembered of the tools of a registry, and which of them are members (H7, H12, H13)."""
+"""What is remembered of the tools of a registry, and which of them are members."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def joined(parts: Mapping[str, Chosen], assignment: Assignment) -> Chosen:
 
 
 def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Collection[str]) -> Entries:
-    """What is known of every tool now; a name that a live tool has is no orphan's any more (H12).
+    """What is known of every tool now; a name that a live tool has is no orphan's any more.
 
     Args:
         entries: What was known.

@@ -1,4 +1,4 @@
-"""`RegistryMembership`: what the capability `membership` gives of a registry, and no more (H4, H7)."""
+"""`RegistryMembership`: what the capability `membership` gives of a registry, and no more."""
 
 from __future__ import annotations
 

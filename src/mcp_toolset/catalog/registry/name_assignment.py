@@ -1,4 +1,4 @@
-"""Who is called what: one public name for every tool of every source (H9, H23, F16).
+"""Who is called what: one public name for every tool of every source.
 
 The host's own tools are named by the host, so that two of one name are its mistake and an error. What
 an upstream lists never raises and never takes a name from anybody: a tool that has a name keeps it

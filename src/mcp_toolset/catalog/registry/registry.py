@@ -1,7 +1,7 @@
-"""`ToolRegistry`: which tools there are, where they come from, and which of them can be called (H7-H13).
+"""`ToolRegistry`: which tools there are, where they come from, and which of them can be called.
 
 Toolsets are registered as sources and can be replaced or removed by their handles while calls are
-under way. A tool is a member of the catalog or it is not; membership is the gate of every call (H7).
+under way. A tool is a member of the catalog or it is not; membership is the gate of every call.
 Each change is computed beside what there is and put in its place as a whole, under one lock, so that
 no thread ever sees a half of it; it gives the registry another generation.
 """
@@ -39,7 +39,7 @@ _log = logging.getLogger("mcp_toolset.registry")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SourceHandle:
-    """One registered toolset, as a handle to replace or remove it by (H8).
+    """One registered toolset, as a handle to replace or remove it by.
 
     Attributes:
         name: The toolset's name, for people; several may have one.
@@ -50,11 +50,11 @@ class SourceHandle:
 
 @dataclass(frozen=True, slots=True)
 class StateReport:
-    """What became of a state that was applied or restored (H11).
+    """What became of a state that was applied or restored.
 
     Attributes:
         generation: The generation from now on.
-        orphaned: Tools of the state whose source is not there (H12).
+        orphaned: Tools of the state whose source is not there.
     """
 
     generation: int
@@ -105,9 +105,9 @@ class ToolRegistry:
         Args:
             *toolsets: Sources from the beginning.
             client_prefix: What a client puts before every name, such as `mcp__hub__`: the names stay
-                within 64 characters with it (H23).
+                within 64 characters with it.
             reserved: Names that no other tool may have while some toolset is deferred.
-            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided (H13). One
+            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided. One
                 that fits nothing is no error here, as toolsets may be registered later; see `unbound`.
 
         Raises:
@@ -127,7 +127,7 @@ class ToolRegistry:
 
     @property
     def generation(self) -> int:
-        """Advances by one with every change of the surface (H7)."""
+        """Advances by one with every change of the surface."""
         return self._surface.generation
 
     @property
@@ -137,12 +137,12 @@ class ToolRegistry:
 
     @property
     def membership(self) -> RegistryMembership:
-        """The members alone, for a tool that may change them (H3, H4)."""
+        """The members alone, for a tool that may change them."""
         return RegistryMembership(self)
 
     @property
     def orphaned(self) -> tuple[ToolKey, ...]:
-        """Tools that are remembered while their source is gone (H12)."""
+        """Tools that are remembered while their source is gone."""
         surface = self._surface
         return tuple(key for key in surface.entries if key not in surface.live)
 
@@ -179,7 +179,7 @@ class ToolRegistry:
         return frozenset(surface.sources) - {source.source_name for source in listing}
 
     def members(self) -> dict[str, bool]:
-        """Every tool that is there, and whether it is a member; what a policy hides is not shown (H4)."""
+        """Every tool that is there, and whether it is a member; what a policy hides is not shown."""
         surface = self._surface
         return {name: surface.members.get(name) == key_of(one) for name, one in _shown(surface).items()}
 
@@ -213,7 +213,7 @@ class ToolRegistry:
     def view(self) -> ToolView:
         """The members as a frozen table, for a loop that the application owns.
 
-        A tool of it that has left the registry since is refused when it is called (H7).
+        A tool of it that has left the registry since is refused when it is called.
         """
         if self._surface.sources:
             self._missing_names.take(self.unbound(), is_closed=False)
@@ -221,14 +221,14 @@ class ToolRegistry:
         return ToolView(resident, known=self.known_tools())
 
     def gated(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a tool of this registry, refusing calls once it is no member any more (H7)."""
+        """The binding of a tool of this registry, refusing calls once it is no member any more."""
         return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
 
     def register(self, toolset: Toolset) -> SourceHandle:
         """Take in one more toolset.
 
         Raises:
-            NameConflictError: it has a local tool or a mount of a name that is taken (H9); nothing has
+            NameConflictError: it has a local tool or a mount of a name that is taken; nothing has
                 changed.
         """
         handle = _handle_of(toolset)
@@ -240,14 +240,14 @@ class ToolRegistry:
         """Whether a toolset could be registered, or put in the place of one; nothing is changed.
 
         Raises:
-            NameConflictError: it has a local tool or a mount of a name that is taken (H9).
+            NameConflictError: it has a local tool or a mount of a name that is taken.
         """
         surface = self._surface
         others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
         self._computed(_compiled(replace(surface, toolsets={**others, _handle_of(toolset): toolset})))
 
     def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
-        """Put another toolset in the place of one; tools of the same id keep names and membership (H8).
+        """Put another toolset in the place of one; tools of the same id keep names and membership.
 
         Raises:
             StateError: nothing is registered by this handle.
@@ -258,7 +258,7 @@ class ToolRegistry:
             self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
 
     def remove(self, handle: SourceHandle) -> None:
-        """Take a toolset out; what was decided about its tools is kept until they return (H8, H12).
+        """Take a toolset out; what was decided about its tools is kept until they return.
 
         Raises:
             StateError: nothing is registered by this handle.
@@ -304,7 +304,7 @@ class ToolRegistry:
             return self._choose(surface, members)
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Decide about some tools as `choose` does, if nothing has changed since `generation` (H4, H10).
+        """Decide about some tools as `choose` does, if nothing has changed since `generation`.
 
         Raises:
             StaleStateError: the registry has another generation by now; nothing has changed.
@@ -315,7 +315,7 @@ class ToolRegistry:
             return self._choose(surface, members)
 
     def hide(self, *patterns: str, strict: bool | None = None) -> int:
-        """Keep tools out by name patterns, whatever else is decided (H13); returns the generation.
+        """Keep tools out by name patterns, whatever else is decided; returns the generation.
 
         A pattern is compared with the public name and with the name that the toolset asked for, so
         that no tool slips through by a name that had to be altered. It is the host's policy, not part
@@ -341,7 +341,7 @@ class ToolRegistry:
         return ToolState(surface.generation, tuple(surface.entries.values()))
 
     def apply_state(self, state: ToolState) -> StateReport:
-        """Make the surface what a state says, if nothing has changed since it was taken (H10).
+        """Make the surface what a state says, if nothing has changed since it was taken.
 
         The state defines the whole surface: a tool that is not in it is no member from now on, and an
         orphan that is not in it is forgotten. Tools of it whose source is not there become orphans.
@@ -362,7 +362,7 @@ class ToolRegistry:
             return StateReport(self._surface.generation, _orphaned(state, self._surface))
 
     def restore_state(self, state: ToolState) -> StateReport:
-        """Adopt a persisted state and its generation, on a cold start (H11).
+        """Adopt a persisted state and its generation, on a cold start.
 
         Tools that the state knows get their names and membership back, now or when their source
         comes; tools that it does not know stay as they are. Snapshots taken before are void.

@@ -1,4 +1,4 @@
-"""`ToolState`: what a registry knows of every tool, as plain data that outlives the process (H10-H12).
+"""`ToolState`: what a registry knows of every tool, as plain data that outlives the process.
 
 As JSON it is an object with `format`, `version`, `generation` and `tools`. Keys that this version
 does not know are passed over, so that a later one may add some; what an older one could misread gets
@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 
 class ToolKey(NamedTuple):
-    """What a tool is known by, whatever it is called: its source, and its id there (H2)."""
+    """What a tool is known by, whatever it is called: its source, and its id there."""
 
     source: str
     id: str
@@ -32,7 +32,7 @@ class ToolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """What is remembered of one tool, also while its source is gone (H12).
+    """What is remembered of one tool, also while its source is gone.
 
     Attributes:
         source: The name of the mount or provider; empty for the host's own tools.
@@ -65,7 +65,7 @@ class ToolState:
 
     Attributes:
         generation: The generation that it was taken at.
-        tools: Every tool, live or not; ids and names are unique (H9).
+        tools: Every tool, live or not; ids and names are unique.
     """
 
     generation: int

@@ -1,4 +1,4 @@
-"""`StateFile`: one registry's state on disk, which several processes may share (F37).
+"""`StateFile`: one registry's state on disk, which several processes may share.
 
 A save is a compare-and-swap under a lock file: it replaces the file as a whole, and only if that is
 still what this process last read or wrote. What cannot be read is never overwritten.

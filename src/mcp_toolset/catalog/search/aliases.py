@@ -1,4 +1,4 @@
-"""Words that tools and their users say for one another (H19): a small table, kept by hand.
+"""Words that tools and their users say for one another: a small table, kept by hand.
 
 Each line is one meaning. A word of a query also finds its neighbours on the line, at a discount. Only
 pairs that hold in nearly every catalog belong here; meaning at large is the business of a second scorer.

@@ -1,4 +1,4 @@
-"""Ranking by a sentence model of the host's choice (H19): better than the built-in table, and slower.
+"""Ranking by a sentence model of the host's choice: better than the built-in table, and slower.
 
 A catalog is embedded in the background, by a thread that lives only while there is something to embed.
 Until it is done the built-in table answers, so no query waits. What was embedded once is kept by content.

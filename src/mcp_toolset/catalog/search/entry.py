@@ -1,6 +1,6 @@
-"""`CatalogEntry`: a tool as the catalog knows it, with what a hit shows and a search reads of it (H20, H21).
+"""`CatalogEntry`: a tool as the catalog knows it, with what a hit shows and a search reads of it.
 
-Schemas come from strangers: whatever has an unexpected shape is passed over here, never an error (F17).
+Schemas come from strangers: whatever has an unexpected shape is passed over here, never an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CatalogEntry:
         public_name: The name under which it is offered; unique within a catalog.
         server: The source it comes from; `None` for a tool of the host's own.
         tags: Further words to find it by.
-        tool_id: An id that stays when the public name has to change (H2), if the host keeps one.
+        tool_id: An id that stays when the public name has to change, if the host keeps one.
     """
 
     definition: ToolDefinition
@@ -51,7 +51,7 @@ class CatalogEntry:
         return self.tool_id or self.public_name
 
     def same_content(self, other: CatalogEntry) -> bool:
-        """Whether nothing differs that is shown or searched; definitions are told apart by digest (H20)."""
+        """Whether nothing differs that is shown or searched; definitions are told apart by digest."""
         ours = (self.public_name, self.server, self.tags, self.tool_id)
         theirs = (other.public_name, other.server, other.tags, other.tool_id)
         return ours == theirs and self.definition.digest == other.definition.digest
@@ -175,7 +175,7 @@ def _texts(value: object) -> frozenset[str]:
 
 
 def _on_one_line(text: str) -> str:
-    """Without what hides (F23), and without line breaks."""
+    """Without what hides, and without line breaks."""
     return " ".join(cleaned(text).split())
 
 

@@ -1,4 +1,4 @@
-"""Two rankings made one: how much a tool answers by its words and by its meaning together (H19).
+"""Two rankings made one: how much a tool answers by its words and by its meaning together.
 
 Each ranking counts by its own best, and the tail of what they make together is left out. `joined` reckons
 with names; `ArrayJoin` does the same sums in the same order on numpy arrays, so that both give the same

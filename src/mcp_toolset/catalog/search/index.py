@@ -1,9 +1,9 @@
-"""`SearchIndex`: finding tools by what they do, in a catalog that changes (H18–H21).
+"""`SearchIndex`: finding tools by what they do, in a catalog that changes.
 
 Three things order the hits. A query that names a tool puts it first (`name_matching`). The words of the
 query rank the rest (`lexical`), joined with what they mean (`meaning`); `ranking` holds the two together.
 Queries are text and nothing else: no operators, no expressions, and a cap on what is read, so no query can
-raise or run long (F36).
+raise or run long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WITHIN_MATCH = 0.02
 
 @dataclass(frozen=True)
 class SearchHit:
-    """One found tool (H21).
+    """One found tool.
 
     Attributes:
         id: What to resolve the tool by.
@@ -42,7 +42,7 @@ class SearchHit:
         description: One line of at most 160 characters.
         signature: The public name with parameters and their types.
         score: From 0 to 1, 1 for the very name; to be compared within one answer only.
-        state: `available`, or why it cannot be called now (X5); whoever knows the servers sets it.
+        state: `available`, or why it cannot be called now; whoever knows the servers sets it.
     """
 
     id: str
@@ -55,7 +55,7 @@ class SearchHit:
 
 
 class SearchIndex:
-    """An index over tools, kept by content: what has not changed is not read again (H20)."""
+    """An index over tools, kept by content: what has not changed is not read again."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class SearchIndex:
         return sorted(self._servers)
 
     def add(self, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
-        """Add tools, or replace those of the same public names; return the names that had changed (H20)."""
+        """Add tools, or replace those of the same public names; return the names that had changed."""
         wanted = {entry.public_name: entry for entry in map(entry_of, entries)}
         fresh = [entry for entry in wanted.values() if not self._holds(entry)]
         self.remove(entry.public_name for entry in fresh)
@@ -147,7 +147,7 @@ class SearchIndex:
         Args:
             query: What the tool should do, or its name. Any text, read literally.
             server: Only tools of this server; its case does not matter unless two differ in nothing else.
-            limit: At most so many hits, 1 to 100 (H18).
+            limit: At most so many hits, 1 to 100.
             exclude: Ids or public names to leave out.
             wait: Whether a sentence model reads the query now if it has not yet; in an event loop, `await
                 index.read(query)` before and wait for nothing here. The built-in table never waits.

@@ -1,4 +1,4 @@
-"""Ranking by words: BM25F over fields, on postings that are kept per tool (H19, H20).
+"""Ranking by words: BM25F over fields, on postings that are kept per tool.
 
 The impact of a term on a tool depends on that tool alone: the mean lengths of fields are constants, not
 those of the catalog at hand. A changed tool therefore touches its own postings and no others, and an
@@ -113,7 +113,7 @@ class LexicalScorer:
         return self.read(query).best(count, among)
 
     def read(self, query: str) -> WordQuery:
-        """Take a query in: any text, read literally, and only its first part if it is very long (F36)."""
+        """Take a query in: any text, read literally, and only its first part if it is very long."""
         clauses, unknown = self._clauses(self._wanted(query))
         most = (self._weights.saturation + 1) * IMPACT
         return WordQuery(clauses, unknown, most, self.places, self._held, self._numpy)

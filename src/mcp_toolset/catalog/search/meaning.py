@@ -1,4 +1,4 @@
-"""Ranking by meaning: the cosines between a query and what tools say of themselves (X9, H19).
+"""Ranking by meaning: the cosines between a query and what tools say of themselves.
 
 `MeaningScorer` uses the built-in table, which is not read before there is a tool to index; `embedding`
 does the same with a sentence model of the host's choice.

@@ -1,4 +1,4 @@
-"""Two models of meaning heard as one: each sees what the other misses (H19)."""
+"""Two models of meaning heard as one: each sees what the other misses."""
 
 from __future__ import annotations
 

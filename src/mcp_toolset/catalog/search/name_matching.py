@@ -1,4 +1,4 @@
-"""Searching by name: a query that is a tool's name, or begins one, comes before all ranking (H19)."""
+"""Searching by name: a query that is a tool's name, or begins one, comes before all ranking."""
 
 from __future__ import annotations
 

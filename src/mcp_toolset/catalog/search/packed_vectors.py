@@ -1,4 +1,4 @@
-"""How alike a query is to every tool at once, exactly, with or without numpy (X9).
+"""How alike a query is to every tool at once, exactly, with or without numpy.
 
 Vectors are kept as small whole numbers, and so is a query. Without numpy, one dimension of all tools lies
 in one long integer, sixteen bits a tool: the sum of these integers, each times the query's number for that

@@ -1,4 +1,4 @@
-"""Which tools have a term and how much it counts there, summed over the terms of a query (H19).
+"""Which tools have a term and how much it counts there, summed over the terms of a query.
 
 Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat
 array of eight bytes a tool. With numpy the arrays are summed as they lie; without it one by one, in the same

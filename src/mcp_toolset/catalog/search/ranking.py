@@ -1,4 +1,4 @@
-"""One ranking out of two: the words of a query and what they mean (H19).
+"""One ranking out of two: the words of a query and what they mean.
 
 The words alone miss tools that say the same otherwise, the meaning alone misses names and codes. Each has
 its share of the score; and where both together have too little to say, nothing is the answer.

@@ -1,4 +1,4 @@
-"""Text as search terms: folded words, split identifiers, light stems, stop words (H19, F36).
+"""Text as search terms: folded words, split identifiers, light stems, stop words.
 
 Every pattern here takes time linear in the text. What is read is capped by the callers, so hostile text
 costs no more than a long description does.

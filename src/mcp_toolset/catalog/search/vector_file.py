@@ -1,4 +1,4 @@
-"""`VectorFile`: vectors kept by content in an SQLite file, for the next start (H20)."""
+"""`VectorFile`: vectors kept by content in an SQLite file, for the next start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in table of word-piece vectors: what words mean, as far as tools are concerned (X9).
+"""The built-in table of word-piece vectors: what words mean, as far as tools are concerned.
 
 A text is the sum of its pieces. The table was distilled from a sentence model by `scripts/train_search`;
 `word_vectors/table.json` says from what and how. All is whole-number arithmetic: the numbers of a piece lie

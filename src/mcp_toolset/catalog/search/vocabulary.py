@@ -1,4 +1,4 @@
-"""The words an index knows, and the nearest of them to one that it does not (H19).
+"""The words an index knows, and the nearest of them to one that it does not.
 
 The cost is bounded: one edit is tried by making every such word, two edits only among words that share
 the first letters, and not at all where those are too many.

@@ -1,4 +1,4 @@
-"""`mcp-toolset install` and `uninstall`: a target in a client's own configuration (P7)."""
+"""`mcp-toolset install` and `uninstall`: a target in a client's own configuration."""
 
 from __future__ import annotations
 

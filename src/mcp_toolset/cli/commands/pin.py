@@ -1,4 +1,4 @@
-"""`mcp-toolset pin`: what servers say of their tools, held against what was accepted (P8, F24)."""
+"""`mcp-toolset pin`: what servers say of their tools, held against what was accepted."""
 
 from __future__ import annotations
 

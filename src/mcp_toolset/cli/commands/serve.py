@@ -117,7 +117,7 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
     from mcp_toolset.cli.mount import mount
     from mcp_toolset.cli.output import answering
 
-    # Code that prints while it is loaded must not be the first thing that a client reads (F45).
+    # Code that prints while it is loaded must not be the first thing that a client reads.
     with answering():
         return mount(target, options, serving=True)
 
@@ -130,7 +130,7 @@ def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
     run_server(
         server,
         how,
-        # A server named by itself has to be there; one of several may come later (F6, H24).
+        # A server named by itself has to be there; one of several may come later.
         settled=require_something if single else report_down,
         reread=complain,
         listening=lambda url: note(f"serving {server.name} at {url}"),

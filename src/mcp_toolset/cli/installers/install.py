@@ -1,4 +1,4 @@
-"""Put a target into a client's own configuration, and take it out again (P7).
+"""Put a target into a client's own configuration, and take it out again.
 
 Planning reads and changes nothing: a plan shows its difference, so a dry run is a plan that is not
 applied. Applying writes a backup, then the whole file at once; the rest of the file stays as it was.
@@ -30,7 +30,7 @@ _MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What would happen to one file. The texts hold other servers' secrets, so `repr` omits them (F42).
+    """What would happen to one file. The texts hold other servers' secrets, so `repr` omits them.
 
     Attributes:
         path: The client's file.

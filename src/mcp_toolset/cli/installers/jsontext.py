@@ -87,7 +87,7 @@ def without_entry(text: str, section: str, name: str, source: str) -> str:
 
 
 def concealed(text: str, section: str, name: str) -> str:
-    """The text with `***` for every value that is not the named entry's, and for those in its `env` (F42)."""
+    """The text with `***` for every value that is not the named entry's, and for those in its `env`."""
     plain, path, parts, done = plain_json(text), list[str](), list[str](), 0
     key = ""
     for token in _TOKEN.finditer(plain):

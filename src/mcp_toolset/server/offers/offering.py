@@ -1,4 +1,4 @@
-"""`Offering`: what one server offers beside its tools, its own and that of every mounted server (P4)."""
+"""`Offering`: what one server offers beside its tools, its own and that of every mounted server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Offering:
             await self._unlisted.arrive(offers=True)
 
     async def news(self) -> dict[str, frozenset[str]]:
-        """The capabilities whose lists are not what they were when this was last asked (P6).
+        """The capabilities whose lists are not what they were when this was last asked.
 
         With each, the sources that list something else; none if only names differ.
         """

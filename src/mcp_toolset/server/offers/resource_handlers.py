@@ -98,7 +98,7 @@ class Reading:
         return whole_answer(request.method, request.protocol_version, answer, stamp)
 
     async def announce_updates(self) -> None:
-        """Tell clients of changed resources; changes of one that come together are told once (F13)."""
+        """Tell clients of changed resources; changes of one that come together are told once."""
         # An earlier opening of the server may have waited on another event loop, for other clients.
         self._news, self._updated = anyio.Event(), {}
         while True:
@@ -151,7 +151,7 @@ class Reading:
     async def _answered(
         self, request: Request, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
     ) -> dict[str, Any]:
-        """Run a request; what it has to ask of a modern client travels in its answer (A14)."""
+        """Run a request; what it has to ask of a modern client travels in its answer."""
         await self._offering.arrive()
         context = WireContext(request)
         run = partial(ask, context)
@@ -275,7 +275,7 @@ def _code_for(request: Request, fault: UpstreamProtocolError, uri: str | None) -
 
 @asynccontextmanager
 async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenerator[None]:
-    """Turn what went wrong into the protocol's errors; nothing else may leave a handler (gotcha 7)."""
+    """Turn what went wrong into the protocol's errors; nothing else may leave a handler."""
     try:
         yield
     except MCPError:

@@ -1,4 +1,4 @@
-"""What a call may ask of its client meanwhile: a question to the user, a sample of its model (H4, N4).
+"""What a call may ask of its client meanwhile: a question to the user, a sample of its model.
 
 The answers as typed values, the wire form of the requests, and `InputRequired`, which carries the
 requests out of a call where the protocol has them travel in its result (2026-07-28, "Multi
@@ -21,10 +21,10 @@ ANSWERABLE: Final = ("elicitation", "roots", "sampling")
 """The capabilities of a client that are requests which it answers."""
 
 CALL_META_KEY: Final = "mcp-toolset/call"
-"""In the `_meta` of a sampling request: which call of which tool caused it (H5)."""
+"""In the `_meta` of a sampling request: which call of which tool caused it."""
 
 REPLAY_META_KEY: Final = "mcp-toolset/replay-key"
-"""In the `_meta` of a sampling request: what tells it apart from others of the same call (H5)."""
+"""In the `_meta` of a sampling request: what tells it apart from others of the same call."""
 
 ANY_ANSWER: Final[Mapping[str, Any]] = {
     "type": "object",

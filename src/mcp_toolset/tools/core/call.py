@@ -33,14 +33,14 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of one tool (L3).
+    """One call of one tool.
 
     Attributes:
         name: The public name that was called.
-        arguments: The arguments as they stand now; a hook may have replaced them (L17).
+        arguments: The arguments as they stand now; a hook may have replaced them.
         id: The call's id, where the caller gave one (rounds), else empty.
-        original: The arguments as the caller sent them (L19).
-        grant: The handle of the grant that the call was made with, for a deferred tool (X1).
+        original: The arguments as the caller sent them.
+        grant: The handle of the grant that the call was made with, for a deferred tool.
     """
 
     name: str
@@ -61,16 +61,16 @@ class ToolContext:
     Outside a served call (an owned loop, a script) this base class is used as it is: progress goes
     nowhere and log lines go to the logger `mcp_toolset.tools`. The bridge supplies subclasses: one
     for middleware and hooks, whose reports and questions reach the very client that made the call,
-    and one for handlers, which has the call itself and what the tool was granted (H3, H4).
+    and one for handlers, which has the call itself and what the tool was granted.
     """
 
     __slots__ = ()
 
     name: str = ""
-    """The public name of the tool that is called; for its handler (H3)."""
+    """The public name of the tool that is called; for its handler."""
 
     arguments: Mapping[str, Any] = _EMPTY
-    """The arguments as they stand when the handler is run (H3)."""
+    """The arguments as they stand when the handler is run."""
 
     session: str | None = None
     """The caller's session, where the protocol has one (2025-11-25 and earlier, and in memory)."""
@@ -82,13 +82,13 @@ class ToolContext:
     """The protocol revision of this call, `None` when no wire is involved."""
 
     capabilities: frozenset[str] = ALWAYS
-    """What was granted to the tool beyond its arguments (H4); each further one by name."""
+    """What was granted to the tool beyond its arguments; each further one by name."""
 
     turn: Any = None
-    """The turn's own input, for functions of `.prepared()` (H6); see `Toolset.with_turn`."""
+    """The turn's own input, for functions of `.prepared()`; see `Toolset.with_turn`."""
 
     injected: Mapping[Any, Any] = _EMPTY
-    """What is supplied to injected parameters, by the parameter's name or its type (L5)."""
+    """What is supplied to injected parameters, by the parameter's name or its type."""
 
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
         """This context with more supplied to injected parameters; what it supplies already stays."""
@@ -170,7 +170,7 @@ class ToolContext:
     ) -> Sample:
         """Have the client's model write something (capability `sample`).
 
-        The request says which call caused it (H5). As with `ask`, on 2026-07-28 the call is run
+        The request says which call caused it. As with `ask`, on 2026-07-28 the call is run
         again with the answer at hand.
 
         Args:
@@ -266,7 +266,7 @@ class ToolContext:
         raise CapabilityError("events")
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The context that the handler of a call gets in an owned loop (H3).
+        """The context that the handler of a call gets in an owned loop.
 
         Args:
             call: The call, as it is run.

@@ -1,4 +1,4 @@
-"""The capabilities that a tool can be granted beyond its arguments, and what they show (H4)."""
+"""The capabilities that a tool can be granted beyond its arguments, and what they show."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Background(Protocol):
 
 
 class CatalogHit(Protocol):
-    """One deferred tool that a search has found (H21)."""
+    """One deferred tool that a search has found."""
 
     @property
     def name(self) -> str:

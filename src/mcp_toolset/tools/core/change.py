@@ -1,4 +1,4 @@
-"""`ToolChange`: a tool that is not what it was when it was pinned, and what became of it (F24, X5)."""
+"""`ToolChange`: a tool that is not what it was when it was pinned, and what became of it."""
 
 from __future__ import annotations
 

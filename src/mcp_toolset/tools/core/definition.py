@@ -1,7 +1,7 @@
-"""`ToolDefinition`: what is said about a tool, as plain data that survives JSON (A1, A3).
+"""`ToolDefinition`: what is said about a tool, as plain data that survives JSON.
 
 A definition has no handler and no connection. Its digest pins what a model was shown, so that a
-grant can be refused once the definition has moved (X1, F24).
+grant can be refused once the definition has moved.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ToolDefinition:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        """Freeze everything said (O1)."""
+        """Freeze everything said."""
         for part in _SAID:
             if (said := getattr(self, part)) is not None:
                 object.__setattr__(self, part, frozen(said))
@@ -61,7 +61,7 @@ class ToolDefinition:
 
         Raises:
             DefinitionError: a required key is missing or has the wrong type; the message names the
-                tool, the key and what was found there (F17).
+                tool, the key and what was found there.
         """
         name = wire.get("name")
         if not isinstance(name, str) or not name:

@@ -1,4 +1,4 @@
-"""JSON data that cannot be changed in place, so that what is said of a tool is what is checked (O1).
+"""JSON data that cannot be changed in place, so that what is said of a tool is what is checked.
 
 A frozen object is a `dict`, a frozen array a `list`: they are read, compared and written as JSON like any
 other. What would change them raises `TypeError`; `thawed`, `copy.copy` and `copy.deepcopy` give plain data.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 MAX_DEPTH: Final = 200
-"""Levels that are frozen; a schema that is nested deeper is refused when it is compiled (F20)."""
+"""Levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
 
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 

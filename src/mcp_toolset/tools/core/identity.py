@@ -1,4 +1,4 @@
-"""What a tool is known by apart from its public name, and the name of its handler (A1, H2)."""
+"""What a tool is known by apart from its public name, and the name of its handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public tool names: an alphabet and a length that every client accepts (H23).
+"""Public tool names: an alphabet and a length that every client accepts.
 
 The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name
 that must be altered gets a short digest of what it was, so that two names never become one. Names
@@ -47,7 +47,7 @@ def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) ->
 
 
 def mounted_name(prefix: str, name: str) -> str:
-    """The name of a server's tool in a hub, made of nothing but the two (H23, F16).
+    """The name of a server's tool in a hub, made of nothing but the two.
 
     `git` and `log` make `git_log`; so do `git` and `git_log`, since a prefix that is there already is
     not doubled. A name without digest is read in one way only: up to its first `__`, or else its
@@ -93,7 +93,7 @@ def readable_name(name: str, own: str) -> str | None:
 
 
 def limit_beside(client_prefix: str) -> int:
-    """The characters that are left for a name when a client puts `client_prefix` before it (H23).
+    """The characters that are left for a name when a client puts `client_prefix` before it.
 
     Claude Code, for one, shows `mcp__SERVER__TOOL` to its model, and all of that may have 64.
 
@@ -110,7 +110,7 @@ def limit_beside(client_prefix: str) -> int:
 
 
 def check_public_name(name: str, place: str) -> str:
-    """A name that somebody chose for a tool to be served under (H9, H23).
+    """A name that somebody chose for a tool to be served under.
 
     Raises:
         DefinitionError: it is empty, longer than 64, or has a character outside `[A-Za-z0-9_-]`; the
@@ -124,7 +124,7 @@ def check_public_name(name: str, place: str) -> str:
 
 
 def check_name(name: str, place: str) -> str:
-    """A name that somebody chose for a tool, if the protocol allows it (server/tools, "Tool Names"; H9).
+    """A name that somebody chose for a tool, if the protocol allows it (server/tools, "Tool Names").
 
     Raises:
         DefinitionError: it is empty, longer than 128, or has a character outside `[A-Za-z0-9_.-]`;

@@ -22,9 +22,9 @@ class ToolOptions(TypedDict, total=False):
         title: A name for people.
         description: What the tool does, for the model.
         meta: The definition's `_meta`.
-        manual: Leave its calls to the application, handler or not (A6).
-        timeout: Seconds that one call may take (A11).
-        id: What the tool is known by apart from its name (H2).
+        manual: Leave its calls to the application, handler or not.
+        timeout: Seconds that one call may take.
+        id: What the tool is known by apart from its name.
         tags: Words of the application's own, for selectors and policies; no client sees them.
         metadata: What else the application notes about it, JSON data; no client sees it.
         read_only: The behaviour annotation `readOnlyHint`.

@@ -1,4 +1,4 @@
-"""What a handler may return beside a value: a question to the user, or the end of the loop (A5)."""
+"""What a handler may return beside a value: a question to the user, or the end of the loop."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 from mcp_toolset.errors import DefinitionError
 
 RESERVED_HALTS: Final = frozenset({"completed", "error", "awaiting_user", "awaiting_tools", "max_rounds"})
-"""Reasons that a round gives itself; a tool cannot use them (A10)."""
+"""Reasons that a round gives itself; a tool cannot use them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskUser:
-    """The tool cannot go on without an answer from the user; the answer becomes its result (A14).
+    """The tool cannot go on without an answer from the user; the answer becomes its result.
 
     Attributes:
         question: What to ask.
@@ -28,7 +28,7 @@ class AskUser:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """The loop should end after this call; its siblings in the round still finish (A12).
+    """The loop should end after this call; its siblings in the round still finish.
 
     Attributes:
         reason: Why, as a short word of the application's own.
@@ -39,7 +39,7 @@ class Halt:
     result: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse reasons that mean something else already (A10)."""
+        """Refuse reasons that mean something else already."""
         if not self.reason or self.reason in RESERVED_HALTS:
             raise DefinitionError(
                 f"Halt({self.reason!r}): this reason is reserved or empty; use a word of your own"

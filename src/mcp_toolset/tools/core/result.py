@@ -24,8 +24,8 @@ class ToolResult:
 
     Attributes:
         wire: The result in wire form.
-        ask: The question that the call waits for (A14); it is then not complete.
-        halt: That the loop should end after this call (A12).
+        ask: The question that the call waits for; it is then not complete.
+        halt: That the loop should end after this call.
         unstructured: Whether it is without structured content, although its tool promises some, because the
             client's protocol revision has none of that kind.
     """
@@ -99,7 +99,7 @@ class ToolResult:
         return json.dumps(self.structured, ensure_ascii=False)
 
     def value(self) -> Any:
-        """The plainest form (H25): structured content, else one text block unwrapped, else the blocks."""
+        """The plainest form: structured content, else one text block unwrapped, else the blocks."""
         if "structuredContent" in self.wire:
             return self.structured
         content = self.content
@@ -109,5 +109,5 @@ class ToolResult:
 
 
 def encodable(text: str) -> str:
-    """The text with `?` for each lone surrogate, which no JSON on a wire can carry (F23)."""
+    """The text with `?` for each lone surrogate, which no JSON on a wire can carry."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

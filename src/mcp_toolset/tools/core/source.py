@@ -17,17 +17,17 @@ SourceState = Literal["closed", "starting", "ready", "offline", "misconfigured"]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How a source is doing; a source that is down is a status, not an absence (decision 6, F6, F7).
+    """How a source is doing; a source that is down is a status, not an absence.
 
     Attributes:
         state: `ready` when calls go through; `offline` when they fail at once, with the reason;
             `misconfigured` when its configuration cannot be used, which only its author can mend.
-        reason: Why it is not ready, for people and models; never a secret (F42).
+        reason: Why it is not ready, for people and models; never a secret.
         retry_in: Seconds until the next attempt, where one is planned.
         tools: How many tools it contributes now.
-        set_aside: Tools that could not be used, or are held back, with the reason for each (F17, F24).
-        changes: Tools that are not what they were when they were pinned, held or not (F24).
-        flagged: Tools in whose texts something was hidden, and what (F23).
+        set_aside: Tools that could not be used, or are held back, with the reason for each.
+        changes: Tools that are not what they were when they were pinned, held or not.
+        flagged: Tools in whose texts something was hidden, and what.
         remembered: Whether its tools are those of the last run, because it has not listed in this one.
         about: What it says about itself, in one line.
     """
@@ -45,7 +45,7 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What stands behind a mounted tool at this moment; a grant holds for this alone (H17, F35).
+    """What stands behind a mounted tool at this moment; a grant holds for this alone.
 
     Attributes:
         endpoint: Which server it is: a digest of its address and of the name that it gives itself.

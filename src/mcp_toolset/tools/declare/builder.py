@@ -1,4 +1,4 @@
-"""`ToolBuilder`: a tool put together step by step (O8)."""
+"""`ToolBuilder`: a tool put together step by step."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ToolBuilder:
         return self._with("_options", {**self._options, **checked("ToolBuilder.options()", options)})
 
     def manual(self, manual: bool = True) -> ToolBuilder:
-        """With its calls left to the application (A6)."""
+        """With its calls left to the application."""
         return self.options(manual=manual)
 
     def build(self, handler: Handler | None = None) -> Tool[..., Any]:

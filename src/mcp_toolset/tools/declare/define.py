@@ -1,4 +1,4 @@
-"""Tools made of a schema or of stored data, with a handler, a handler's name or none (A1, A3, O2-O5)."""
+"""Tools made of a schema or of stored data, with a handler, a handler's name or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a docstring says of a tool and its parameters: Google, NumPy and Sphinx form (L4).
+"""What a docstring says of a tool and its parameters: Google, NumPy and Sphinx form.
 
 `docstring_parser` reads them. It tries every form on every text; here a form is tried only where its
 marks are, for most docstrings have none of them.

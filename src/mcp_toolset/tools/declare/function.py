@@ -1,4 +1,4 @@
-"""`@tool`: a Python function as a tool (L4, L5).
+"""`@tool`: a Python function as a tool.
 
 Name, description and parameter descriptions come from the function, its annotations and its
 docstring; the function itself stays callable as before.
@@ -54,7 +54,7 @@ class FunctionTool(Tool[P, R]):
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
-        """The call with its arguments typed (L3).
+        """The call with its arguments typed.
 
         Args:
             call: A call of this tool.
@@ -149,7 +149,7 @@ def tool(
 
     A sync function runs in a worker thread, so that it never blocks the event loop. A parameter
     annotated with `ToolContext` or `Annotated[T, Injected]` is supplied by the surroundings and
-    hidden from the model (L5). A method, whose first parameter is a bare `self`, is the tool of each
+    hidden from the model. A method, whose first parameter is a bare `self`, is the tool of each
     instance: `Toolset(instance.method)`, or a method of a class toolset.
 
     Args:
@@ -165,7 +165,7 @@ def tool(
     checked("tool()", options)
 
     def define(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        if isinstance(function, staticmethod):  # `@tool` over `@staticmethod`, in a class toolset (L7).
+        if isinstance(function, staticmethod):  # `@tool` over `@staticmethod`, in a class toolset.
             function = function.__func__
         unbound = is_method(function)
         signature = read_signature(function, name, without_self=unbound)

@@ -1,4 +1,4 @@
-"""What runs a tool that is defined by a schema: a function of the arguments (A1, A3, A4).
+"""What runs a tool that is defined by a schema: a function of the arguments.
 
 A handler takes the arguments as a dictionary, or the arguments and a `ToolContext`; it is sync, and
 runs in a worker thread then, or async. It may also be named as `module:function`, which is plain
@@ -164,7 +164,7 @@ def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
 
 
 def _takes_context(handler: Callable[..., Any], tool: str) -> bool:
-    """Whether it takes the context beside the arguments (A4)."""
+    """Whether it takes the context beside the arguments."""
     where = f"tool {tool!r}: handler {getattr(handler, '__qualname__', repr(handler))}"
     if not callable(handler):
         raise DefinitionError(f"{where} cannot be called; give a function or its name as 'module:function'")

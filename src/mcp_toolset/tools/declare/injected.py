@@ -1,4 +1,4 @@
-"""`Injected`: parameters that the model never sees, supplied by the surroundings of a call (L5).
+"""`Injected`: parameters that the model never sees, supplied by the surroundings of a call.
 
 A value is found by the parameter's name, else by its type. What came with the call itself goes
 before what a toolset injects, and an outer toolset before the ones inside it: the host has the last

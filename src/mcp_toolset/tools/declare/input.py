@@ -1,4 +1,4 @@
-"""`tool_input`: a pydantic model as a tool without a handler, and its calls decoded (L2, L3, L24).
+"""`tool_input`: a pydantic model as a tool without a handler, and its calls decoded.
 
 The model stays the class that it is, so it can be used in annotations, of hooks for instance.
 `input_tool(Model)` is the tool; a toolset takes the class itself. The calls wait for the application,
@@ -52,7 +52,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
-        """The call with its input typed (L3).
+        """The call with its input typed.
 
         Args:
             call: A call of this tool.

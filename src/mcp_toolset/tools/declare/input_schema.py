@@ -1,4 +1,4 @@
-"""A type as the input of a tool: its schema, and the way from a call's arguments to a value (L2)."""
+"""A type as the input of a tool: its schema, and the way from a call's arguments to a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LoopContext`: what an owned loop lets its tools do, each by its name (H3, H4).
+"""`LoopContext`: what an owned loop lets its tools do, each by its name.
 
 ```python
 async with BackgroundWork() as work:
@@ -170,7 +170,7 @@ _OWN: Final = frozenset({"_context", "name", "arguments"})
 
 
 class CalledContext(ToolContext):
-    """Another context with the call that is run (H3); in all else it is that context."""
+    """Another context with the call that is run; in all else it is that context."""
 
     __slots__ = ("_context", "arguments", "name")
 

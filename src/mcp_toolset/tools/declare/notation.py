@@ -1,4 +1,4 @@
-"""A tool's input written by hand: loose, extended or full notation, as one JSON Schema (O2-O5).
+"""A tool's input written by hand: loose, extended or full notation, as one JSON Schema.
 
 | notation | a parameter | required |
 |---|---|---|
@@ -74,7 +74,7 @@ def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str,
     Raises:
         DefinitionError: a type is unknown, a schema is not one of an object, a marker is not a bool, a
             default does not fit, or it could be read in two ways; the message names the parameter and
-            the mend (O5).
+            the mend.
     """
     where = f"tool {tool!r}"
     if not isinstance(notation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,4 +1,4 @@
-"""What a function promises to return, as a schema, and its value as a result (H25)."""
+"""What a function promises to return, as a schema, and its value as a result."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ JSON: Final = Returned(plain=True)
 
 
 def returned_as(annotation: Any, place: str) -> Returned:
-    """What a return annotation promises; a question and a halt are no part of it (A5).
+    """What a return annotation promises; a question and a halt are no part of it.
 
     Raises:
         DefinitionError: the type has no JSON Schema; the message starts with `place`.

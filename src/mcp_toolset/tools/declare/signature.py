@@ -1,6 +1,6 @@
 """A function's signature as schemas, a parser for its arguments and a writer of its result.
 
-pydantic makes the schemas, of a function that has the visible parameters and no others (L4, L5).
+pydantic makes the schemas, of a function that has the visible parameters and no others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Tool`: an immutable tool, however it was defined (O1)."""
+"""`Tool`: an immutable tool, however it was defined."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Tool(Generic[P, R]):
         definition: What the tool says of itself.
         function: The function it was made of, if any.
         place: Where it was defined, for messages.
-        manual: Whether its calls wait for the application (A6); always so without a handler.
-        timeout: Seconds that one call may take; `None` leaves it to who runs it (A11).
-        id: What the tool is known by, whatever name it has where it is offered (H2).
-        handler: What `run` calls with the arguments, for a tool that is defined by a schema (A4).
+        manual: Whether its calls wait for the application; always so without a handler.
+        timeout: Seconds that one call may take; `None` leaves it to who runs it.
+        id: What the tool is known by, whatever name it has where it is offered.
+        handler: What `run` calls with the arguments, for a tool that is defined by a schema.
         calling: How it is called.
         run: What runs a call, if anything does.
         tags: Words of the application's own, for selectors and policies; no client sees them.
         metadata: What else the application notes about it; no client sees it.
-        supplies: What was supplied to its injected parameters (L5).
+        supplies: What was supplied to its injected parameters.
         declared: What the tool was made of and can be selected by: an input class, a function.
     """
 
@@ -91,7 +91,7 @@ class Tool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """The tool by name and parameters; never the function (O8)."""
+        """The tool by name and parameters; never the function."""
         return (
             f"Tool({self.definition.name!r}, {', '.join(self.definition.input_schema.get('properties', {}))})"
         )
@@ -103,22 +103,22 @@ class Tool(Generic[P, R]):
 
     @property
     def description(self) -> str | None:
-        """What the tool does, for the model (O8)."""
+        """What the tool does, for the model."""
         return self.definition.description
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of the arguments (O8)."""
+        """JSON Schema of the arguments."""
         return self.definition.input_schema
 
     @property
     def output_schema(self) -> Mapping[str, Any] | None:
-        """JSON Schema of the structured result, if the tool promises one (O8)."""
+        """JSON Schema of the structured result, if the tool promises one."""
         return self.definition.output_schema
 
     @property
     def waits(self) -> bool:
-        """Whether its calls wait for the application: it is manual, or has no handler (A1, A6)."""
+        """Whether its calls wait for the application: it is manual, or has no handler."""
         return self.manual or self.run is None
 
     def bind(self) -> ToolBinding:
@@ -153,7 +153,7 @@ class Tool(Generic[P, R]):
         *,
         rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run the tool from JSON arguments, which are checked as those of a served call (O6).
+        """Run the tool from JSON arguments, which are checked as those of a served call.
 
         Without rules the tool's own exceptions propagate; with `rules` it runs as it would be served:
         see `ToolView.execute`; rules may be for other tools, too. Calling the tool, `tool(…)`, calls
@@ -188,7 +188,7 @@ class Tool(Generic[P, R]):
         output: Any = None,
         **options: Unpack[ToolOptions],
     ) -> Tool[..., Any]:
-        """A tool from a schema (A1, O2-O5).
+        """A tool from a schema.
 
         Args:
             name: The tool's name.
@@ -207,7 +207,7 @@ class Tool(Generic[P, R]):
         return define(name, schema, handler, output=output, **options)
 
     def with_handler(self, handler: Handler) -> Self:
-        """The same tool, run by `handler`, or by the function that `module:function` names (A1, A3).
+        """The same tool, run by `handler`, or by the function that `module:function` names.
 
         Raises:
             DefinitionError: the handler takes neither `(arguments)` nor `(arguments, context)`.
@@ -217,7 +217,7 @@ class Tool(Generic[P, R]):
         return replace(self, handler=handler, calling=calling, run=run)
 
     def injecting(self, supplies: Supplies) -> Self:
-        """The same tool with values for its injected parameters, by name or type (L5)."""
+        """The same tool with values for its injected parameters, by name or type."""
         run = with_injected(self.bind(), supplies).execute if self.run else None
         return replace(self, run=run, supplies=(*self.supplies, supplies))
 
@@ -227,23 +227,23 @@ class Tool(Generic[P, R]):
         return replace(self, tags=self.tags | checked_tags(tags, "tagged()"), metadata=noted)
 
     def to_openai(self) -> dict[str, Any]:
-        """The tool in the form of OpenAI's chat completions; see `ToolView.to_openai` (O7)."""
+        """The tool in the form of OpenAI's chat completions; see `ToolView.to_openai`."""
         return ToolView([self.bind()]).to_openai()[0]
 
     def to_openai_responses(self) -> dict[str, Any]:
-        """The tool in the form of OpenAI's Responses; see `ToolView.to_openai_responses` (O7)."""
+        """The tool in the form of OpenAI's Responses; see `ToolView.to_openai_responses`."""
         return ToolView([self.bind()]).to_openai_responses()[0]
 
     def to_anthropic(self) -> dict[str, Any]:
-        """The tool in the form of Anthropic's Messages; see `ToolView.to_anthropic` (O7)."""
+        """The tool in the form of Anthropic's Messages; see `ToolView.to_anthropic`."""
         return ToolView([self.bind()]).to_anthropic()[0]
 
     def to_gemini(self) -> dict[str, Any]:
-        """The tool in the form of Gemini's requests; see `ToolView.to_gemini` (O7)."""
+        """The tool in the form of Gemini's requests; see `ToolView.to_gemini`."""
         return ToolView([self.bind()]).to_gemini()[0]
 
     def to_data(self) -> dict[str, Any]:
-        """The tool as plain data that survives JSON (A1).
+        """The tool as plain data that survives JSON.
 
         The handler is in it by name: as it was named, or where a function is importable. A function
         that has no such name is left out, to be attached again by `with_handler`.
@@ -276,11 +276,11 @@ class Tool(Generic[P, R]):
         return from_data(data, handler)
 
     def __copy__(self) -> Self:
-        """Itself: it is immutable (O1)."""
+        """Itself: it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it is immutable, and a copy shares the handler (O1)."""
+        """Itself: it is immutable, and a copy shares the handler."""
         return self
 
 

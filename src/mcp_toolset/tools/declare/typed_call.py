@@ -1,4 +1,4 @@
-"""A call of a tool that is declared by its input: typed, completed, and put to hooks by itself (L3, L9)."""
+"""A call of a tool that is declared by its input: typed, completed, and put to hooks by itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class CallMetadata:
-    """What a call was before anybody decoded it (L3).
+    """What a call was before anybody decoded it.
 
     Attributes:
         id: The call's id, empty where the caller gave none.
@@ -56,7 +56,7 @@ class CallMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CompletedCall:
-    """A call with its result, to be committed in a round; `arguments` are those that were sent (L14)."""
+    """A call with its result, to be committed in a round; `arguments` are those that were sent."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class CompletedCall:
 
 @dataclass(frozen=True, slots=True)
 class HandledInput(Generic[I, O]):
-    """A decoded call that was answered in place of the tool, with what it was answered with (L3, L18)."""
+    """A decoded call that was answered in place of the tool, with what it was answered with."""
 
     metadata: CallMetadata
     input: I
@@ -86,7 +86,7 @@ class HandledInput(Generic[I, O]):
 
 @dataclass(frozen=True, slots=True)
 class RejectedInput(Generic[I]):
-    """A decoded call that hooks have refused (L9, L18); `result` tells the model why."""
+    """A decoded call that hooks have refused; `result` tells the model why."""
 
     metadata: CallMetadata
     input: I
@@ -159,7 +159,7 @@ class CallRunner(Generic[I, O]):
 
 @dataclass(slots=True)
 class DecodedCall(Generic[I, O]):
-    """A call of one `tool_input` tool, its input typed (L3, L9).
+    """A call of one `tool_input` tool, its input typed.
 
     It is matched by its input: `case DecodedCall(WebSearch(query=query)) as call`.
 
@@ -181,7 +181,7 @@ class DecodedCall(Generic[I, O]):
 
     @property
     def selector(self) -> InputTool[I, O]:
-        """What selects the tool: for an availability, a requirement or a hook (L8, L9)."""
+        """What selects the tool: for an availability, a requirement or a hook."""
         return self.tool
 
     def parts(self) -> tuple[CallMetadata, I]:
@@ -191,7 +191,7 @@ class DecodedCall(Generic[I, O]):
     async def hook(
         self, hooks: CallHooks, *, context: ToolContext = LOCAL_CONTEXT
     ) -> DecodedCall[I, O] | HandledInput[I, O] | RejectedInput[I]:
-        """Ask hooks about this call alone (L9), in order and with its input as it is now.
+        """Ask hooks about this call alone, in order and with its input as it is now.
 
         Returns:
             The call to go on with, as the hooks have left it; or what they have answered or refused,
@@ -221,7 +221,7 @@ class DecodedCall(Generic[I, O]):
         """The call with its output as a result that a provider takes.
 
         Raises:
-            ToolMismatchError: it is another tool's call (L24).
+            ToolMismatchError: it is another tool's call.
             InvalidOutputError: the output is not of the tool's type, or has no JSON form.
         """
         return self.tool.complete(self, output)
@@ -234,7 +234,7 @@ class DecodedCall(Generic[I, O]):
 
 @dataclass(slots=True)
 class FunctionCall(Generic[P, R]):
-    """A call of a function's tool, its arguments typed: it knows how to run itself (L3, L7).
+    """A call of a function's tool, its arguments typed: it knows how to run itself.
 
     Attributes:
         metadata: The call as it was sent.
@@ -255,7 +255,7 @@ class FunctionCall(Generic[P, R]):
 
     @property
     def selector(self) -> FunctionTool[P, R]:
-        """What selects the tool: for an availability, a requirement or a hook (L8, L9)."""
+        """What selects the tool: for an availability, a requirement or a hook."""
         return self.tool
 
     @overload
@@ -323,7 +323,7 @@ def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> T
     """The tool under the name that was called.
 
     Raises:
-        ToolMismatchError: it is another tool's call (L24).
+        ToolMismatchError: it is another tool's call.
     """
     found = tool.bind() if view is None else view.get(call.name)
     is_own = found is not None and (found.origin is tool or found.tool_id == tool.id)

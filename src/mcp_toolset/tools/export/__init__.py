@@ -1,4 +1,4 @@
-"""A view's tools in the forms that model providers take (O7), and the way back from what they answer.
+"""A view's tools in the forms that model providers take, and the way back from what they answer.
 
 `ToolView.export` gives tools, tool choice and the table back. `to_openai` and its like give the tools
 alone, for names and schemas that need no way back.

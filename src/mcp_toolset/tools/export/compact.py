@@ -1,4 +1,4 @@
-"""A compact listing: short stubs in place of definitions, and the full text on request (A18).
+"""A compact listing: short stubs in place of definitions, and the full text on request.
 
 A stub carries the tool's real name, so a call of it is an ordinary call. The listing depends on the
 view alone: asking for help does not change it, and a prompt cache over it holds.

@@ -41,7 +41,7 @@ def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
 
 @dataclass(frozen=True, slots=True)
 class ProviderForm:
-    """What one provider accepts (O7).
+    """What one provider accepts.
 
     Attributes:
         title: The provider's name, for messages.

@@ -1,4 +1,4 @@
-"""`ToolRequirement`: whether a model must call a tool in one turn, and which (L11, L12)."""
+"""`ToolRequirement`: whether a model must call a tool in one turn, and which."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _mapped_keyword(key: str, value: Any, shape: Callable[[Any], Any]) -> Any:
 
 
 def portable(schema: Any) -> Any:
-    """A copy without `$schema`, whose object schemas all have `properties` (L13)."""
+    """A copy without `$schema`, whose object schemas all have `properties`."""
     if not isinstance(schema, Mapping):
         return deepcopy(schema)
     copy = mapped(cast("Schema", schema), portable)

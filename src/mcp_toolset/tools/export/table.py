@@ -15,7 +15,7 @@ from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 @dataclass(frozen=True, slots=True)
 class ToolMark:
-    """What tells a tool apart from any other, and from itself after a change (H17)."""
+    """What tells a tool apart from any other, and from itself after a change."""
 
     source: str
     id: str
@@ -29,7 +29,7 @@ class ToolMark:
 
 @dataclass(frozen=True)
 class Export:
-    """What goes into one request, and the way back from its answer (O7).
+    """What goes into one request, and the way back from its answer.
 
     Attributes:
         provider: Whose form it is.
@@ -38,7 +38,7 @@ class Export:
         names: From each name in the request to the tool's public name, in the order of the request.
         strict: The names in the request of the tools whose arguments the provider enforces.
         deferred: By public name, the deferred tools that the provider's own search may show to the
-            model, as they were then: a call of one runs only while it is that very tool (X1, H17).
+            model, as they were then: a call of one runs only while it is that very tool.
         view: The tools that were exported.
     """
 

@@ -1,4 +1,4 @@
-"""What has to be known of a JSON Schema before one of its properties can be renamed or taken away (P2)."""
+"""What has to be known of a JSON Schema before one of its properties can be renamed or taken away."""
 
 from __future__ import annotations
 

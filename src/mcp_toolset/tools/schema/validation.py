@@ -1,8 +1,8 @@
 """Compiled JSON Schema checks: arguments before a tool runs, structured results after.
 
 One compilation per schema, by `jsonschema-rs`: linear-time regular expressions where the pattern
-allows it and a bounded number of backtracking steps where it does not (F21), never the network
-(F18). Formats are annotations, as the 2020-12 dialect has it by default.
+allows it and a bounded number of backtracking steps where it does not, never the network. Formats are
+annotations, as the 2020-12 dialect has it by default.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.frozen import thawed
 
 MAX_SCHEMA_DEPTH: Final = 64
-"""Levels of nesting that a schema may have; deeper ones are refused unread (F20)."""
+"""Levels of nesting that a schema may have; deeper ones are refused unread."""
 
 MAX_EXPANSION: Final = 10_000
 """Subschemas that one value may have to be held against, references followed; a few lines of schema
-can otherwise ask for billions (F20)."""
+can otherwise ask for billions."""
 
 MAX_PROBLEMS: Final = 5
 """Problems that one message lists; a model mends them in turn."""
@@ -91,7 +91,7 @@ _APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
 class _Expansion:
     """How many subschemas stand for one value, by following what applies to the same place in it.
 
-    A reference that comes back to itself there says nothing (F19); one that passes through a
+    A reference that comes back to itself there says nothing; one that passes through a
     property or an item first is an ordinary recursive type.
     """
 

@@ -1,4 +1,4 @@
-"""Text that is not what it looks like: characters that hide, reorder a line or steer a terminal (F23).
+"""Text that is not what it looks like: characters that hide, reorder a line or steer a terminal.
 
 What a stranger writes is read by a model and shown to people. Tag characters, runs of variation selectors
 and zero-width characters carry words that nobody sees; bidirectional overrides show words in another order;

@@ -1,4 +1,4 @@
-"""Names that imitate others with letters of another script, such as a Cyrillic `а` in `pаy` (F23).
+"""Names that imitate others with letters of another script, such as a Cyrillic `а` in `pаy`.
 
 Only words that mix are suspect: `поиск_search` is two honest words. The letters are those that UTS #39
 ("Unicode Security Mechanisms") holds for confusable with basic Latin, in the scripts used for it.

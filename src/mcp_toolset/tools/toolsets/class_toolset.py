@@ -1,4 +1,4 @@
-"""Toolsets declared as classes: `class AppTools(Toolset): search = search_tool` (L6, L7).
+"""Toolsets declared as classes: `class AppTools(Toolset): search = search_tool`.
 
 The attributes are the tools themselves, or what tools are made of: classes declared with `@tool_input`,
 functions, and methods with `@tool`. A type checker and an editor know them as what can be called,

@@ -1,4 +1,4 @@
-"""`Descriptions`: other texts for some tools, as a value (S2).
+"""`Descriptions`: other texts for some tools, as a value.
 
 ```python
 short = Descriptions({"search": "Search the shop.", "order": "Order an article."})

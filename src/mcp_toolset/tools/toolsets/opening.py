@@ -1,4 +1,4 @@
-"""Opening and closing sources: all at once, and none may hold up the others for long (F5, H24)."""
+"""Opening and closing sources: all at once, and none may hold up the others for long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`.prepared(…)`: what a turn's own input changes about a tool and its calls (P1, H6).
+"""`.prepared(…)`: what a turn's own input changes about a tool and its calls.
 
 The first function is asked when a view is made and may change or hide a tool; the second is asked
 about each call before its arguments are validated. Both see the turn that the view was made for.
@@ -144,7 +144,7 @@ def _defined(define: TurnFunction, turn: object, binding: ToolBinding) -> ToolBi
     try:
         definition = cast("object", define(binding, turn))
         return None if definition is None else _redefined(binding, definition)
-    # The application's code may raise anything; only this tool is to suffer (F41).
+    # The application's code may raise anything; only this tool is to suffer.
     except Exception:
         _log.exception("%s failed about %s; the tool is hidden", define.shown, in_log(binding.name))
         return None

@@ -1,4 +1,4 @@
-"""Dynamic providers: tools whose definitions depend on changing outside state (H1, H6).
+"""Dynamic providers: tools whose definitions depend on changing outside state.
 
 A toolset of values derives its definitions once. A `ToolProvider` is asked again: for its list when
 it says that it has changed or some time has passed, and for one tool's definition right before a
@@ -44,14 +44,14 @@ class ToolProvider(ABC):
         return next((one for one in await self.list_definitions() if one.name == name), None)
 
     def stable_id(self, definition: ToolDefinition) -> str:
-        """What a tool is known by whatever its name becomes (H2); empty for the source's and its name.
+        """What a tool is known by whatever its name becomes; empty for the source's and its name.
 
         Grants, switches and saved states follow it. Of two tools of one id the second is set aside.
         """
         return ""
 
     def prepare(self, call: ToolCall, turn: Any) -> Mapping[str, Any]:
-        """The arguments of a call, before they are validated; `turn` is the turn's own input (H6)."""
+        """The arguments of a call, before they are validated; `turn` is the turn's own input."""
         return call.arguments
 
     @abstractmethod
@@ -70,8 +70,8 @@ class _Offered:
 class DynamicToolset(Toolset):
     """The tools of a provider, listed while the toolset is open.
 
-    If the provider fails, the tools it had stay and `status` says why (decision 6, F7). A definition
-    that cannot be used is set aside alone and named there (F17).
+    If the provider fails, the tools it had stay and `status` says why. A definition
+    that cannot be used is set aside alone and named there.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class DynamicToolset(Toolset):
                 self._take(listed)
             except TimeoutError:
                 self._fail(f"it did not list its tools in {self._timeout:g} s")
-            # A provider is the application's code and may raise anything; its tools stay (F7).
+            # A provider is the application's code and may raise anything; its tools stay.
             except Exception as fault:
                 self._fail(f"it could not list its tools: {str(fault) or type(fault).__name__}")
         if before != (self._offered, self._status):
@@ -196,7 +196,7 @@ class DynamicToolset(Toolset):
         self._status = SourceStatus("ready", tools=len(offered), set_aside=tuple(set_aside))
 
     def _usable(self, definition: ToolDefinition) -> _Offered:
-        """The definition with its schemas compiled, which is done once for each (H20)."""
+        """The definition with its schemas compiled, which is done once for each."""
         if not definition.name:
             raise DefinitionError("a tool needs a non-empty name")
         id = self._provider.stable_id(definition) or f"{self._source_name}:{definition.name}"

@@ -1,4 +1,4 @@
-"""Two tools of one id cannot both be meant by it: grants, switches and saved states go by ids (H2, H9)."""
+"""Two tools of one id cannot both be meant by it: grants, switches and saved states go by ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset (L6, P1).
+"""`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset.
 
 A toolset is a recipe. Compiling it (`bindings`, `view`) walks it once into flat bindings; nothing of
 it is walked when a tool is called.
@@ -57,7 +57,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
 
     Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
     classes, functions and toolsets; its instances have them in the order of definition, inherited ones
-    first (L6, L7):
+    first:
 
     ```python
     class AppTools(Toolset):
@@ -80,7 +80,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
 
         Raises:
             DefinitionError: an attribute cannot be a member.
-            NameConflictError: two local tools have one name (L28).
+            NameConflictError: two local tools have one name.
         """
         super().__init_subclass__(**keywords)
         _DECLARED.adopt(cls)
@@ -109,7 +109,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
 
         Raises:
             DefinitionError: a member is none of these, or a function cannot be a tool.
-            NameConflictError: two local tools have one name (L28).
+            NameConflictError: two local tools have one name.
         """
         self.name = name
         self._members = (*_DECLARED.of_instance(self), *map(_member, members))
@@ -144,7 +144,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
         return found if nested else self.sources()
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """Mounted tools that a verb had to leave out, each with the reason (P2)."""
+        """Mounted tools that a verb had to leave out, each with the reason."""
         return [found for member in self._nested() for found in member.set_aside()]
 
     def unbound(self) -> list[UnboundName]:
@@ -166,22 +166,22 @@ class Toolset(ToolsetVerbs, Generic[C]):
         return any(member.defers for member in self._nested())
 
     def identities(self) -> frozenset[object]:
-        """What its tools are told apart by: so it selects all of them wherever it is nested (L27)."""
+        """What its tools are told apart by: so it selects all of them wherever it is nested."""
         return frozenset(map(identity, self.compiled(UNPREPARED)))
 
     def view(
         self, availability: ToolAvailability | None = None, *, turn: object = None, deferred: bool = False
     ) -> ToolView:
-        """The tools as a flat, frozen table (L10).
+        """The tools as a flat, frozen table.
 
         Args:
             availability: Which tools; those that are on unless given.
-            turn: This turn's own input, for the functions of `.prepared()` (H6).
+            turn: This turn's own input, for the functions of `.prepared()`.
             deferred: Take deferred tools too, for providers that defer by themselves; else they are
                 left out: they are found by search, not listed.
 
         Raises:
-            NameConflictError: two tools have one name, or one id that was chosen for one of them (H2).
+            NameConflictError: two tools have one name, or one id that was chosen for one of them.
             UnknownToolError: the availability names a tool that is not here; as `ToolNotReadyError`, with
                 the servers and their states, while a mounted server that may have it is not ready.
             DefinitionError: a function of `.prepared()` needs a turn of another type.
@@ -198,7 +198,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
             raise not_ready(fault, known.sources) from None
 
     def find(self, selector: ToolSelector) -> ToolBinding:
-        """A tool by public name or by itself, wherever it is nested: off and deferred ones too (L8).
+        """A tool by public name or by itself, wherever it is nested: off and deferred ones too.
 
         Raises:
             UnknownToolError: it is not here; the message has near matches.
@@ -210,7 +210,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
             raise not_ready(fault, self.sources()) from None
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> C:
-        """A call as a typed one: its input, what runs it, and what completes it (L3, L7, L9).
+        """A call as a typed one: its input, what runs it, and what completes it.
 
         A type checker knows the union of what the members decode, and whether a `match` has them all:
 
@@ -270,7 +270,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
         return await self.view(ToolAvailability.all()).execute(selector, arguments, context, rules=rules)
 
     def compact(self, help_name: str = "tool_help") -> Toolset:
-        """The toolset as a compact listing: short stubs, and a tool that tells the full definitions (A18).
+        """The toolset as a compact listing: short stubs, and a tool that tells the full definitions.
 
         A call of a stub runs the tool. The listing does not change by what is asked, so a prompt cache
         over it holds.
@@ -287,7 +287,7 @@ class Toolset(ToolsetVerbs, Generic[C]):
         return Toolset(self.through(Each(stubbed)), asking, name=self.name)
 
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
-        """The toolset with more members; `toolset + other` is the same for one (N1).
+        """The toolset with more members; `toolset + other` is the same for one.
 
         Raises:
             NameConflictError: a local tool of this name is there already.
@@ -379,7 +379,7 @@ def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
 
 
 def _check_names(bindings: Iterable[ToolBinding]) -> None:
-    """Refuse two local tools of one name; mounted ones are told apart when they are served (F16)."""
+    """Refuse two local tools of one name; mounted ones are told apart when they are served."""
     ToolView(binding for binding in bindings if not binding.source)
 
 

@@ -1,4 +1,4 @@
-"""Argument transforms: hide, rename, default or re-describe one parameter of a tool (P2).
+"""Argument transforms: hide, rename, default or re-describe one parameter of a tool.
 
 The model sees one schema, the tool gets the arguments of another, and a table made once stands
 between them. What the tool gets is held against its own schema as well, so that a transform can
@@ -210,7 +210,7 @@ class ArgumentStep(NamedStep[Transforms]):
         return [(name, reason) for name, reason in made if isinstance(reason, str)]
 
     def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
-        """What becomes of a tool, or why nothing can; kept until its definition changes (H20)."""
+        """What becomes of a tool, or why nothing can; kept until its definition changes."""
         known = self._made.get(binding.name)
         if known is None or known[0] != binding.definition:
             known = (binding.definition, _arranged(binding, transforms))

@@ -1,4 +1,4 @@
-"""The turn's own input for `.prepared()` and providers: where it comes from, and whose it is (H6).
+"""The turn's own input for `.prepared()` and providers: where it comes from, and whose it is.
 
 In an owned loop the application gives it: `tools.view(turn=Turn(user="ann"))`. Over MCP it comes from each
 request: `tools.with_turn(function of the context)`. Toolsets that want turns of different types have each

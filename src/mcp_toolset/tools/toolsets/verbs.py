@@ -1,4 +1,4 @@
-"""The verbs of toolsets: each returns a new toolset in which every binding takes one more step (P1, P2).
+"""The verbs of toolsets: each returns a new toolset in which every binding takes one more step.
 
 A verb says what it does to one binding; when a toolset is compiled the steps run, once, from the
 inside out.
@@ -129,7 +129,7 @@ class ToolsetVerbs:
         return self.through(NamedStep("described", texts, redescribed))
 
     def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> Toolset:
-        """Some parameters of some tools hidden, renamed, defaulted or re-described (P2).
+        """Some parameters of some tools hidden, renamed, defaulted or re-described.
 
         `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
         Hooks see the arguments as the model gives them. A mounted tool that has no such parameter is
@@ -145,11 +145,11 @@ class ToolsetVerbs:
     def prepared(
         self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None
     ) -> Toolset:
-        """Tools and calls as the input of each turn wants them (P1, H6).
+        """Tools and calls as the input of each turn wants them.
 
         Args:
             define: `(binding[, turn]) -> ToolDefinition | None`, asked when a view is made; `None`
-                leaves the tool out. One that raises hides its tool and is logged (F41).
+                leaves the tool out. One that raises hides its tool and is logged.
             call: `(call[, turn]) -> arguments`, asked about each call before its arguments are
                 validated. One that raises means that the call does not run.
 
@@ -164,7 +164,7 @@ class ToolsetVerbs:
         return self.through(prepared_step(define, call))
 
     def with_turn(self, turn_of: TurnOf) -> Toolset:
-        """The turn's own input for each call of these tools, for `.prepared(call=…)` and providers (H6).
+        """The turn's own input for each call of these tools, for `.prepared(call=…)` and providers.
 
         Served, the function is asked about each request: `lambda context: Turn(context.principal)`, or
         `turn_from_meta("example.com/turn", Turn)`. In a loop, what `view(turn=…)` was given goes before it.
@@ -179,7 +179,7 @@ class ToolsetVerbs:
         return self.through(turn_step(turn_of))
 
     def granting(self, *capabilities: str) -> Toolset:
-        """Capabilities for these tools, beyond those that every tool has (H4).
+        """Capabilities for these tools, beyond those that every tool has.
 
         Raises:
             DefinitionError: a capability is no non-empty text, or none is given.
@@ -211,7 +211,7 @@ class ToolsetVerbs:
         )
 
     def injecting(self, supplies: Supplies) -> Toolset:
-        """Values for the injected parameters of these tools (L5).
+        """Values for the injected parameters of these tools.
 
         Args:
             supplies: Values by parameter name or by type, or a function that gives them for the
@@ -220,7 +220,7 @@ class ToolsetVerbs:
         return self.through(Each(lambda binding: with_injected(binding, supplies)))
 
     def off(self, *selectors: ToolSelector) -> Toolset:
-        """Some tools, or all when none is named, outside the default availability (L10).
+        """Some tools, or all when none is named, outside the default availability.
 
         Raises:
             UnknownToolError: there is no such tool in a toolset of local tools.
@@ -229,7 +229,7 @@ class ToolsetVerbs:
         return self.through(NamedStep("off", chosen, _switched_off))
 
     def deferred(self) -> Toolset:
-        """All tools behind search: found by meaning, resolved, granted and only then callable (X1)."""
+        """All tools behind search: found by meaning, resolved, granted and only then callable."""
         return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:

@@ -1,4 +1,4 @@
-"""`ToolAvailability`: which tools of a toolset a model may see in one turn (L10, L13)."""
+"""`ToolAvailability`: which tools of a toolset a model may see in one turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ToolAvailability:
     """A choice of tools, resolved against a toolset before anything is sent.
 
     A selector is a public name, a `Tool`, or a nested toolset, which stands for everything in it,
-    on or off (L27).
+    on or off.
     """
 
     kind: Literal["default", "all", "only", "default_plus"] = "default"

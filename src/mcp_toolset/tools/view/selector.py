@@ -1,4 +1,4 @@
-"""Selectors: how an application names a tool, or a group of them, in whatever toolset it stands (L8).
+"""Selectors: how an application names a tool, or a group of them, in whatever toolset it stands.
 
 A tool is selected by its public name, by the `Tool` itself, or by what the tool was made of: the class
 that `@tool_input` has declared, or the function. These are found by identity in the compiled table, under
@@ -57,7 +57,7 @@ MAX_NEAR: Final = 3
 
 @runtime_checkable
 class ToolGroup(Protocol):
-    """A nested toolset as a selector of everything in it (L27)."""
+    """A nested toolset as a selector of everything in it."""
 
     def identities(self) -> frozenset[object]:
         """What its tools are told apart by, wherever they are nested."""

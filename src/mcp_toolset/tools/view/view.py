@@ -1,6 +1,6 @@
 """`ToolView`: a flat, frozen table from public name to binding, compiled once from a toolset.
 
-Nothing is undone by parsing names at call time: the table is the way back (design, decision 2).
+Nothing is undone by parsing names at call time: the table is the way back.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 """What runs a call once everything before it has agreed."""
 
 Gate = Callable[[ToolCall, ToolContext], None]
-"""Refuses a call by raising; runs before anything else and never waits (decision 7: fails closed)."""
+"""Refuses a call by raising; runs before anything else and never waits (fails closed)."""
 
 Redirect = Callable[[ToolCall, ToolContext], ToolCall]
 """Turns a call of a calling tool (`call_tool`) into the call that it stands for."""
 
 Prepare = Callable[[ToolCall, ToolContext], ToolCall]
-"""Changes a call before anything looks at its arguments; never waits (H6)."""
+"""Changes a call before anything looks at its arguments; never waits."""
 
 Reads = Callable[[ToolCall], Any]
 """The typed input of a call; raises `InvalidArgumentsError` if the arguments are none."""
@@ -59,23 +59,23 @@ class ToolBinding:
         execute: What runs it.
         source: The name of the source it came from: a mount's name, or empty for local tools.
         place: Where it was defined, for messages.
-        on: Whether it is part of the default availability (L10).
+        on: Whether it is part of the default availability.
         deferred: Whether it is found by search instead of being listed.
         gate: An extra condition on every call, such as a live grant.
         redirect: Set on tools that only stand for a call of another tool.
-        manual: Whether its calls wait for the application's result (A6).
-        timeout: Seconds that one call may take, if the tool says so (A11).
-        tool_id: A stable id apart from the public name, where the source has one (H2).
+        manual: Whether its calls wait for the application's result.
+        timeout: Seconds that one call may take, if the tool says so.
+        tool_id: A stable id apart from the public name, where the source has one.
         origin: The `Tool` that it was made of, whatever verbs have done since; selectors look for it.
-        capabilities: What it was granted beyond what every tool has (H4); `None` when nothing was said.
-        prepare: Changes a call before its arguments are validated, with the turn's input (H6).
-        provenance: Tells what stands behind the tool now, whatever this binding was made of (H17).
+        capabilities: What it was granted beyond what every tool has; `None` when nothing was said.
+        prepare: Changes a call before its arguments are validated, with the turn's input.
+        provenance: Tells what stands behind the tool now, whatever this binding was made of.
         asked: The name that the host's toolset gives it, where it has to be served under another one;
             hooks and middleware for that name go on reaching it.
         former: The names that it had before prefixes and renames, the oldest first; what was given for
             one of them goes on reaching it, see docs/names.md.
         reads: Reads the typed input of a call, for tools that have one; it may refuse what the schema allows.
-        supplies: What is supplied to its injected parameters, the innermost first (L5).
+        supplies: What is supplied to its injected parameters, the innermost first.
         tags: Words of the host's own, for selectors and policies; no client sees them.
         metadata: What else the host notes about it; no client sees it.
         arguments: The compiled input schema.
@@ -169,7 +169,7 @@ class ToolView(Mapping[str, ToolBinding]):
                 unless given. What was made of the view has them, too.
 
         Raises:
-            NameConflictError: two of them have one name (L28); the message names both places.
+            NameConflictError: two of them have one name; the message names both places.
         """
         table: dict[str, ToolBinding] = {}
         for binding in bindings:
@@ -193,7 +193,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return self._known or KnownTools(self._table.values)
 
     def __getitem__(self, selector: ToolSelector) -> ToolBinding:
-        """The binding of a name or a tool; `UnknownToolError` (a `KeyError` to no one) when absent (L8)."""
+        """The binding of a name or a tool; `UnknownToolError` (a `KeyError` to no one) when absent."""
         return self._table[public_name_of(selector, self._table)]
 
     def get(self, selector: ToolSelector, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -217,7 +217,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return f"ToolView({', '.join(self._table)})"
 
     def select(self, availability: ToolAvailability) -> Self:
-        """The part of the view that `availability` makes available, in its order (L10, L13).
+        """The part of the view that `availability` makes available, in its order.
 
         Raises:
             UnknownToolError: a selector names a tool that is not here.
@@ -226,7 +226,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return type(self)((self._table[name] for name in chosen), known=self.known_tools)
 
     def describe(self, selector: ToolSelector, text: str | None) -> Self:
-        """The view with another description for one tool; the last one for a tool wins (L26).
+        """The view with another description for one tool; the last one for a tool wins.
 
         Raises:
             UnknownToolError: the selector names no tool of the view.
@@ -237,9 +237,9 @@ class ToolView(Mapping[str, ToolBinding]):
         return type(self)(found, known=self.known_tools)
 
     async def described(self, by: Describes) -> Self:
-        """The view with its tools re-described: by hooks, by rules, or by `Descriptions` (L26).
+        """The view with its tools re-described: by hooks, by rules, or by `Descriptions`.
 
-        A tool whose hook fails is left out, as where it is served (F41).
+        A tool whose hook fails is left out, as where it is served.
 
         Raises:
             UnknownNameError: a hook or a description is for a tool that does not exist.
@@ -254,7 +254,7 @@ class ToolView(Mapping[str, ToolBinding]):
         *,
         rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run one tool from JSON arguments, which are checked as those of a served call (N1).
+        """Run one tool from JSON arguments, which are checked as those of a served call.
 
         Without rules the tool's own exceptions propagate. With `rules` it runs as it would be served:
         through their middleware and hooks, and what they refuse or what fails is an error result.
@@ -284,18 +284,18 @@ class ToolView(Mapping[str, ToolBinding]):
         strict: bool = False,
         deferred: bool = True,
     ) -> Export:
-        """The tools and the tool choice for one request, with the way back from its answer (O7).
+        """The tools and the tool choice for one request, with the way back from its answer.
 
         Args:
             provider: `openai` (chat completions), `openai_responses`, `anthropic` or `gemini`.
-            requirement: Whether the model must call a tool, and which; optional by default (L11).
+            requirement: Whether the model must call a tool, and which; optional by default.
             strict: Have the provider enforce each schema that its strict mode can express; the tools
                 with other schemas go out as they are.
             deferred: Offer deferred tools through the provider's own search, where it has one
                 (Anthropic, OpenAI Responses). Without it, and elsewhere, they are left out.
 
         Raises:
-            DefinitionError: the requirement cannot be met by these tools (L12), or there is no such
+            DefinitionError: the requirement cannot be met by these tools, or there is no such
                 provider.
         """
         from mcp_toolset.tools.export import export
@@ -303,7 +303,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return export(self, provider, requirement=requirement, strict=strict, deferred=deferred)
 
     def to_openai(self) -> list[Any]:
-        """The tools in the form of OpenAI's chat completions (O7); deferred tools are left out.
+        """The tools in the form of OpenAI's chat completions; deferred tools are left out.
 
         Raises:
             DefinitionError: a name has to be altered for the provider; the message has the mend.
@@ -313,7 +313,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return to_openai(self)
 
     def to_openai_responses(self) -> list[Any]:
-        """The tools in the form of OpenAI's Responses, deferred ones behind its tool search (O7).
+        """The tools in the form of OpenAI's Responses, deferred ones behind its tool search.
 
         Raises:
             DefinitionError: a name has to be altered for the provider; the message has the mend.
@@ -323,7 +323,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return to_openai_responses(self)
 
     def to_anthropic(self) -> list[Any]:
-        """The tools in the form of Anthropic's Messages, deferred ones behind its tool search (O7).
+        """The tools in the form of Anthropic's Messages, deferred ones behind its tool search.
 
         Raises:
             DefinitionError: a tool or an argument has a name that has to be altered for the provider.
@@ -333,7 +333,7 @@ class ToolView(Mapping[str, ToolBinding]):
         return to_anthropic(self)
 
     def to_gemini(self) -> list[Any]:
-        """The tools in the form of Gemini's requests (O7); deferred tools are left out.
+        """The tools in the form of Gemini's requests; deferred tools are left out.
 
         Raises:
             DefinitionError: a tool or an argument has a name that has to be altered for the provider.
@@ -361,7 +361,7 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
 
 
 def conflict_message(first: ToolBinding, second: ToolBinding) -> str:
-    """Both places of a name that is taken twice, and how to mend it (L28)."""
+    """Both places of a name that is taken twice, and how to mend it."""
     places = f"{first.place or 'one toolset'} and {second.place or 'another'}"
     mend = "rename one or give a toolset a prefix with .prefixed()"
     return f"two tools are named {first.name!r}: {places}; {mend}"

@@ -1,4 +1,4 @@
-"""Streamable HTTP at `/mcp` and SSE at `/sse`, with Host and Origin checked on both (F31)."""
+"""Streamable HTTP at `/mcp` and SSE at `/sse`, with Host and Origin checked on both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _KNOWN: Final = 16
 """Values of one header whose check is remembered."""
 
 _DRAIN: Final = 2
-"""Seconds that open streams are given to end when the server stops (F44)."""
+"""Seconds that open streams are given to end when the server stops."""
 
 _HURRIED: Final = 0.3
 """The same after a Ctrl-C."""
@@ -59,7 +59,7 @@ def http_app(
     """A Starlette application that serves both HTTP transports.
 
     Requests are accepted for loopback names, any port, and for what is allowed besides; a page of
-    another origin cannot reach the server through a browser (F31).
+    another origin cannot reach the server through a browser.
 
     Args:
         server: The low-level server to serve.
@@ -107,7 +107,7 @@ def _quicken(app: Starlette, server: HttpServer, limits: HttpLimits, *, streams:
 
 
 class Draining:
-    """The requests under way, so that a stop can end them in order instead of having them cut off (F44)."""
+    """The requests under way, so that a stop can end them in order instead of having them cut off."""
 
     def __init__(self, server: HttpServer) -> None:
         """Watch over the requests to `server`."""
@@ -149,7 +149,7 @@ class _SseEndpoint:
 
 
 class _Drained:
-    """Runs each request where `Draining` can end it, or its own lateness (F33), and completes a response."""
+    """Runs each request where `Draining` can end it, or its own lateness, and completes a response."""
 
     def __init__(self, app: ASGIApp, draining: Draining, seconds: float, unsent: Unsent) -> None:
         self._app = app
@@ -239,7 +239,7 @@ async def serve_http(
 
 
 async def run_app(app: Starlette, listening: socket.socket) -> None:
-    """Run an application on a socket until cancelled; then let it drain, and return (F44).
+    """Run an application on a socket until cancelled; then let it drain, and return.
 
     Raises:
         ToolsetError: the application could not be started.

@@ -1,4 +1,4 @@
-"""How long a request over HTTP may take to arrive: its head, then its body (F33)."""
+"""How long a request over HTTP may take to arrive: its head, then its body."""
 
 from __future__ import annotations
 

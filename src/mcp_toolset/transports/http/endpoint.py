@@ -155,7 +155,7 @@ class QuickAnswers:
 
 
 class _Exchange(PostedRequest):
-    """One modern request: a client that leaves has cancelled it (F27), and it is asked nothing."""
+    """One modern request: a client that leaves has cancelled it, and it is asked nothing."""
 
     async def watch(self) -> None:
         self.beside(self._keep_alive)

@@ -1,4 +1,4 @@
-"""`Unsent`: the bytes of answers over HTTP that clients have not taken yet, and their budget (F29).
+"""`Unsent`: the bytes of answers over HTTP that clients have not taken yet, and their budget.
 
 A big body is sent in slices, each once the client has taken the one before, and counts until the last is
 sent. An answer for which there is no room is dropped: its client gets a 503 in its place, or the end

@@ -1,4 +1,4 @@
-"""`SseAnswers`: the answers that wait for one client of the SSE transport, within a budget of bytes (F29).
+"""`SseAnswers`: the answers that wait for one client of the SSE transport, within a budget of bytes.
 
 All answers of such a client go on one stream, one after the other, so a client that does not read has them
 pile up. A result for which there is no room is replaced by an error; while many answers wait, no further

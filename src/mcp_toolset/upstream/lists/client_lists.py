@@ -36,7 +36,7 @@ SETTLING: Final = 3.0
 """Seconds in which a server may still add to what it lists after the handshake."""
 
 REFRESH_GAP: Final = 0.5
-"""Seconds between one listing and the next, however many changes are announced (F13)."""
+"""Seconds between one listing and the next, however many changes are announced."""
 
 TOOLS: Final = "tools/list"
 _KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
@@ -305,7 +305,7 @@ class ClientLists:
         return True
 
     async def _refresh(self, pooled: PooledSession) -> None:
-        """List again for one session; any number of changes during one listing cause one more (F13)."""
+        """List again for one session; any number of changes during one listing cause one more."""
         try:
             await pooled.open.wait()
             while stale := self._stale[pooled.serial]:

@@ -1,4 +1,4 @@
-"""`UpstreamOffers`: what a mounted server offers beside its tools, as it last listed it (P4).
+"""`UpstreamOffers`: what a mounted server offers beside its tools, as it last listed it.
 
 A list is taken when the connection is made and again when the server says that it has changed. A
 server that declares no such news is asked once more when a client lists, after its own hint.
@@ -33,7 +33,7 @@ LEAST_AGE: Final = 1.0
 """Seconds for which a list without news of changes is not asked for again."""
 
 REFRESH_GAP: Final = 0.5
-"""Seconds between one listing and the next, however many changes are announced (F13)."""
+"""Seconds between one listing and the next, however many changes are announced."""
 
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 UPDATED: Final = "notifications/resources/updated"
@@ -53,7 +53,7 @@ class OfferList:
 
     Attributes:
         entries: The usable entries by their names, in the server's order.
-        set_aside: `(name, reason)` of those that are not usable (F17).
+        set_aside: `(name, reason)` of those that are not usable.
         hint: How long it may be kept, counted from `taken`, a time of the event loop.
         meta: What the list itself has in `_meta`.
     """
@@ -107,7 +107,7 @@ class UpstreamOffers:
             request: Sends a request of our own.
             exchange: Sends one on behalf of a caller.
             changed: To be called when a list is another one.
-            hidden_text: What to do about invisible and control characters in what it lists (F23).
+            hidden_text: What to do about invisible and control characters in what it lists.
         """
         self._name = name
         self._hidden_text: HiddenTextPolicy = hidden_text
@@ -135,11 +135,11 @@ class UpstreamOffers:
 
     @property
     def set_aside(self) -> tuple[tuple[str, str], ...]:
-        """What could not be used of the lists, with the reason for each (F17)."""
+        """What could not be used of the lists, with the reason for each."""
         return tuple(entry for kind in KINDS for entry in self._list(kind).set_aside)
 
     def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether the server declared a capability, and in it a feature; remembered while it is away (F7).
+        """Whether the server declared a capability, and in it a feature; remembered while it is away.
 
         A server of 2026-07-28 is told with each request which log messages are wanted: a client of an older
         revision can always set its level (`setLevel`), as the bridge keeps it.
@@ -242,7 +242,7 @@ class UpstreamOffers:
         self._news.set()
 
     async def keep_fresh(self) -> None:
-        """List again after changes; any number of them during one listing cause one more (F13)."""
+        """List again after changes; any number of them during one listing cause one more."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
@@ -454,7 +454,7 @@ def _level_of(fault: Exception) -> int:
 
 
 def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferList:
-    """The entries that the protocol allows; one that is broken goes alone (F17)."""
+    """The entries that the protocol allows; one that is broken goes alone."""
     entries: dict[str, Wire] = {}
     set_aside: list[tuple[str, str]] = []
     for entry in listing.tools:
@@ -473,7 +473,7 @@ def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferLis
         # Cleaning an identity would change which thing it is.
         if tidy[kind.identity] != name or (policy == "refuse" and tidy != entry):
             found = ", ".join(hidden_in(json.dumps(entry, ensure_ascii=False)))
-            set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found} (F23)"))
+            set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found}"))
             continue
         entries[name] = tidy
     return OfferList(entries, tuple(set_aside), listing.hint, listing.began, listing.meta)

@@ -1,7 +1,7 @@
 """What upstreams ask of clients: who may be asked for what, and the way of one request to its client.
 
 A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
-2026-07-28: error -32021), and only the client whose call caused it (P5). What cannot be brought to
+2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to
 exactly that client is refused, with the reason, and is never put to another one.
 """
 

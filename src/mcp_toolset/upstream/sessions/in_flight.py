@@ -1,4 +1,4 @@
-"""`CallsInFlight`: whom an upstream's messages belong to, and how they reach that caller (P5).
+"""`CallsInFlight`: whom an upstream's messages belong to, and how they reach that caller.
 
 Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be

@@ -4,7 +4,7 @@ Which session a call takes is the rule of `session_key`; the pool opens the sess
 server of an older revision learns what its client answers once, in the handshake, and over stdio and SSE
 nothing says for which call it asks; so clients that can be asked have sessions that declare just that.
 Each session has one owner task, is opened by the first call that needs it, and is closed when its
-client leaves or nobody has used it for a while; there are never more than `MAX_SESSIONS` (F46).
+client leaves or nobody has used it for a while; there are never more than `MAX_SESSIONS`.
 """
 
 from __future__ import annotations

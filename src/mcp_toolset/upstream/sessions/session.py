@@ -193,8 +193,8 @@ class UpstreamSession:
             tool: The tool that is called, for the headers that its schema asks for.
 
         Raises:
-            UpstreamUnavailableError: the session was lost (F1).
-            UpstreamTimeoutError: no answer within the deadline; it was told to cancel (F4).
+            UpstreamUnavailableError: the session was lost.
+            UpstreamTimeoutError: no answer within the deadline; it was told to cancel.
             UpstreamProtocolError: it answered with a protocol error.
         """
         if self.health.fault:
@@ -424,7 +424,7 @@ def _asked(context: ToolContext) -> Mapping[str, Any]:
 
 
 def digest_of(secret: str | None) -> str:
-    """What tells credentials apart without being them (F42)."""
+    """What tells credentials apart without being them."""
     return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
