@@ -1,4 +1,4 @@
-"""The SDK's inner seams are where `sdk/seams.py` expects them."""
+"""The SDK's inner seams are where `sdk/` expects them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from opentelemetry import trace
 from tests.support.spans import Spans
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.sdk.seams import connection_of, lowlevel_of, routing_headers
+from mcp_toolset.sdk.headers import routing_headers
+from mcp_toolset.sdk.servers import connection_of, lowlevel_of
 
 pytestmark = pytest.mark.anyio
 

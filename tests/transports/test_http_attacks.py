@@ -31,7 +31,8 @@ from tests.transports.test_legacy_sessions import (
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.sdk.seams import MAX_BODY, Connection
+from mcp_toolset.sdk.http_sessions import MAX_BODY
+from mcp_toolset.sdk.models import Connection
 from mcp_toolset.transports.http import app as http
 from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.headers import Body, usual_head

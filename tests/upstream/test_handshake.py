@@ -17,7 +17,8 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.sdk import seams as sdk
+from mcp_toolset.sdk.dispatch import ObservedDispatcher, stream_dispatcher
+from mcp_toolset.sdk.models import ClientSession, MCPError
 from mcp_toolset.upstream.sessions import handshake as negotiation
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ class ModernOnly:
     async def answer(self, context: Any, method: str, params: Any) -> dict[str, Any]:
         self.asked.append(method)
         if method == "initialize":
-            raise sdk.MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, "no", {"supported": ["2026-07-28"]})
+            raise MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, "no", {"supported": ["2026-07-28"]})
         if self._slow and len(self.asked) == 1:
             await anyio.sleep_forever()
         return MODERN
@@ -62,15 +63,15 @@ async def _refuse(*_: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connected(server: ModernOnly) -> AsyncGenerator[tuple[sdk.ClientSession, sdk.ObservedDispatcher]]:
+async def connected(server: ModernOnly) -> AsyncGenerator[tuple[ClientSession, ObservedDispatcher]]:
     with anyio.fail_after(40):
         async with (
             create_client_server_memory_streams() as (ours, theirs),
             anyio.create_task_group() as group,
         ):
-            await group.start(sdk.stream_dispatcher(*theirs).run, server.answer, _ignore)
-            dispatcher = sdk.ObservedDispatcher(sdk.stream_dispatcher(*ours), None, _ignore, _refuse, {})
-            async with sdk.ClientSession(dispatcher=dispatcher) as session:
+            await group.start(stream_dispatcher(*theirs).run, server.answer, _ignore)
+            dispatcher = ObservedDispatcher(stream_dispatcher(*ours), None, _ignore, _refuse, {})
+            async with ClientSession(dispatcher=dispatcher) as session:
                 yield session, dispatcher
             group.cancel_scope.cancel()
 
@@ -89,7 +90,7 @@ async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
 async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_not_for_it() -> None:
     server = ModernOnly()
     async with connected(server) as (session, dispatcher):
-        with pytest.raises(sdk.MCPError, match=r"no revision up to 2025-11-25; protocol: auto"):
+        with pytest.raises(MCPError, match=r"no revision up to 2025-11-25; protocol: auto"):
             await negotiation.negotiate(session, dispatcher, None, "legacy")
     assert server.asked == ["initialize"]
 

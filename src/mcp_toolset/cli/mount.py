@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
-
 from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.pins.lockfile import LockFile
@@ -25,7 +23,8 @@ from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target,
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.hub.toolset import ConfiguredToolset, toolset_from_config
-from mcp_toolset.sdk.seams import lowlevel_of
+from mcp_toolset.sdk.servers import lowlevel_of
+from mcp_toolset.sdk.transports import DEFAULT_INHERITED_ENV_VARS
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool

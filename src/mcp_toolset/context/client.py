@@ -12,11 +12,10 @@ from contextvars import ContextVar
 from typing import Any, Final, cast
 
 import mcp_types as types
-from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
 
 from mcp_toolset.protocol.eras import is_modern
-from mcp_toolset.sdk.seams import connection_of
+from mcp_toolset.sdk.models import Connection, ServerRequestContext
+from mcp_toolset.sdk.servers import connection_of
 from mcp_toolset.tools.core.asking import ANSWERABLE
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -10,8 +10,6 @@ from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.shared.message import ServerMessageMetadata
 from pydantic import ConfigDict, ValidationError
 from pydantic_core import to_json
 
@@ -20,7 +18,8 @@ from mcp_toolset.context.delivery import PATIENCE
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import SESSION, forwarded_meta, is_modern, meta_of, wants_log
-from mcp_toolset.sdk.seams import MCPError, request_outbound, token_principal
+from mcp_toolset.sdk.models import MCPError, ServerMessageMetadata, ServerRequestContext
+from mcp_toolset.sdk.servers import request_outbound, token_principal
 from mcp_toolset.tools.core.asking import (
     ANSWERABLE,
     CALL_META_KEY,

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import mcp_types as types
 from pydantic_core import to_json
 
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 
 orjson: Any = import_module("orjson") if find_spec("orjson") else None
 

@@ -20,7 +20,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_toolset.protocol.encoded_answers import carried
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 
 SESSION: Final = b"mcp-session-id"
 """The header that names a legacy session over HTTP."""

@@ -8,7 +8,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from mcp_toolset.errors import ToolsetError, UpstreamError, innermost
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 
 ENDED: Final = "the connection was lost"
 LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"

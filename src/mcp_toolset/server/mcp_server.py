@@ -13,17 +13,6 @@ from typing import Any, Final, Protocol
 
 import anyio
 import mcp_types as types
-from mcp.server.connection import Connection
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ServerEvent,
-    ToolsListChanged,
-)
 from mcp_types.methods import serialize_server_result
 
 from mcp_toolset.context.client import CLIENT_KEY, ServedClient, client_of
@@ -41,14 +30,25 @@ from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras import MetaCheck, is_modern, list_for, lowered_tool, result_for
-from mcp_toolset.sdk.seams import (
+from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk.models import (
+    CallNext,
+    Connection,
+    HandlerResult,
     InitializationOptions,
+    InMemorySubscriptionBus,
+    ListenHandler,
     MCPError,
-    connection_of,
-    in_server_span,
-    stream_dispatcher,
-    when_traced,
+    NotificationOptions,
+    PromptsListChanged,
+    ResourcesListChanged,
+    Server,
+    ServerEvent,
+    ServerRequestContext,
+    ToolsListChanged,
 )
+from mcp_toolset.sdk.servers import connection_of
+from mcp_toolset.sdk.tracing import in_server_span, when_traced
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.resource_handlers import NOTIFY_DEADLINE, Reading, missing_capability
 from mcp_toolset.server.results import halted

@@ -14,14 +14,20 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from mcp.server.lowlevel import Server
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
-from mcp.shared.exceptions import MCPError
-from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
 from pydantic import ValidationError
 
-from mcp_toolset.sdk.seams import RequestTimedOut
+from mcp_toolset.sdk.dispatch import run_notify_intercept
+from mcp_toolset.sdk.models import (
+    CallOptions,
+    MCPError,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    RequestTimedOut,
+    Server,
+    TransportContext,
+)
 from mcp_toolset.transports.requests import Unasked
 from mcp_toolset.transports.serving import modern_answers
 

@@ -16,7 +16,8 @@ import mcp_types as types
 from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, ValidationError
 
-from mcp_toolset.sdk.seams import MCPError, Server, ServerRequestContext, in_server_span, only_traces
+from mcp_toolset.sdk.models import MCPError, Server, ServerRequestContext
+from mcp_toolset.sdk.tracing import in_server_span, only_traces
 from mcp_toolset.tools.text.hidden_text import in_log
 
 _METHOD: Final = "tools/call"

@@ -28,13 +28,8 @@ from mcp_toolset.protocol.codec import CLOSED, progress_token, request_key, stri
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.protocol.unreadable import traced
-from mcp_toolset.sdk.seams import (
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    fault_for_peer,
-    run_notify_intercept,
-)
+from mcp_toolset.sdk.dispatch import fault_for_peer, run_notify_intercept
+from mcp_toolset.sdk.models import OnNotify, OnNotifyIntercept, OnRequest
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.backpressure import BIG, Caller, Unread, calling, given_up
 from mcp_toolset.transports.outbox import FEW, Outbox

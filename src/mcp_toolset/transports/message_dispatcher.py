@@ -20,15 +20,14 @@ import mcp_types as types
 from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.protocol.codec import CLOSED, progress_token, request_key
-from mcp_toolset.sdk.seams import (
+from mcp_toolset.sdk.dispatch import fault_for_peer, stream_dispatcher
+from mcp_toolset.sdk.models import (
     CallOptions,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
     ServerMessageMetadata,
     SessionMessage,
-    fault_for_peer,
-    stream_dispatcher,
 )
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.sse_answers import SseAnswers

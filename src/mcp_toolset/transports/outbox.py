@@ -12,13 +12,8 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
 from mcp_toolset.protocol.codec import CLOSED, json_of, request_key, request_line, result_of
-from mcp_toolset.sdk.seams import (
-    CallOptions,
-    MCPError,
-    RequestTimedOut,
-    client_span,
-    tracing,
-)
+from mcp_toolset.sdk.models import CallOptions, MCPError, RequestTimedOut
+from mcp_toolset.sdk.tracing import client_span, tracing
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.transports.pipes import PipePair

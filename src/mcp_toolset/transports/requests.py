@@ -11,7 +11,7 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.protocol.codec import progress_params
-from mcp_toolset.sdk.seams import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
+from mcp_toolset.sdk.models import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
 from mcp_toolset.transports.backpressure import Caller
 
 REPORT_GRACE: Final = 1.0

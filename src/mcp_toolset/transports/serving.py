@@ -18,12 +18,11 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_toolset.context.client import came_on
-from mcp_toolset.sdk.seams import (
+from mcp_toolset.sdk.headers import InboundLadderRejection, InboundModernRoute, classify_inbound_request
+from mcp_toolset.sdk.models import (
     Connection,
     DispatchContext,
     Dispatcher,
-    InboundLadderRejection,
-    InboundModernRoute,
     InitializationOptions,
     MCPError,
     NoBackChannelError,
@@ -33,15 +32,10 @@ from mcp_toolset.sdk.seams import (
     Server,
     ServerMessageMetadata,
     ServerRequestContext,
-    ServerRunner,
     ServerSession,
     TransportContext,
-    aclose_shielded,
-    classify_inbound_request,
-    holds_cleanup,
-    modern_error_data,
-    serve_one,
 )
+from mcp_toolset.sdk.servers import ServerRunner, aclose_shielded, holds_cleanup, modern_error_data, serve_one
 from mcp_toolset.transports.direct_handlers import tool_handler
 
 INLINE: Final = frozenset({"initialize"})

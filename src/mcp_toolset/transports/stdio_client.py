@@ -18,12 +18,13 @@ from typing import Any, Final, Self, TextIO
 
 import anyio
 import anyio.abc
-from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.framing import MAX_MESSAGE
-from mcp_toolset.sdk.seams import Dispatcher, stream_dispatcher
+from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk.models import Dispatcher
+from mcp_toolset.sdk.transports import StdioServerParameters, get_default_environment, stdio_client
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, lean, widened
 from mcp_toolset.transports.watchdog import watchdog

@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import anyio
-from mcp.server.stdio import stdio_server
 
-from mcp_toolset.sdk.seams import Server
+from mcp_toolset.sdk.models import Server
+from mcp_toolset.sdk.transports import stdio_server
 from mcp_toolset.transports.line_dispatcher import DRAIN, LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, can_wait, is_cut, lean, never_waits, readable, unshared
 from mcp_toolset.transports.serving import INLINE, serve_connection

@@ -39,7 +39,8 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.errors import ENDED, reason_of
-from mcp_toolset.sdk.seams import CallOptions, ClientSession, ObservedDispatcher
+from mcp_toolset.sdk.dispatch import ObservedDispatcher
+from mcp_toolset.sdk.models import CallOptions, ClientSession
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult

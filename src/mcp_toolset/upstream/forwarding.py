@@ -22,7 +22,7 @@ import mcp_types as types
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.protocol.eras import round_trip
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

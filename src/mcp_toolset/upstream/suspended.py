@@ -19,7 +19,7 @@ import mcp_types as types
 
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import CallError
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.upstream.sessions.client_questions import for_modern

@@ -22,17 +22,15 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import Dispatcher
-from mcp.shared.message import SessionMessage
 
 from mcp_toolset.config import chain
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.framing import MAX_MESSAGE
-from mcp_toolset.sdk.seams import Server, lowlevel_of, stream_dispatcher
+from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk.models import Dispatcher, Server, SessionMessage
+from mcp_toolset.sdk.servers import lowlevel_of
+from mcp_toolset.sdk.transports import StdioServerParameters, sse_client, streamable_http_client
 from mcp_toolset.transports.direct_dispatcher import in_process_dispatcher
 from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
 from mcp_toolset.transports.http.session_log import shorten_session_ids

@@ -15,7 +15,7 @@ from mcp_types.methods import serialize_server_result
 from pydantic import ValidationError
 
 from mcp_toolset.protocol.eras import is_modern
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 
 _log = logging.getLogger("mcp_toolset.server")
 

@@ -10,9 +10,6 @@ from typing import Any, Final
 
 import anyio
 import mcp_types as types
-from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
@@ -28,7 +25,15 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.eras import is_modern, relayed, round_trip
-from mcp_toolset.sdk.seams import MCPError, connection_of
+from mcp_toolset.sdk.models import (
+    Connection,
+    InMemorySubscriptionBus,
+    ListenHandler,
+    MCPError,
+    ResourceUpdated,
+    ServerRequestContext,
+)
+from mcp_toolset.sdk.servers import connection_of
 from mcp_toolset.server.offers.complete_results import whole_answer
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.round_trips import resumable

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.protocol.eras import SESSION
-from mcp_toolset.sdk.seams import SessionManager, end_session, idle_since, open_sessions
+from mcp_toolset.sdk.http_sessions import SessionManager, end_session, idle_since, open_sessions
 from mcp_toolset.transports.http.headers import LEGACY, VERSION, header
 from mcp_toolset.transports.http.legacy_sessions import LegacySessions
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of

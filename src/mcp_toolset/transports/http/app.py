@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import anyio
 import uvicorn
-from mcp.server.sse import SseServerTransport
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -21,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.sdk.seams import StreamableHTTPASGIApp
+from mcp_toolset.sdk.http_sessions import SseServerTransport, StreamableHTTPASGIApp, TransportSecuritySettings
 from mcp_toolset.transports.http.admission import Admission
 from mcp_toolset.transports.http.arrival import ArrivingRequest, checked_timeout, watching_heads
 from mcp_toolset.transports.http.endpoint import QuickAnswers

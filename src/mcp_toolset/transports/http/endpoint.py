@@ -18,12 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_toolset.protocol.codec import strict_object
 from mcp_toolset.protocol.eras import SESSION
-from mcp_toolset.sdk.seams import (
-    ERROR_CODE_HTTP_STATUS,
-    InboundModernRoute,
-    call_route,
-    header_map,
-)
+from mcp_toolset.sdk.headers import ERROR_CODE_HTTP_STATUS, InboundModernRoute, call_route, header_map
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.headers import (
     LAST_EVENT,

@@ -9,7 +9,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive
 
 from mcp_toolset.protocol.eras import SESSION
-from mcp_toolset.sdk.seams import MAX_BODY
+from mcp_toolset.sdk.http_sessions import MAX_BODY
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -22,15 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
 from mcp_toolset.protocol.codec import CLOSED, json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.protocol.eras import SESSION
-from mcp_toolset.sdk.seams import (
-    REQUEST_CANCELLED,
-    CallOptions,
-    Connection,
-    NoBackChannelError,
-    RequestTimedOut,
-    SessionManager,
-    held_open,
-)
+from mcp_toolset.sdk.http_sessions import REQUEST_CANCELLED, SessionManager, held_open
+from mcp_toolset.sdk.models import CallOptions, Connection, NoBackChannelError, RequestTimedOut
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.headers import Body
 from mcp_toolset.transports.http.kept_events import EventLog, KeptEvents, SessionEvents, closing

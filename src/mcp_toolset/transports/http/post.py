@@ -19,13 +19,8 @@ from starlette.types import Send
 from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.protocol.codec import json_of, progress_params, progress_token
 from mcp_toolset.protocol.encoded_answers import UNWRITTEN, answer_line
-from mcp_toolset.sdk.seams import (
-    CallOptions,
-    Connection,
-    ServerMessageMetadata,
-    TransportContext,
-    fault_for_peer,
-)
+from mcp_toolset.sdk.dispatch import fault_for_peer
+from mcp_toolset.sdk.models import CallOptions, Connection, ServerMessageMetadata, TransportContext
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.kept_events import EventLog
 from mcp_toolset.transports.http.resumed import PING, STREAM

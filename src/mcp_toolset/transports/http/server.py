@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from starlette.applications import Starlette
 
-from mcp_toolset.sdk.seams import Connection, InitializationOptions
+from mcp_toolset.sdk.models import Connection, InitializationOptions
 from mcp_toolset.transports.serving import QuickServer
 
 

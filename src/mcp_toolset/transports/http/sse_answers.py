@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
-from mcp_toolset.sdk.seams import MCPError, OnRequest, SessionMessage
+from mcp_toolset.sdk.models import MCPError, OnRequest, SessionMessage
 from mcp_toolset.transports.http.send_buffers import Unsent
 
 Params = Mapping[str, Any] | None

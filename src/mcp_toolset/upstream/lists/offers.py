@@ -21,7 +21,7 @@ from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.eras import meta_of
-from mcp_toolset.sdk.seams import CallOptions
+from mcp_toolset.sdk.models import CallOptions
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
 from mcp_toolset.upstream.pagination import Listing, NotAListError

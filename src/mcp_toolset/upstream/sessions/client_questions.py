@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.sessions.in_flight import CallInFlight, CallsInFlight

@@ -15,7 +15,8 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_toolset.config import ProtocolRule
-from mcp_toolset.sdk.seams import ClientSession, MCPError, ObservedDispatcher
+from mcp_toolset.sdk.dispatch import ObservedDispatcher
+from mcp_toolset.sdk.models import ClientSession, MCPError
 
 PROBE_DEADLINE: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""

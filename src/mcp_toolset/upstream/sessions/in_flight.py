@@ -22,7 +22,7 @@ import mcp_types as types
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.sessions.outside import Outside
 

@@ -36,7 +36,7 @@ from mcp_toolset.errors import (
     innermost,
 )
 from mcp_toolset.protocol.errors import reason_of
-from mcp_toolset.sdk.seams import MCPError
+from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.pagination import Listing, NotAListError

@@ -27,15 +27,9 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.eras import LOG_LEVELS, forwarded_meta, is_modern, modern_envelope
 from mcp_toolset.protocol.errors import LOST, lost_by, says_broke_off, says_ended, told_briefly
-from mcp_toolset.sdk.seams import (
-    CallOptions,
-    ClientSession,
-    MCPError,
-    ObservedDispatcher,
-    RequestTimedOut,
-    header_map,
-    routing_headers,
-)
+from mcp_toolset.sdk.dispatch import ObservedDispatcher
+from mcp_toolset.sdk.headers import header_map, routing_headers
+from mcp_toolset.sdk.models import CallOptions, ClientSession, MCPError, RequestTimedOut
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail

@@ -1,0 +1,64 @@
+"""The SDK's server as the bridge drives it: its runner, the server behind a target, a session's connection.
+
+Private are `ServerSession._connection`, because nothing public tells one legacy connection from another,
+`ServerSession._request_outbound`, because nothing public sends a message as it is, and
+`MCPServer._lowlevel_server`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from mcp.server.auth.provider import AccessToken, principal_components
+from mcp.server.mcpserver import MCPServer
+from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+
+from mcp_toolset.sdk.models import Connection, Outbound, Server, ServerSession
+
+__all__ = [
+    "ServerRunner",
+    "aclose_shielded",
+    "connection_of",
+    "holds_cleanup",
+    "lowlevel_of",
+    "modern_error_data",
+    "request_outbound",
+    "serve_one",
+    "token_principal",
+]
+
+
+def lowlevel_of(server: object) -> Server[Any] | None:
+    """The low-level server behind an in-process target, or `None` if it is no server."""
+    if isinstance(server, Server):
+        return cast("Server[Any]", server)
+    if isinstance(server, MCPServer):
+        return cast("Server[Any]", server._lowlevel_server)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+    own = getattr(server, "lowlevel", None)
+    return cast("Server[Any]", own) if isinstance(own, Server) else None
+
+
+def connection_of(session: ServerSession) -> Connection:
+    """The connection behind a request's session: one object for the life of a legacy connection."""
+    return session._connection  # pyright: ignore[reportPrivateUsage]
+
+
+def request_outbound(session: ServerSession) -> Outbound:
+    """What sends messages on the stream of the request that a session is scoped to."""
+    return session._request_outbound  # pyright: ignore[reportPrivateUsage]
+
+
+def holds_cleanup(connection: Connection) -> bool:
+    """Whether anything was left on a connection to be done at its end."""
+    # The standard library has no public way to ask; without the attribute the answer is yes.
+    return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
+
+
+def token_principal(user: object) -> str | None:
+    """Whom an access token stands for: its client, issuer and subject; `None` without a token.
+
+    The display name of the SDK's user is the client's id alone, which all users of a client share.
+    """
+    token: object = getattr(user, "access_token", None)
+    return json.dumps(principal_components(token)) if isinstance(token, AccessToken) else None
