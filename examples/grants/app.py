@@ -3,12 +3,12 @@
 import os
 
 from mcp_toolset import (
+    AccessDenied,
     GrantLedger,
     SqliteGrantStore,
     ToolContext,
     Toolset,
     ToolsetServer,
-    Withheld,
     serve,
     tool,
 )
@@ -27,10 +27,10 @@ def delete_invoice(number: int) -> str:
     return f"invoice {number} is gone"
 
 
-def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
     """Nobody but the accountant deletes; others find the tool and are told whom to ask."""
     if binding.name == "delete_invoice" and context.principal != "accountant":
-        return Withheld("unauthorised", "ask the accountant to do it")
+        return AccessDenied("unauthorised", "ask the accountant to do it")
     return None
 
 

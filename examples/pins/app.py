@@ -1,4 +1,4 @@
-from mcp_toolset import PinPolicy, RemoteToolset, TextCleaner, serve
+from mcp_toolset import HiddenTextFilter, PinPolicy, RemoteToolset, serve
 
 notes = RemoteToolset(
     ["mcp-server-notes"],
@@ -8,4 +8,4 @@ notes = RemoteToolset(
 )
 
 if __name__ == "__main__":
-    serve(notes, middleware=[TextCleaner()])
+    serve(notes, middleware=[HiddenTextFilter()])

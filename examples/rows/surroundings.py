@@ -5,9 +5,9 @@ from mcp_toolset import (
     BackgroundWork,
     EventLog,
     HookSet,
-    LoopContext,
     Reject,
     RejectedInput,
+    RoundContext,
     RunNormally,
     ToolCall,
     ToolContext,
@@ -47,7 +47,7 @@ async def bake(context: ToolContext) -> str:
 async def main() -> None:
     view, log = Toolset(bake).view(), EventLog()
     async with BackgroundWork() as work:
-        for context in (LoopContext(background=work, events=log), LoopContext(background=work)):
+        for context in (RoundContext(background=work, events=log), RoundContext(background=work)):
             plan = ToolRound.from_calls([ToolCall("bake", {}, "c1")], view).plan
             for done in (await plan.run_pending(context=context)).results:
                 print(done.result.text)

@@ -6,15 +6,16 @@ loads neither the wire nor the search.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.background import BackgroundWork
     from mcp_toolset.calls.events import EventLog
     from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
     from mcp_toolset.calls.middleware.cache import ResultCache
-    from mcp_toolset.calls.middleware.clean_text import TextCleaner
+    from mcp_toolset.calls.middleware.hidden_text_filter import HiddenTextFilter
     from mcp_toolset.calls.middleware.rate import RateLimit
     from mcp_toolset.calls.middleware.retry import RetryLimit
     from mcp_toolset.calls.middleware.timeout import Timeout
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
         RunReport,
         ToolFailure,
     )
-    from mcp_toolset.calls.rounds.invalid_call import IssueReason, RoundIssue
+    from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
     from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
-    from mcp_toolset.catalog.grants.access import Withheld
+    from mcp_toolset.catalog.grants.access import AccessDenied
     from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
     from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
     from mcp_toolset.catalog.pins.policy import PinPolicy
     from mcp_toolset.catalog.registry.registry import SourceHandle, StateReport, ToolRegistry
-    from mcp_toolset.catalog.registry.state import ToolEntry, ToolState
+    from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.errors import ToolsetError
     from mcp_toolset.hub.toolset import toolset_from_config
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.declare.function import tool
     from mcp_toolset.tools.declare.injected import Injected
     from mcp_toolset.tools.declare.input import input_tool, tool_input
-    from mcp_toolset.tools.declare.loop_context import LoopContext
     from mcp_toolset.tools.declare.prompts import Prompts
+    from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.tool import Tool
     from mcp_toolset.tools.declare.typed_call import (
         AnyCall,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
     "Answer",
     "AnyCall",
     "ArgumentTransform",
@@ -101,11 +103,12 @@ __all__ = [
     "GrantLedger",
     "Halt",
     "HandledInput",
+    "HiddenTextFilter",
     "HookSet",
     "HttpLimits",
     "Injected",
-    "IssueReason",
-    "LoopContext",
+    "InvalidCall",
+    "InvalidCallReason",
     "Next",
     "OutputFormatter",
     "PendingCall",
@@ -113,6 +116,8 @@ __all__ = [
     "PinPolicy",
     "Prompts",
     "RateLimit",
+    "RegistryEntry",
+    "RegistryState",
     "Reject",
     "RejectedInput",
     "ReloadReport",
@@ -120,8 +125,8 @@ __all__ = [
     "ResultCache",
     "RetryLimit",
     "RoundCommit",
+    "RoundContext",
     "RoundHalt",
-    "RoundIssue",
     "RoundQuestion",
     "Rules",
     "RunNormally",
@@ -135,7 +140,6 @@ __all__ = [
     "SourceHandle",
     "SqliteGrantStore",
     "StateReport",
-    "TextCleaner",
     "Timeout",
     "Tool",
     "ToolAvailability",
@@ -143,7 +147,6 @@ __all__ = [
     "ToolCall",
     "ToolContext",
     "ToolDefinition",
-    "ToolEntry",
     "ToolFailure",
     "ToolGrant",
     "ToolMiddleware",
@@ -154,13 +157,11 @@ __all__ = [
     "ToolRound",
     "ToolRoundPlan",
     "ToolSelector",
-    "ToolState",
     "ToolView",
     "Toolset",
     "ToolsetError",
     "ToolsetServer",
     "Turns",
-    "Withheld",
     "compact_listing",
     "default",
     "describe",
@@ -179,6 +180,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "AccessDenied": "catalog.grants.access",
     "Answer": "tools.core.asking",
     "AnyCall": "tools.declare.typed_call",
     "ArgumentTransform": "tools.toolsets.transform",
@@ -195,11 +197,12 @@ _HOMES: Final = {
     "GrantLedger": "catalog.grants.ledger",
     "Halt": "tools.core.outcome",
     "HandledInput": "tools.declare.typed_call",
+    "HiddenTextFilter": "calls.middleware.hidden_text_filter",
     "HookSet": "calls.pipeline.hooks",
     "HttpLimits": "transports.http.limits",
     "Injected": "tools.declare.injected",
-    "IssueReason": "calls.rounds.invalid_call",
-    "LoopContext": "tools.declare.loop_context",
+    "InvalidCall": "calls.rounds.invalid_call",
+    "InvalidCallReason": "calls.rounds.invalid_call",
     "Next": "calls.pipeline.middleware",
     "OutputFormatter": "calls.middleware.builtin",
     "PendingCall": "server.manual_calls",
@@ -207,6 +210,8 @@ _HOMES: Final = {
     "PinPolicy": "catalog.pins.policy",
     "Prompts": "tools.declare.prompts",
     "RateLimit": "calls.middleware.rate",
+    "RegistryEntry": "catalog.registry.state",
+    "RegistryState": "catalog.registry.state",
     "Reject": "calls.pipeline.decision",
     "RejectedInput": "tools.declare.typed_call",
     "ReloadReport": "server.reloadable",
@@ -214,8 +219,8 @@ _HOMES: Final = {
     "ResultCache": "calls.middleware.cache",
     "RetryLimit": "calls.middleware.retry",
     "RoundCommit": "calls.rounds.round_commit",
+    "RoundContext": "tools.declare.round_context",
     "RoundHalt": "calls.rounds.call_result",
-    "RoundIssue": "calls.rounds.invalid_call",
     "RoundQuestion": "calls.rounds.call_result",
     "Rules": "calls.pipeline.rules",
     "RunNormally": "calls.pipeline.decision",
@@ -229,7 +234,6 @@ _HOMES: Final = {
     "SourceHandle": "catalog.registry.registry",
     "SqliteGrantStore": "catalog.grants.sqlite_store",
     "StateReport": "catalog.registry.registry",
-    "TextCleaner": "calls.middleware.clean_text",
     "Timeout": "calls.middleware.timeout",
     "Tool": "tools.declare.tool",
     "ToolAvailability": "tools.view.availability",
@@ -237,7 +241,6 @@ _HOMES: Final = {
     "ToolCall": "tools.core.call",
     "ToolContext": "tools.core.call",
     "ToolDefinition": "tools.core.definition",
-    "ToolEntry": "catalog.registry.state",
     "ToolFailure": "calls.rounds.call_result",
     "ToolGrant": "catalog.grants.ledger",
     "ToolMiddleware": "calls.pipeline.middleware",
@@ -248,13 +251,11 @@ _HOMES: Final = {
     "ToolRound": "calls.rounds.tool_round",
     "ToolRoundPlan": "calls.rounds.tool_round",
     "ToolSelector": "tools.view.selector",
-    "ToolState": "catalog.registry.state",
     "ToolView": "tools.view.view",
     "Toolset": "tools.toolsets.toolset",
     "ToolsetError": "errors",
     "ToolsetServer": "server.server",
     "Turns": "tools.toolsets.turn",
-    "Withheld": "catalog.grants.access",
     "compact_listing": "tools.export.compact",
     "default": "tools.toolsets.transform",
     "describe": "tools.toolsets.transform",
@@ -272,17 +273,17 @@ _HOMES: Final = {
     "turn_from_meta": "tools.toolsets.turn",
 }
 
+_NAMESPACES: Final = ("errors",)
 
-def __getattr__(name: str) -> Any:
-    """Load a public name from its home on first use."""
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+_RENAMED: Final = {
+    "IssueReason": "InvalidCallReason",
+    "LoopContext": "RoundContext",
+    "RoundIssue": "InvalidCall",
+    "TextCleaner": "HiddenTextFilter",
+    "ToolEntry": "RegistryEntry",
+    "ToolState": "RegistryState",
+    "Withheld": "AccessDenied",
+}
+"""Names of earlier versions, and what to use in their place."""
 
-
-def __dir__() -> list[str]:
-    """The public names."""
-    return sorted([*__all__, "__version__"])
+__getattr__, __dir__ = lazily(__name__, _HOMES, namespaces=_NAMESPACES, renamed=_RENAMED)

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import Response
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.rounds.invalid_call import IssueReason
+from mcp_toolset.calls.rounds.invalid_call import InvalidCallReason
 from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import GrantError, RoundError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -112,7 +112,7 @@ async def test_o7_anthropic_gets_the_images_that_it_takes(kind: str):
 async def test_l22_anthropic_input_that_is_no_object_is_an_issue():
     use = {"type": "tool_use", "id": "c1", "name": "look", "input": ["sky"]}
     round = ToolRound.from_anthropic(anthropic_said([use]), VIEW)
-    assert round.issues[0].reason is IssueReason.INVALID_JSON
+    assert round.issues[0].reason is InvalidCallReason.INVALID_JSON
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_o7_an_export_leads_back_from_its_names_and_its_strict_arguments()
 async def test_o7_a_deferred_tool_may_be_called_where_the_provider_searched_for_it():
     deferred = ToolView(binding for binding in Toolset(look).deferred().bindings())
     use = anthropic_said([USES[2]])
-    assert ToolRound.from_anthropic(use, deferred).issues[0].reason is IssueReason.UNAVAILABLE_TOOL
+    assert ToolRound.from_anthropic(use, deferred).issues[0].reason is InvalidCallReason.UNAVAILABLE_TOOL
     export = deferred.export("anthropic")
     assert [call.id for call in ToolRound.from_anthropic(use, deferred, export=export).calls] == ["c1"]
 
@@ -233,10 +233,10 @@ def test_x1_h17_a_deferred_tool_runs_by_name_only_while_it_is_what_the_provider_
         replace(shown, source="elsewhere"),
     ):
         (issue,) = ToolRound.from_anthropic(use, ToolView([moved]), export=export).issues
-        assert issue.reason is IssueReason.CHANGED_TOOL
+        assert issue.reason is InvalidCallReason.CHANGED_TOOL
     resident = ToolView([replace(shown, deferred=False)]).export("anthropic")
     (issue,) = ToolRound.from_anthropic(use, ToolView([shown]), export=resident).issues
-    assert issue.reason is IssueReason.UNAVAILABLE_TOOL
+    assert issue.reason is InvalidCallReason.UNAVAILABLE_TOOL
 
 
 async def test_x1_a_gate_is_asked_in_a_round_as_in_a_served_call():
@@ -254,4 +254,4 @@ def test_l22_a_name_that_was_not_exported_is_unknown():
     export = VIEW.export("anthropic")
     use = {"type": "tool_use", "id": "c1", "name": "nowhere", "input": {}}
     round = ToolRound.from_anthropic(anthropic_said([use]), VIEW, export=export)
-    assert round.issues[0].reason is IssueReason.UNKNOWN_TOOL
+    assert round.issues[0].reason is InvalidCallReason.UNKNOWN_TOOL

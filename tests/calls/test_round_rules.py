@@ -11,9 +11,9 @@ from mcp_toolset import (
     AskUser,
     Complete,
     HookSet,
-    LoopContext,
     OutputFormatter,
     PermissionChecker,
+    RoundContext,
     Rules,
     RunNormally,
     SchemaValidator,
@@ -201,7 +201,7 @@ async def test_u23_a_loop_that_can_ask_is_asked_at_once():
         return {"action": "accept", "content": {}}
 
     plan = await turn("pay").apply(checker("ask"))
-    report = await plan.run_pending(context=LoopContext(request=person))
+    report = await plan.run_pending(context=RoundContext(request=person))
     assert not report.questions and [line[:9] for line in runs] == ["Allow the", "pay 1"]
 
 

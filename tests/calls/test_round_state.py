@@ -11,7 +11,7 @@ from tests.calls.turns import planned, told, turn
 
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.rounds.invalid_call import IssueReason
+from mcp_toolset.calls.rounds.invalid_call import InvalidCallReason
 from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -174,7 +174,7 @@ async def test_a16_a_changed_definition_is_an_issue_and_does_not_run():
     plan = await planned(VIEW, CALLS[0], CALLS[1])
     plan = ToolRound.from_state(plan.to_state(), described("look")).plan
     (issue,) = plan.issues
-    assert (issue.call.id, issue.reason) == ("c1", IssueReason.CHANGED_TOOL)
+    assert (issue.call.id, issue.reason) == ("c1", InvalidCallReason.CHANGED_TOOL)
     assert plan.continue_suggestion is not None
     assert (await plan.run_pending()).results == ()
     assert ran == []
@@ -185,7 +185,7 @@ async def test_a16_a_changed_definition_is_an_issue_and_does_not_run():
 async def test_a16_a_tool_that_came_from_elsewhere_is_a_changed_one():
     plan = await planned(VIEW, CALLS[0])
     other = ToolView([replace(VIEW["look"], source="impostor")])
-    assert ToolRound.from_state(plan.to_state(), other).issues[0].reason is IssueReason.CHANGED_TOOL
+    assert ToolRound.from_state(plan.to_state(), other).issues[0].reason is InvalidCallReason.CHANGED_TOOL
 
 
 @pytest.mark.parametrize(("known", "reason"), [((), "unknown_tool"), (("look",), "unavailable_tool")])
@@ -235,7 +235,7 @@ async def test_a16_a_call_that_was_running_is_repeated_only_where_that_does_no_h
     if runs_again:
         assert [call.id for call in restored.plan.pending] == ["c1"]
         return
-    assert [issue.reason for issue in restored.issues] == [IssueReason.INTERRUPTED]
+    assert [issue.reason for issue in restored.issues] == [InvalidCallReason.INTERRUPTED]
     assert "may have taken effect or not" in restored.plan.commit().results[0].result.text
 
 

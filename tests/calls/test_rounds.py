@@ -18,7 +18,7 @@ from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.rounds.call_result import CallResult
-from mcp_toolset.calls.rounds.tool_round import IssueReason, ToolRound, ToolRoundPlan
+from mcp_toolset.calls.rounds.tool_round import InvalidCallReason, ToolRound, ToolRoundPlan
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
@@ -197,18 +197,18 @@ def test_l14_a_message_that_makes_no_round_is_refused(message: object, fault: st
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
-        ("nowhere", "{}", IssueReason.UNKNOWN_TOOL),
-        ("erp_delete", '{"id": "7"}', IssueReason.UNAVAILABLE_TOOL),
-        ("add", '{"a": 1, "b"', IssueReason.INVALID_JSON),
-        ("add", "[1, 2]", IssueReason.INVALID_JSON),
-        ("add", '{"a": NaN, "b": 2}', IssueReason.INVALID_JSON),
-        ("add", "[" * 100_000, IssueReason.INVALID_JSON),
-        ("add", '{"a": 1}', IssueReason.INVALID_ARGUMENTS),
-        ("add", "", IssueReason.INVALID_ARGUMENTS),
+        ("nowhere", "{}", InvalidCallReason.UNKNOWN_TOOL),
+        ("erp_delete", '{"id": "7"}', InvalidCallReason.UNAVAILABLE_TOOL),
+        ("add", '{"a": 1, "b"', InvalidCallReason.INVALID_JSON),
+        ("add", "[1, 2]", InvalidCallReason.INVALID_JSON),
+        ("add", '{"a": NaN, "b": 2}', InvalidCallReason.INVALID_JSON),
+        ("add", "[" * 100_000, InvalidCallReason.INVALID_JSON),
+        ("add", '{"a": 1}', InvalidCallReason.INVALID_ARGUMENTS),
+        ("add", "", InvalidCallReason.INVALID_ARGUMENTS),
     ],
 )
 async def test_l22_a_call_that_cannot_run_is_an_issue_and_gets_a_standard_rejection(
-    name: str, arguments: str, reason: IssueReason
+    name: str, arguments: str, reason: InvalidCallReason
 ):
     known = TOOLS.view(ToolAvailability.all())
     round = ToolRound.from_openai(turn(("c1", name, arguments), ("c2", "fail", "")), VIEW, known=known)
@@ -234,7 +234,7 @@ async def test_f34_an_unavailable_tool_reads_like_an_unknown_one():
 async def test_x1_a_deferred_tool_cannot_be_called_by_its_name():
     hidden = ToolView(replace(binding, deferred=True) for binding in VIEW.values())
     round = ToolRound.from_openai(turn(("c1", "add", '{"a": 1, "b": 2}')), hidden)
-    assert round.issues[0].reason is IssueReason.UNAVAILABLE_TOOL
+    assert round.issues[0].reason is InvalidCallReason.UNAVAILABLE_TOOL
 
 
 async def test_l22_the_application_may_answer_an_issue_itself():
@@ -250,7 +250,7 @@ async def test_l22_a_custom_tool_call_is_an_issue_that_can_be_answered():
         {"role": "assistant", "content": None, "tool_calls": [custom]}
     )
     plan = await planned(ToolRound.from_openai(message, VIEW))
-    assert plan.issues[0].reason is IssueReason.UNKNOWN_TOOL
+    assert plan.issues[0].reason is InvalidCallReason.UNKNOWN_TOOL
     said, done = plan.commit([CallResult.of(plan.issues[0].call, "a.txt")]).to_openai()
     assert said["tool_calls"] == [custom]
     assert done == {"role": "tool", "tool_call_id": "c1", "content": "a.txt"}

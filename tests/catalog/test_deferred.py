@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, DeferredCatalog, Withheld
+from mcp_toolset.catalog.deferred.catalog import MAX_RESOLVED, AccessDenied, DeferredCatalog
 from mcp_toolset.catalog.deferred.preview import BUDGET
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.errors import UnknownToolError
@@ -347,7 +347,7 @@ class Hiding(Desk):
 
     def __init__(self, *tools: ToolBinding, hidden: str) -> None:
         super().__init__(*tools)
-        unseen = Withheld(shown=False)
+        unseen = AccessDenied(shown=False)
         self.others = {"ops": Server(SourceStatus("offline", "connection refused", 4.0))}
         self.catalog = DeferredCatalog(
             self.ledger,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_toolset import (
+    AccessDenied,
     DynamicToolset,
     ToolCall,
     ToolContext,
@@ -16,7 +17,6 @@ from mcp_toolset import (
     ToolResult,
     Toolset,
     ToolsetServer,
-    Withheld,
     tool,
 )
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
@@ -157,7 +157,7 @@ class Desk:
     """A catalog that is asked as one session."""
 
     def __init__(self, *tools: ToolBinding, hidden: str = "") -> None:
-        unseen = Withheld(shown=False)
+        unseen = AccessDenied(shown=False)
         self.ledger = GrantLedger()
         self.catalog = DeferredCatalog(
             self.ledger, access=lambda tool, context: unseen if tool.name == hidden else None

@@ -17,13 +17,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from tests.catalog.mounts import Mount
 
 from mcp_toolset import (
+    RegistryEntry,
+    RegistryState,
     SourceHandle,
     Tool,
     ToolAvailability,
-    ToolEntry,
     ToolRegistry,
     Toolset,
-    ToolState,
     tool,
 )
 from mcp_toolset.catalog.registry import chosen as chosen_module
@@ -151,7 +151,7 @@ def test_h9_an_empty_name_or_an_empty_id_is_an_error() -> None:
     with pytest.raises(NameConflictError, match="empty name"):
         ToolRegistry(Toolset(add).through(unnamed))
     with pytest.raises(StateError, match="without an id"):
-        ToolState(0, (ToolEntry("git", ""),))
+        RegistryState(0, (RegistryEntry("git", ""),))
 
 
 def test_h9_one_tool_under_two_names_is_two_members() -> None:
@@ -171,7 +171,7 @@ def test_f16_ids_that_an_upstream_makes_up_lose_no_tool() -> None:
 def test_h10_a_state_defines_the_whole_surface() -> None:
     registry = ToolRegistry(Toolset(add, sub), Mount("git", "log"))
     state = registry.snapshot()
-    kept = ToolState(state.generation, tuple(one for one in state.tools if one.name != "sub"))
+    kept = RegistryState(state.generation, tuple(one for one in state.tools if one.name != "sub"))
     report = registry.apply_state(kept.choosing({"log": False}))
     assert registry.names == ("add",)
     assert (report.generation, report.orphaned) == (state.generation + 1, ())
@@ -191,13 +191,13 @@ def test_h10_a_stale_state_is_refused_and_nothing_changes() -> None:
 
 
 def test_h10_a_state_that_cannot_be_a_surface_is_refused() -> None:
-    same = ToolEntry("git", "log", "log")
+    same = RegistryEntry("git", "log", "log")
     with pytest.raises(StateError, match="'log' of 'git' twice"):
-        ToolState(1, (same, same))
+        RegistryState(1, (same, same))
     with pytest.raises(StateError, match="two tools named 'log'"):
-        ToolState(1, (same, ToolEntry("hg", "log", "log")))
+        RegistryState(1, (same, RegistryEntry("hg", "log", "log")))
     with pytest.raises(StateError, match="generation -1"):
-        ToolState(-1)
+        RegistryState(-1)
 
 
 @pytest.mark.parametrize("identical", [False, True])
@@ -253,7 +253,7 @@ def test_h11_a_persisted_generation_is_adopted_and_the_orphans_are_told() -> Non
         before.disable("sub")
         before.enable("sub")
     before.disable("sub", "log")
-    saved = ToolState.from_json(before.snapshot().to_json())
+    saved = RegistryState.from_json(before.snapshot().to_json())
 
     after = ToolRegistry(Toolset(add, sub))
     report = after.restore_state(saved)
@@ -457,7 +457,7 @@ class RegistryMachine(RuleBasedStateMachine):
     """Any order of registering, changing, removing, deciding, hiding, saving, applying and restarting."""
 
     handles: Bundle[SourceHandle] = Bundle("handles")
-    states: Bundle[ToolState] = Bundle("states")
+    states: Bundle[RegistryState] = Bundle("states")
 
     @initialize()
     def start(self) -> None:
@@ -526,13 +526,13 @@ class RegistryMachine(RuleBasedStateMachine):
         self.registry.hide(pattern)
 
     @rule(target=states)
-    def save(self) -> ToolState:
+    def save(self) -> RegistryState:
         state = self.registry.snapshot()
-        assert ToolState.from_json(state.to_json()) == state
+        assert RegistryState.from_json(state.to_json()) == state
         return state
 
     @rule(state=states)
-    def apply(self, state: ToolState) -> None:
+    def apply(self, state: RegistryState) -> None:
         before = self.registry.snapshot(), self.registry.names
         if state.generation != before[0].generation:
             with pytest.raises(StaleStateError):
@@ -547,7 +547,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.names = {}
 
     @rule(state=states)
-    def restart(self, state: ToolState) -> None:
+    def restart(self, state: RegistryState) -> None:
         """The process ends, and another one restores what was saved, before its mounts are there."""
         mounts = list(self.mounts.items())
         registry = ToolRegistry(Toolset(add, sub), hidden=self.hidden)
@@ -562,7 +562,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def live(self) -> set[ToolKey]:
         return set(self.registry._surface.live)
 
-    def is_hidden(self, entry: ToolEntry) -> bool:
+    def is_hidden(self, entry: RegistryEntry) -> bool:
         return any(
             fnmatchcase(name, pattern) for pattern in self.hidden for name in (entry.name, entry.asked)
         )

@@ -1,4 +1,4 @@
-"""`ToolState` as JSON and in its file: what a later version wrote, what nobody can read, who writes last."""
+"""`RegistryState` as JSON and in its file: what a later version wrote, damage, and who writes last."""
 
 from __future__ import annotations
 
@@ -14,40 +14,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset import ToolEntry, ToolState
+from mcp_toolset import RegistryEntry, RegistryState
 from mcp_toolset.catalog.registry.state_file import StateFile
 from mcp_toolset.errors import InvalidStateError, StaleStateError, UnknownToolError
 
-STATE = ToolState(7, (ToolEntry("", "app:add", "add"), ToolEntry("git", "log", "git_log", "log", False)))
+STATE = RegistryState(
+    7, (RegistryEntry("", "app:add", "add"), RegistryEntry("git", "log", "git_log", "log", False))
+)
 
 names = st.from_regex(r"\A[A-Za-z0-9_-]{1,64}\Z")
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
-entries = st.builds(ToolEntry, texts, texts, names, st.just("") | texts, st.sampled_from([True, False, None]))
+entries = st.builds(
+    RegistryEntry, texts, texts, names, st.just("") | texts, st.sampled_from([True, False, None])
+)
 states = st.builds(
-    ToolState,
+    RegistryState,
     st.integers(0, 10**9),
     st.lists(entries, max_size=6, unique_by=(lambda one: one.key, lambda one: one.name)).map(tuple),
 )
 
 
 @given(states)
-def test_h11_a_state_survives_json(state: ToolState) -> None:
-    assert ToolState.from_json(state.to_json()) == state
+def test_h11_a_state_survives_json(state: RegistryState) -> None:
+    assert RegistryState.from_json(state.to_json()) == state
 
 
 def test_h11_what_a_later_version_adds_is_passed_over() -> None:
     data = json.loads(STATE.to_json())
     data["color"] = "red"
     data["tools"][0]["shape"] = {"round": True}
-    assert ToolState.from_json(json.dumps(data)) == STATE
+    assert RegistryState.from_json(json.dumps(data)) == STATE
 
 
 def test_h11_the_first_version_is_still_read() -> None:
     text = """{"format": "mcp-toolset/state", "version": 1, "generation": 3,
         "tools": [{"source": "git", "id": "log", "name": "git_log", "member": false},
                   {"source": "", "id": "app:add", "name": "add"}]}"""
-    git = ToolEntry("git", "log", "git_log", "git_log", False)
-    assert ToolState.from_json(text) == ToolState(3, (git, ToolEntry("", "app:add", "add", "add")))
+    git = RegistryEntry("git", "log", "git_log", "git_log", False)
+    assert RegistryState.from_json(text) == RegistryState(
+        3, (git, RegistryEntry("", "app:add", "add", "add"))
+    )
 
 
 def test_h10_members_are_chosen_by_public_name() -> None:
@@ -105,8 +111,8 @@ def test_f37_a_state_is_saved_and_found_again(tmp_path: Path) -> None:
     file = StateFile(path)
     assert file.load() is None
     file.save(STATE)
-    file.save(ToolState(8, STATE.tools))
-    assert StateFile(path).load() == ToolState(8, STATE.tools)
+    file.save(RegistryState(8, STATE.tools))
+    assert StateFile(path).load() == RegistryState(8, STATE.tools)
     assert sorted(os.listdir(tmp_path)) == ["state.json", "state.json.lock"]
     assert path.stat().st_mode & 0o077 == 0
 
@@ -121,7 +127,7 @@ def test_f37_a_save_that_fails_leaves_what_was_saved(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InvalidStateError, match="No space left"):
-        file.save(ToolState(8))
+        file.save(RegistryState(8))
     assert StateFile(path).load() == STATE
     assert sorted(os.listdir(tmp_path)) == ["state.json", "state.json.lock"]
 
@@ -138,14 +144,14 @@ def test_h10_who_has_not_seen_the_last_save_is_refused(tmp_path: Path) -> None:
     other.load()
     one.save(STATE)
     with pytest.raises(StaleStateError, match="saved generation 7 here, after none"):
-        other.save(ToolState(7))
+        other.save(RegistryState(7))
     assert other.load() == STATE
-    other.save(ToolState(8))
+    other.save(RegistryState(8))
     with pytest.raises(StaleStateError):
-        one.save(ToolState(9))
+        one.save(RegistryState(9))
     # What is there already is no conflict: two servers of one configuration save alike.
-    one.save(ToolState(8))
-    one.save(ToolState(9))
+    one.save(RegistryState(8))
+    one.save(RegistryState(9))
 
 
 def test_h10_of_threads_that_save_at_once_one_wins(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_h10_of_threads_that_save_at_once_one_wins(tmp_path: Path) -> None:
         file.load()
         start.wait(5)
         try:
-            file.save(ToolState(8, (ToolEntry("", f"t{number}", f"t{number}"),)))
+            file.save(RegistryState(8, (RegistryEntry("", f"t{number}", f"t{number}"),)))
             won.append(number)
         except StaleStateError:
             pass
@@ -175,7 +181,7 @@ def test_h10_of_threads_that_save_at_once_one_wins(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from mcp_toolset import ToolEntry, ToolState
+from mcp_toolset import RegistryEntry, RegistryState
 from mcp_toolset.catalog.registry.state_file import StateFile
 from mcp_toolset.errors import StaleStateError
 path, me = sys.argv[1:]
@@ -189,9 +195,9 @@ for _ in range(25):
         seen = file.load()
         tools = {entry.id: entry for entry in seen.tools}
         count = int(tools[me].name[1:]) + 1 if me in tools else 1
-        tools[me] = ToolEntry("", me, f"{me}{count}")
+        tools[me] = RegistryEntry("", me, f"{me}{count}")
         try:
-            file.save(ToolState(seen.generation + 1, tuple(tools.values())))
+            file.save(RegistryState(seen.generation + 1, tuple(tools.values())))
             break
         except StaleStateError:
             continue
@@ -200,7 +206,7 @@ for _ in range(25):
 
 def test_h10_processes_that_share_a_file_lose_no_save(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    StateFile(path).save(ToolState(0))
+    StateFile(path).save(RegistryState(0))
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path), me], stdin=subprocess.PIPE, stdout=subprocess.PIPE

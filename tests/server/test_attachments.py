@@ -21,6 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp_toolset import (
     DynamicToolset,
     HookSet,
+    RegistryState,
     Reject,
     RemoteToolset,
     Tool,
@@ -31,7 +32,6 @@ from mcp_toolset import (
     ToolResult,
     Toolset,
     ToolsetServer,
-    ToolState,
     tool,
 )
 from mcp_toolset.calls.pipeline.middleware import Next, tool_middleware
@@ -379,15 +379,15 @@ async def test_h10_a_server_that_shares_its_state_file_goes_on_when_another_writ
 ) -> None:
     path = tmp_path / "state.json"
     async with ToolsetServer(Toolset(add), state=path) as server:
-        saved = ToolState.from_json(path.read_text())
-        path.write_text(ToolState(saved.generation + 5, saved.tools).to_json())
+        saved = RegistryState.from_json(path.read_text())
+        path.write_text(RegistryState(saved.generation + 5, saved.tools).to_json())
         with caplog.at_level(logging.WARNING, "mcp_toolset.registry"):
             await server.choose({"add": False})
             await until(lambda: "is not saved any more" in caplog.text)
         assert names(server) == []
         with pytest.raises(UnknownToolError):
             await server.call_tool("add")
-    assert ToolState.from_json(path.read_text()).generation == saved.generation + 5
+    assert RegistryState.from_json(path.read_text()).generation == saved.generation + 5
 
 
 SESSIONS = 8

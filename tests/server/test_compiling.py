@@ -16,7 +16,7 @@ from tests.faults.harness import until
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.pipeline.decision import Complete, RunNormally
 from mcp_toolset.calls.pipeline.middleware import Next
-from mcp_toolset.catalog.registry.state import ToolState
+from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import public_name
@@ -101,7 +101,7 @@ class World:
         self.registry = self.server.registry
         self.mounts: dict[str, Lists] = {}
         self.handles: dict[str, Any] = {}
-        self.saved = ToolState(0)
+        self.saved = RegistryState(0)
 
     async def after(self, change: tuple[Any, ...]) -> list[str]:
         """What went wrong in a change, and in the compilation after it."""

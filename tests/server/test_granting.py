@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.server.test_server import upstream
 
 from mcp_toolset import (
+    AccessDenied,
     GrantLedger,
     HookSet,
     Next,
@@ -36,7 +37,6 @@ from mcp_toolset import (
     Toolset,
     ToolsetServer,
     ToolView,
-    Withheld,
     tool,
     tool_middleware,
 )
@@ -396,13 +396,13 @@ async def test_f37_a_store_that_fails_is_no_way_in_and_tells_nobody_apart(tmp_pa
 async def test_x5_what_the_host_withholds_is_said_or_hidden_and_never_runs() -> None:
     up = Upstream("x", "y", "z", "w")
     kept = {
-        "x": Withheld("unauthorised", "ask an administrator", retry_in=60),
-        "y": Withheld("filtered", "switched off in this project"),
-        "z": Withheld(shown=False),
+        "x": AccessDenied("unauthorised", "ask an administrator", retry_in=60),
+        "y": AccessDenied("filtered", "switched off in this project"),
+        "z": AccessDenied(shown=False),
     }
     barred = {"ann": kept}
 
-    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+    def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
         return barred.get(context.principal or "", {}).get(binding.name)
 
     async with ToolsetServer(up.mounted(), access=access) as server:
@@ -424,8 +424,8 @@ async def test_x5_what_the_host_withholds_is_said_or_hidden_and_never_runs() -> 
 async def test_f34_what_is_withheld_after_it_was_granted_is_as_unknown_as_what_never_was() -> None:
     up, barred = Upstream("x"), set[str]()
 
-    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
-        return Withheld() if binding.name in barred else None
+    def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
+        return AccessDenied() if binding.name in barred else None
 
     async with ToolsetServer(up.mounted(), access=access) as server:
         handle = await handle_for(server, SESSION)
@@ -444,9 +444,9 @@ async def test_f34_what_is_withheld_after_it_was_granted_is_as_unknown_as_what_n
 async def test_f34_what_nobody_in_particular_may_find_is_in_no_text_that_all_read() -> None:
     up = Upstream("secret_one", "open_one")
 
-    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+    def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
         is_secret = binding.name == "secret_one" and context.principal != "ann"
-        return Withheld(shown=False) if is_secret else None
+        return AccessDenied(shown=False) if is_secret else None
 
     async with ToolsetServer(up.mounted(), access=access) as server, Client(server.lowlevel) as client:
         listed = (await client.list_tools()).model_dump_json()
@@ -458,7 +458,7 @@ async def test_f34_what_nobody_in_particular_may_find_is_in_no_text_that_all_rea
 async def test_f34_a_policy_that_fails_lets_nobody_in_and_tells_nothing() -> None:
     up, broken = Upstream("x"), list[bool]()
 
-    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
+    def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
         if broken:
             raise KeyError("no such role")
         return None
@@ -484,8 +484,8 @@ def test_x5_a_policy_that_would_wait_is_refused_at_once() -> None:
 
 
 async def test_x5_a_server_that_is_down_is_not_named_to_whom_it_is_hidden() -> None:
-    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
-        return Withheld(shown=False) if context.principal != "ann" else None
+    def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
+        return AccessDenied(shown=False) if context.principal != "ann" else None
 
     up = RemoteToolset(Upstream("x").server, name="vault")
     async with ToolsetServer(up.deferred(), access=access) as server:
@@ -622,8 +622,8 @@ async def test_f34_what_is_deferred_withheld_or_unknown_answers_alike_to_the_las
     """Also where the transport looks at headers before any gate: a schema there would tell."""
     up = Upstream("hidden1", "barred1")
 
-    def access(binding: ToolBinding, context: ToolContext) -> Withheld | None:
-        return Withheld(shown=False) if binding.name == "barred1" else None
+    def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
+        return AccessDenied(shown=False) if binding.name == "barred1" else None
 
     answers: set[tuple[int, str]] = set()
     async with over_http(ToolsetServer(up.mounted(), access=access)) as url:

@@ -13,7 +13,7 @@ from tests.hub.test_starting import Slow, client_of, first_run, serving
 from tests.support.configured import BOUND, Folder
 
 from mcp_toolset.catalog.deferred.preview import BUDGET, ServerNote, one_line, preview_of
-from mcp_toolset.catalog.grants.access import Withheld
+from mcp_toolset.catalog.grants.access import AccessDenied
 from mcp_toolset.catalog.instructions import clean_instructions, instructions_of
 from mcp_toolset.server.introductions import SERVERS_META_KEY
 
@@ -136,7 +136,7 @@ async def test_u11_a_client_that_comes_before_the_server_reads_what_the_last_run
 
 async def test_u11_a_server_that_nobody_may_know_of_says_nothing(folder: Folder) -> None:
     folder.write({"up": deferred(folder.entry("a", says="The vault is under the stairs."))})
-    options: dict[str, Any] = {"access": lambda binding, context: Withheld(shown=False)}
+    options: dict[str, Any] = {"access": lambda binding, context: AccessDenied(shown=False)}
     with anyio.fail_after(BOUND):
         async with serving(folder, **options) as server, client_of(server, "modern") as client:
             assert "vault" not in (client.instructions or "")

@@ -27,7 +27,7 @@ from mcp_toolset import (
     tool,
     tool_input,
 )
-from mcp_toolset.calls.rounds.invalid_call import IssueReason
+from mcp_toolset.calls.rounds.invalid_call import InvalidCallReason
 from mcp_toolset.errors import (
     DefinitionError,
     InvalidArgumentsError,
@@ -188,7 +188,9 @@ async def test_u27_what_only_pydantic_refuses_is_an_issue_of_the_round(name: str
     wrong = {"query": "a secret"} if name == "web_search" else {"value": 3}
     assert view[name].arguments.is_valid(wrong)
     opened = ToolRound.from_calls([ToolCall(name, wrong, "1")], view)
-    assert [(one.reason, opened.calls) for one in opened.issues] == [(IssueReason.INVALID_ARGUMENTS, ())]
+    assert [(one.reason, opened.calls) for one in opened.issues] == [
+        (InvalidCallReason.INVALID_ARGUMENTS, ())
+    ]
     told = opened.issues[0].message
     assert told.startswith(f"Invalid arguments for {name}: ")
     assert "secrets are not searched for" in told or "an even number, please" in told

@@ -17,7 +17,7 @@ from mcp_toolset.tools.view.view import ToolView
 NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
 
 
-class IssueReason(StrEnum):
+class InvalidCallReason(StrEnum):
     """Why a call of the model cannot be run as it is."""
 
     UNKNOWN_TOOL = "unknown_tool"
@@ -31,7 +31,7 @@ class IssueReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundIssue:
+class InvalidCall:
     """A call that cannot be run but can be recovered from: the model is told and may call again.
 
     Attributes:
@@ -41,7 +41,7 @@ class RoundIssue:
     """
 
     call: AssistantCall
-    reason: IssueReason
+    reason: InvalidCallReason
     message: str
 
 
@@ -51,7 +51,7 @@ def examined(
     view: ToolView,
     known: Container[str],
     offered: Mapping[str, ToolMark] = NOTHING_OFFERED,
-) -> ToolCall | RoundIssue:
+) -> ToolCall | InvalidCall:
     """A call that can run, or what is wrong with it.
 
     Args:
@@ -69,32 +69,32 @@ def examined(
         return changed(call)
     fault = f"Invalid arguments for {call.name}: "
     if isinstance(given, str) or isinstance(call.arguments, str):
-        return RoundIssue(call, IssueReason.INVALID_JSON, f"{fault}they are not the JSON of an object")
+        return InvalidCall(call, InvalidCallReason.INVALID_JSON, f"{fault}they are not the JSON of an object")
     decoded = ToolCall(call.name, deepcopy(dict(given)), call.id, deepcopy(call.arguments))
     # Other arguments than the model's own have been prepared, or edited, in a round before.
     if binding.prepare is not None and given == call.arguments:
         try:
             decoded = binding.prepare(decoded, LOCAL_CONTEXT)
         except CallError as refusal:
-            return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, str(refusal))
+            return InvalidCall(call, InvalidCallReason.INVALID_ARGUMENTS, str(refusal))
     if misfit := binding.misfit(decoded):
-        return RoundIssue(call, IssueReason.INVALID_ARGUMENTS, misfit)
+        return InvalidCall(call, InvalidCallReason.INVALID_ARGUMENTS, misfit)
     return decoded
 
 
-def not_callable(call: AssistantCall, *, known: bool) -> RoundIssue:
+def not_callable(call: AssistantCall, *, known: bool) -> InvalidCall:
     """The issue of a call whose tool is not there, or not for this model."""
-    reason = IssueReason.UNAVAILABLE_TOOL if known else IssueReason.UNKNOWN_TOOL
-    return RoundIssue(call, reason, str(UnknownToolError(call.name)))
+    reason = InvalidCallReason.UNAVAILABLE_TOOL if known else InvalidCallReason.UNKNOWN_TOOL
+    return InvalidCall(call, reason, str(UnknownToolError(call.name)))
 
 
-def changed(call: AssistantCall) -> RoundIssue:
+def changed(call: AssistantCall) -> InvalidCall:
     """The issue of a call whose tool was replaced or redefined while the round was stored."""
     told = f"{call.name} has changed since it was called, so it was not run; read it again before you call it"
-    return RoundIssue(call, IssueReason.CHANGED_TOOL, told)
+    return InvalidCall(call, InvalidCallReason.CHANGED_TOOL, told)
 
 
-def interrupted(call: AssistantCall) -> RoundIssue:
+def interrupted(call: AssistantCall) -> InvalidCall:
     """The issue of a call that was running when the round was stored."""
     told = f"{call.name} was interrupted and may have taken effect or not; find out before you call it again"
-    return RoundIssue(call, IssueReason.INTERRUPTED, told)
+    return InvalidCall(call, InvalidCallReason.INTERRUPTED, told)

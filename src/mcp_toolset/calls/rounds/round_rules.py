@@ -65,7 +65,7 @@ class Around:
 _OWN: Final = frozenset({"elicit", "ask", "_inner", "_answers", "_has_run"})
 
 
-class RoundContext(ToolContext):
+class AnsweringContext(ToolContext):
     """The surroundings of a call of a round, for middleware and hooks: what they ask, the round asks."""
 
     __slots__ = ("_answers", "_has_run", "_inner")

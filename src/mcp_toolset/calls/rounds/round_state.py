@@ -18,7 +18,13 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, Origin
 from mcp_toolset.calls.rounds.call_result import CallResult, HandledCall, RejectedCall, is_placeholder
-from mcp_toolset.calls.rounds.invalid_call import IssueReason, RoundIssue, changed, interrupted, not_callable
+from mcp_toolset.calls.rounds.invalid_call import (
+    InvalidCall,
+    InvalidCallReason,
+    changed,
+    interrupted,
+    not_callable,
+)
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
 from mcp_toolset.calls.rounds.round_hooks import asks_anything
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
@@ -82,7 +88,7 @@ class IssueRecord(_Record):
     """A call that cannot be run."""
 
     kind: Literal["issue"] = "issue"
-    reason: IssueReason
+    reason: InvalidCallReason
     message: str
 
 
@@ -261,12 +267,12 @@ def restored(
     turn = AssistantTurn(record.message, calls, record.origin)
     found = [_found(call, made, view, known) for call, made in zip(record.calls, calls, strict=True)]
     every = Rules().merged(*(one for one in (hooks, rules) if one is not None))
-    progress = _progress(record, {each.call.id for each in found if isinstance(each, RoundIssue)})
+    progress = _progress(record, {each.call.id for each in found if isinstance(each, InvalidCall)})
     plan = ToolRoundPlan(
         pending=tuple(each for each in found if isinstance(each, ToolCall)),
         handled=tuple(each for each in found if isinstance(each, HandledCall)),
         rejected=tuple(each for each in found if isinstance(each, RejectedCall)),
-        issues=tuple(each for each in found if isinstance(each, RoundIssue)),
+        issues=tuple(each for each in found if isinstance(each, InvalidCall)),
         turn=turn,
         view=view,
         hooks=every.hooks,
@@ -301,10 +307,10 @@ def _read(state: Mapping[str, Any]) -> RoundRecord:
 
 def _found(
     record: CallRecord, made: AssistantCall, view: ToolView, known: Container[str]
-) -> ToolCall | HandledCall | RejectedCall | RoundIssue:
+) -> ToolCall | HandledCall | RejectedCall | InvalidCall:
     standing = record.standing
     if isinstance(standing, IssueRecord):
-        return RoundIssue(made, standing.reason, standing.message)
+        return InvalidCall(made, standing.reason, standing.message)
     original = made.arguments if isinstance(made.arguments, Mapping) else None
     call = ToolCall(record.name, standing.effective, record.id, original)
     if isinstance(standing, HandledRecord):
@@ -318,7 +324,7 @@ def _found(
 
 def _moved(
     standing: PendingRecord, made: AssistantCall, view: ToolView, known: Container[str]
-) -> RoundIssue | None:
+) -> InvalidCall | None:
     """Why a call that had still to run when it was stored cannot run now."""
     binding: ToolBinding | None = view.get(made.name)
     if binding is None:

@@ -16,7 +16,7 @@ from mcp_toolset.calls.rounds.call_result import (
     RoundHalt,
     RoundQuestion,
 )
-from mcp_toolset.calls.rounds.invalid_call import RoundIssue
+from mcp_toolset.calls.rounds.invalid_call import InvalidCall
 from mcp_toolset.calls.rounds.round_commit import Ledger
 from mcp_toolset.calls.rounds.round_progress import RoundProgress, RoundState
 from mcp_toolset.calls.rounds.round_rules import Around
@@ -44,7 +44,7 @@ class RoundStanding:
             call stays here once it has a result.
         handled: Calls that hooks have answered.
         rejected: Calls that were refused.
-        issues: Calls that cannot be run; see `RoundIssue`.
+        issues: Calls that cannot be run; see `InvalidCall`.
         turn: The assistant's turn.
         view: The tools.
         hooks: Every hook that was applied.
@@ -55,7 +55,7 @@ class RoundStanding:
     pending: tuple[ToolCall, ...]
     handled: tuple[HandledCall, ...]
     rejected: tuple[RejectedCall, ...]
-    issues: tuple[RoundIssue, ...]
+    issues: tuple[InvalidCall, ...]
     turn: AssistantTurn = field(repr=False)
     view: ToolView = field(repr=False)
     hooks: HookSet = field(repr=False)

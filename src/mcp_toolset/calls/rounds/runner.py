@@ -19,7 +19,7 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.rounds.call_result import CallResult, OnToolError, ToolFailure, Verdict
 from mcp_toolset.calls.rounds.round_hooks import HooksLeft, copied
-from mcp_toolset.calls.rounds.round_rules import Answers, Around, RoundContext
+from mcp_toolset.calls.rounds.round_rules import AnsweringContext, Answers, Around
 from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -168,7 +168,7 @@ class CallRunner:
     async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
         plain = self._plain if self.view[call.name].redirect is None else self._redirected
         answers = self.answers.get(call.id, {})
-        context = RoundContext(self.options.context, answers, lambda: told.has_run)
+        context = AnsweringContext(self.options.context, answers, lambda: told.has_run)
         try:
             return await self._guarded.get(call.id, plain).call(copied(call), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:

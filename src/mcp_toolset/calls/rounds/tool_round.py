@@ -26,7 +26,7 @@ from mcp_toolset.calls.providers.openai import turn_from_openai
 from mcp_toolset.calls.providers.responses import turn_from_responses
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
 from mcp_toolset.calls.rounds.call_result import CallResult, original_of
-from mcp_toolset.calls.rounds.invalid_call import NOTHING_OFFERED, IssueReason, RoundIssue, examined
+from mcp_toolset.calls.rounds.invalid_call import NOTHING_OFFERED, InvalidCall, InvalidCallReason, examined
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
 from mcp_toolset.calls.rounds.round_progress import RoundProgress, RoundState
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallResult",
-    "IssueReason",
+    "InvalidCallReason",
     "RoundCommit",
-    "RoundIssue",
+    "InvalidCall",
     "RoundState",
     "RoundStatus",
     "ToolRound",
@@ -268,9 +268,9 @@ def _check_arguments(call: ToolCall) -> None:
 
 
 def _first_plan(
-    turn: AssistantTurn, sorted_out: Iterable[ToolCall | RoundIssue], view: ToolView
+    turn: AssistantTurn, sorted_out: Iterable[ToolCall | InvalidCall], view: ToolView
 ) -> ToolRoundPlan:
     found = list(sorted_out)
     pending = tuple(call for call in found if isinstance(call, ToolCall))
-    issues = tuple(call for call in found if isinstance(call, RoundIssue))
+    issues = tuple(call for call in found if isinstance(call, InvalidCall))
     return ToolRoundPlan(pending, (), (), issues, turn, view, HookSet(), RoundProgress())

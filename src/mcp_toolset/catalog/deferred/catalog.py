@@ -31,7 +31,7 @@ from mcp_toolset.catalog.deferred.tools import (
     resolve_binding,
     search_binding,
 )
-from mcp_toolset.catalog.grants.access import Access, AccessPolicy, Withheld
+from mcp_toolset.catalog.grants.access import Access, AccessDenied, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
@@ -43,7 +43,7 @@ from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 
-__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "Withheld"]
+__all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
 
 _NO_SUCH: Final = "no such tool; use the id of a search hit"
 _ADDED: Final = 16

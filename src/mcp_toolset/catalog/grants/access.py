@@ -17,7 +17,7 @@ _log = logging.getLogger("mcp_toolset.grants")
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class AccessDenied:
     """Why a deferred tool is not for this caller, by the host's policy.
 
     Attributes:
@@ -33,7 +33,7 @@ class Withheld:
     shown: bool = True
 
 
-Access = Callable[[ToolBinding, ToolContext], Withheld | None]
+Access = Callable[[ToolBinding, ToolContext], AccessDenied | None]
 """The host's say on who may have a deferred tool; asked at each search, resolve and call, and never waits."""
 
 
@@ -54,7 +54,7 @@ class AccessPolicy:
         """Whether the host has a say at all."""
         return self._access is not None
 
-    def withheld(self, binding: ToolBinding, context: ToolContext) -> Withheld | None:
+    def withheld(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
         """Why a tool is not for this caller; `None` when it is."""
         if self._access is None:
             return None
@@ -63,7 +63,7 @@ class AccessPolicy:
         # The policy is the application's code and may raise anything; the tool is nobody's then.
         except Exception:
             _log.exception("the access policy raised about %s", in_log(binding.name))
-            return Withheld(shown=False)
+            return AccessDenied(shown=False)
 
     def hides(self, binding: ToolBinding, context: ToolContext) -> bool:
         """Whether this caller is not to learn of a tool."""

@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from mcp_toolset.catalog.registry.name_assignment import Assignment
-from mcp_toolset.catalog.registry.state import ToolEntry, ToolKey
+from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.tools.view.view import ToolBinding
 
 MAX_ORPHANS: Final = 10_000
 """Tools without a source that are remembered; the oldest that nobody has decided about go first."""
 
-Entries = Mapping[ToolKey, ToolEntry]
+Entries = Mapping[ToolKey, RegistryEntry]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -73,7 +73,7 @@ def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Col
         asked, known = binding.asked or binding.name, entries.get(key)
         if known is None or (known.name, known.asked) != (binding.name, asked):
             member = None if known is None else known.member
-            altered[key] = ToolEntry(key.source, key.id, binding.name, asked, member)
+            altered[key] = RegistryEntry(key.source, key.id, binding.name, asked, member)
     kept = {**entries, **altered} if altered else entries
     excess = len(kept) - len(live) - MAX_ORPHANS
     if excess <= 0:
@@ -89,5 +89,5 @@ def is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def _is_member(binding: ToolBinding, entry: ToolEntry) -> bool:
+def _is_member(binding: ToolBinding, entry: RegistryEntry) -> bool:
     return binding.on if entry.member is None else entry.member

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
-from mcp_toolset.catalog.registry.state import ToolEntry
+from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
@@ -22,7 +22,7 @@ class HidingPatterns:
     def missing(
         self,
         patterns: Collection[str],
-        entries: Iterable[ToolEntry],
+        entries: Iterable[RegistryEntry],
         tools: Iterable[ToolBinding],
         known: KnownTools,
     ) -> list[UnboundName]:
@@ -55,7 +55,7 @@ class HidingPatterns:
                 near = f"; did you mean {' or '.join(one.near)}?" if one.near else ""
                 raise UnknownToolError(one.name, f" (in hide){near}")
 
-    def _left(self, patterns: Collection[str], tools: Iterable[ToolEntry | ToolBinding]) -> list[str]:
+    def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
         """The patterns that have fitted no tool so far, some tools included."""
         left = [one for one in patterns if one not in self._fitted]
         names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from mcp_toolset.catalog.registry.state import ToolEntry, ToolKey
+from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.errors import NameConflictError
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, public_name, qualified, readable_name
 from mcp_toolset.tools.core.result import encodable
@@ -79,7 +79,7 @@ class Assignment:
 
 def assigned(
     bindings: Sequence[ToolBinding],
-    remembered: Mapping[ToolKey, ToolEntry],
+    remembered: Mapping[ToolKey, RegistryEntry],
     live: Collection[ToolKey],
     rules: NameRules,
     before: Mapping[str, Assigned] = MappingProxyType({}),
@@ -146,7 +146,7 @@ def _others(known: Mapping[str, Sequence[ToolBinding]], standing: Container[str]
 
 
 def _has_name(
-    binding: ToolBinding, remembered: Mapping[ToolKey, ToolEntry], live: Collection[ToolKey]
+    binding: ToolBinding, remembered: Mapping[ToolKey, RegistryEntry], live: Collection[ToolKey]
 ) -> bool:
     """Whether a tool has a name now, and keeps it unless a local tool or the server itself takes it."""
     key = key_of(binding)
@@ -201,7 +201,7 @@ class _Turn:
     def __init__(
         self,
         bindings: Sequence[ToolBinding],
-        remembered: Mapping[ToolKey, ToolEntry],
+        remembered: Mapping[ToolKey, RegistryEntry],
         live: Collection[ToolKey],
     ) -> None:
         self._places = {
@@ -222,7 +222,7 @@ class _Turn:
 
 def _name_for(
     binding: ToolBinding,
-    entry: ToolEntry | None,
+    entry: RegistryEntry | None,
     taken: Collection[str],
     rules: NameRules,
     wanted: Collection[str],
@@ -237,7 +237,7 @@ def _name_for(
     return name if name not in taken else _told_apart(binding, taken, rules.limit)
 
 
-def _keeps(entry: ToolEntry, binding: ToolBinding) -> bool:
+def _keeps(entry: RegistryEntry, binding: ToolBinding) -> bool:
     """Whether a remembered name still stands: not if the host has renamed the tool since."""
     return bool(entry.name) and entry.asked == binding.name
 

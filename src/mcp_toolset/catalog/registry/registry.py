@@ -22,7 +22,7 @@ from mcp_toolset.catalog.registry.chosen import Chosen, chosen, is_hidden, joine
 from mcp_toolset.catalog.registry.hiding_patterns import HidingPatterns
 from mcp_toolset.catalog.registry.membership import RegistryMembership
 from mcp_toolset.catalog.registry.name_assignment import Assigned, NameRules, assigned, key_of
-from mcp_toolset.catalog.registry.state import ToolEntry, ToolKey, ToolState
+from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import limit_beside, readable_name
@@ -67,7 +67,7 @@ class _Surface:
 
     generation: int = 0
     toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
-    entries: Mapping[ToolKey, ToolEntry] = field(default_factory=dict[ToolKey, ToolEntry])
+    entries: Mapping[ToolKey, RegistryEntry] = field(default_factory=dict[ToolKey, RegistryEntry])
     live: Mapping[ToolKey, ToolBinding] = field(default_factory=dict[ToolKey, ToolBinding])
     members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
     hidden: tuple[str, ...] = ()
@@ -335,12 +335,12 @@ class ToolRegistry:
             self._put(replace(surface, hidden=(*surface.hidden, *patterns), chosen={}))
         return self.generation
 
-    def snapshot(self) -> ToolState:
+    def snapshot(self) -> RegistryState:
         """The whole surface as it is, to keep, to edit and to apply."""
         surface = self._surface
-        return ToolState(surface.generation, tuple(surface.entries.values()))
+        return RegistryState(surface.generation, tuple(surface.entries.values()))
 
-    def apply_state(self, state: ToolState) -> StateReport:
+    def apply_state(self, state: RegistryState) -> StateReport:
         """Make the surface what a state says, if nothing has changed since it was taken.
 
         The state defines the whole surface: a tool that is not in it is no member from now on, and an
@@ -361,7 +361,7 @@ class ToolRegistry:
             self._put(replace(surface, entries=entries, generation=generation, parts={}, chosen={}))
             return StateReport(self._surface.generation, _orphaned(state, self._surface))
 
-    def restore_state(self, state: ToolState) -> StateReport:
+    def restore_state(self, state: RegistryState) -> StateReport:
         """Adopt a persisted state and its generation, on a cold start.
 
         Tools that the state knows get their names and membership back, now or when their source
@@ -495,5 +495,5 @@ def _require_fresh(generation: int, surface: _Surface) -> None:
         )
 
 
-def _orphaned(state: ToolState, surface: _Surface) -> tuple[ToolKey, ...]:
+def _orphaned(state: RegistryState, surface: _Surface) -> tuple[ToolKey, ...]:
     return tuple(entry.key for entry in state.tools if entry.key not in surface.live)

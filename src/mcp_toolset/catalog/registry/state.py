@@ -1,4 +1,4 @@
-"""`ToolState`: what a registry knows of every tool, as plain data that outlives the process.
+"""`RegistryState`: what a registry knows of every tool, as plain data that outlives the process.
 
 As JSON it is an object with `format`, `version`, `generation` and `tools`. Keys that this version
 does not know are passed over, so that a later one may add some; what an older one could misread gets
@@ -31,7 +31,7 @@ class ToolKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolEntry:
+class RegistryEntry:
     """What is remembered of one tool, also while its source is gone.
 
     Attributes:
@@ -60,7 +60,7 @@ class ToolEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolState:
+class RegistryState:
     """The whole surface at one generation.
 
     Attributes:
@@ -69,7 +69,7 @@ class ToolState:
     """
 
     generation: int
-    tools: tuple[ToolEntry, ...] = ()
+    tools: tuple[RegistryEntry, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be one surface.
@@ -88,7 +88,7 @@ class ToolState:
         if name is not None:
             raise InvalidStateError(f"a state has two tools named {name!r}")
 
-    def choosing(self, members: Mapping[str, bool | None]) -> ToolState:
+    def choosing(self, members: Mapping[str, bool | None]) -> RegistryState:
         """This state with some tools, by public name, put into the catalog or taken out of it.
 
         Raises:
@@ -100,7 +100,7 @@ class ToolState:
             replace(entry, member=members[entry.name]) if entry.name in members else entry
             for entry in self.tools
         )
-        return ToolState(self.generation, tuple(changed))
+        return RegistryState(self.generation, tuple(changed))
 
     def to_json(self) -> str:
         """The state as JSON, one tool to a line."""
@@ -111,7 +111,7 @@ class ToolState:
         return f'{{\n{fields}  "tools": {tools}\n}}\n'
 
     @classmethod
-    def from_json(cls, text: str | bytes, where: str = "the state") -> ToolState:
+    def from_json(cls, text: str | bytes, where: str = "the state") -> RegistryState:
         """The state that `to_json` wrote, by this version or another.
 
         Raises:
@@ -126,7 +126,7 @@ class ToolState:
         _check_format(data, where)
         try:
             read = _StateData.model_validate(data)
-            return cls(read.generation, tuple(ToolEntry(**one.model_dump()) for one in read.tools))
+            return cls(read.generation, tuple(RegistryEntry(**one.model_dump()) for one in read.tools))
         except ValidationError as fault:
             first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
@@ -176,7 +176,7 @@ def _invalid(where: str, reason: str) -> InvalidStateError:
     )
 
 
-def _data_of(entry: ToolEntry) -> dict[str, Any]:
+def _data_of(entry: RegistryEntry) -> dict[str, Any]:
     data: dict[str, Any] = {"source": entry.source, "id": entry.id, "name": entry.name}
     if entry.asked != entry.name:
         data["asked"] = entry.asked

@@ -15,7 +15,7 @@ from typing import Final
 
 from filelock import FileLock, Timeout
 
-from mcp_toolset.catalog.registry.state import ToolState
+from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import InvalidStateError, StaleStateError
 
@@ -26,14 +26,14 @@ _LOCK_STEP: Final = 0.02
 
 
 class StateFile:
-    """A file with a `ToolState`; one object for each writer."""
+    """A file with a `RegistryState`; one object for each writer."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Name the file; nothing is read yet."""
         self.path = Path(path)
-        self._seen: ToolState | None = None
+        self._seen: RegistryState | None = None
 
-    def load(self) -> ToolState | None:
+    def load(self) -> RegistryState | None:
         """The state as it is saved, `None` if there is none yet.
 
         Raises:
@@ -42,7 +42,7 @@ class StateFile:
         self._seen = self._read()
         return self._seen
 
-    def save(self, state: ToolState) -> None:
+    def save(self, state: RegistryState) -> None:
         """Replace what is saved, as a whole or not at all.
 
         Raises:
@@ -56,7 +56,7 @@ class StateFile:
                 self._write(state)
             self._seen = state
 
-    def _require_seen(self, saved: ToolState | None) -> None:
+    def _require_seen(self, saved: RegistryState | None) -> None:
         if saved != self._seen:
             found = "removed it" if saved is None else f"saved generation {saved.generation} here"
             known = "none" if self._seen is None else self._seen.generation
@@ -64,16 +64,16 @@ class StateFile:
                 f"{self.path}: another process has {found}, after {known}; load it and decide again"
             )
 
-    def _read(self) -> ToolState | None:
+    def _read(self) -> RegistryState | None:
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as fault:
             raise InvalidStateError(f"{self.path}: the state cannot be read: {fault.strerror}") from None
-        return ToolState.from_json(text, str(self.path))
+        return RegistryState.from_json(text, str(self.path))
 
-    def _write(self, state: ToolState) -> None:
+    def _write(self, state: RegistryState) -> None:
         path = self.path.resolve()
         try:
             replace_file(path, state.to_json().encode())

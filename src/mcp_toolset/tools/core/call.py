@@ -272,7 +272,7 @@ class ToolContext:
             call: The call, as it is run.
             granted: What its tool was granted beyond what all have.
         """
-        from mcp_toolset.tools.declare.loop_context import CalledContext
+        from mcp_toolset.tools.declare.round_context import CalledContext
 
         return CalledContext(self, call)
 

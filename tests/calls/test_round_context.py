@@ -11,7 +11,7 @@ import pytest
 from mcp_toolset import (
     BackgroundWork,
     EventLog,
-    LoopContext,
+    RoundContext,
     SearchIndex,
     ToolCall,
     ToolContext,
@@ -39,7 +39,7 @@ async def who(n: int, context: ToolContext) -> dict[str, Any]:
     return {"name": context.name, "arguments": dict(context.arguments), "session": context.session}
 
 
-@pytest.mark.parametrize("context", [LOCAL_CONTEXT, LOCAL_CONTEXT.injecting({"a": 1}), LoopContext()])
+@pytest.mark.parametrize("context", [LOCAL_CONTEXT, LOCAL_CONTEXT.injecting({"a": 1}), RoundContext()])
 async def test_h3_the_handler_s_context_has_the_call(context: ToolContext):
     result = await outcome(Toolset(who).prefixed("x"), context, "x_who", n=1)
     assert result.structured == {"name": "x_who", "arguments": {"n": 1}, "session": None}
@@ -96,7 +96,7 @@ async def test_h4_a_loop_s_tool_has_what_the_context_was_given_and_nothing_else(
             "ask": {"request": answering},
         }
         for name, offer in given.items():
-            result = await outcome(tools, LoopContext(**offer), "use", what=what)
+            result = await outcome(tools, RoundContext(**offer), "use", what=what)
             if name == what:
                 assert result.text in (
                     CAPABILITIES[what],
@@ -104,12 +104,12 @@ async def test_h4_a_loop_s_tool_has_what_the_context_was_given_and_nothing_else(
                 )
             else:
                 assert result.is_error and f"capability '{what}' was not granted" in result.text
-                assert "grant it with LoopContext(" in result.text
+                assert "grant it with RoundContext(" in result.text
 
 
 async def test_h4_a_grant_can_be_for_some_tools_of_a_loop():
     log = EventLog()
-    context = LoopContext(session="s", events=log, grant=())
+    context = RoundContext(session="s", events=log, grant=())
     refused = await outcome(Toolset(use), context, "use", what="events")
     assert refused.is_error and "not granted" in refused.text
     allowed = await outcome(Toolset(use).granting("events"), context, "use", what="events")
@@ -119,11 +119,11 @@ async def test_h4_a_grant_can_be_for_some_tools_of_a_loop():
 
 def test_h4_a_grant_of_what_is_not_there_is_refused():
     with pytest.raises(DefinitionError, match="no capability 'magic'"):
-        LoopContext(grant=["magic"])
+        RoundContext(grant=["magic"])
     with pytest.raises(
-        CapabilityError, match=r"'events' was not granted; grant it with LoopContext\(events=…"
+        CapabilityError, match=r"'events' was not granted; grant it with RoundContext\(events=…"
     ):
-        LoopContext(grant=["events"]).append_event("x")
+        RoundContext(grant=["events"]).append_event("x")
 
 
 async def test_h4_an_event_without_a_json_form_is_the_tool_s_error():
@@ -133,7 +133,7 @@ async def test_h4_an_event_without_a_json_form_is_the_tool_s_error():
         context.append_event("odd", object() if size == 0 else "x" * size)
         return "noted"
 
-    context = LoopContext(events=(log := EventLog()))
+    context = RoundContext(events=(log := EventLog()))
     for size, message in ((0, "no JSON form"), (100_000, "bytes; at most")):
         result = await outcome(Toolset(odd), context, "odd", size=size)
         assert result.is_error and message in result.text

@@ -1,8 +1,8 @@
-"""`LoopContext`: what an owned loop lets its tools do, each by its name.
+"""`RoundContext`: what an owned loop lets its tools do, each by its name.
 
 ```python
 async with BackgroundWork() as work:
-    context = LoopContext(view=view, background=work, events=EventLog())
+    context = RoundContext(view=view, background=work, events=EventLog())
     report = await plan.run_pending(context=context)
 ```
 """
@@ -57,7 +57,7 @@ _ARGUMENTS: Final = {
 """The argument that each capability is offered with."""
 
 
-class LoopContext(ToolContext):
+class RoundContext(ToolContext):
     """The surroundings of the calls of an owned loop. What it is given is what its tools may use."""
 
     __slots__ = ("_call", "_offers", "_request", "arguments", "capabilities", "name", "principal", "session")
@@ -106,12 +106,12 @@ class LoopContext(ToolContext):
             "sample": request,
         }
         offered = frozenset(name for name, offer in self._offers.items() if offer is not None)
-        self.capabilities = ALWAYS | (offered if grant is None else granted(grant, "LoopContext"))
+        self.capabilities = ALWAYS | (offered if grant is None else granted(grant, "RoundContext"))
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
         """This context with the call, and with what the call's tool was granted besides."""
         made = object.__new__(type(self))
-        for slot in LoopContext.__slots__:
+        for slot in RoundContext.__slots__:
             setattr(made, slot, getattr(self, slot))
         made._call, made.name, made.arguments = call, call.name, call.arguments
         made.capabilities = self.capabilities | granted
@@ -158,7 +158,7 @@ class LoopContext(ToolContext):
             CapabilityError: it was not; the message says how to grant it.
         """
         if self._offers.get(capability, self) is None:
-            raise CapabilityError(capability, f"LoopContext({_ARGUMENTS[capability]}=…)")
+            raise CapabilityError(capability, f"RoundContext({_ARGUMENTS[capability]}=…)")
         super().require(capability)
 
     def _granted(self, capability: str) -> Any:

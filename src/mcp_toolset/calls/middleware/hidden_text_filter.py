@@ -1,4 +1,4 @@
-"""`TextCleaner`: results without characters that hide, for hosts that want none of them."""
+"""`HiddenTextFilter`: results without characters that hide, for hosts that want none of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata
 
-__all__ = ["TextCleaner"]
+__all__ = ["HiddenTextFilter"]
 
 
-class TextCleaner:
+class HiddenTextFilter:
     """Takes invisible, bidirectional and control characters out of what tools answer.
 
     By choice, since a result may be data that has to stay as it is: a file to be written back, a log to

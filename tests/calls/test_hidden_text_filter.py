@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_toolset import TextCleaner, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import HiddenTextFilter, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.tools.core.result import ToolResult
 
 pytestmark = pytest.mark.anyio
@@ -40,17 +40,17 @@ async def answered(how: str, *middleware: Any) -> ToolResult:
 @pytest.mark.parametrize("how", ["text", "error", "structured"])
 async def test_f23_text_of_results_is_cleaned_by_choice(how: str):
     assert (await answered(how)).text == HIDDEN
-    result = await answered(how, TextCleaner())
+    result = await answered(how, HiddenTextFilter())
     assert result.text == PLAIN
     assert result.is_error == (how == "error")
     assert result.structured == ({"note": PLAIN, "n": 1} if how == "structured" else None)
 
 
 async def test_f23_embedded_resources_are_cleaned_too():
-    (block,) = (await answered("resource", TextCleaner())).content
+    (block,) = (await answered("resource", HiddenTextFilter())).content
     assert block["resource"] == {"uri": "x:y", "text": PLAIN}
 
 
 async def test_f23_a_result_in_which_nothing_hides_is_the_same():
-    plain, cleaned = await answered("real"), await answered("real", TextCleaner())
+    plain, cleaned = await answered("real"), await answered("real", HiddenTextFilter())
     assert cleaned.wire == plain.wire
