@@ -1,6 +1,6 @@
 """A served hub as a process of its own.
 
-Its argument is JSON: a transport, a port, mounts, and perhaps a shorter grace for children.
+Its argument is JSON: a transport, mounts, and perhaps a shorter grace for children.
 """
 
 from __future__ import annotations
@@ -9,9 +9,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from socket import socket
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.transports import stdio_client as child
+from mcp_toolset.transports.http import app
+from mcp_toolset.transports.http.app import bound_socket
 
 
 @tool
@@ -38,16 +43,26 @@ def shout(how: str) -> str:
     return how
 
 
+@contextmanager
+def telling(host: str, port: int) -> Generator[socket]:
+    """A listening socket, of which the first line of standard error tells the port."""
+    with bound_socket(host, port) as listening:
+        sys.stderr.write(f"{listening.getsockname()[1]}\n")
+        sys.stderr.flush()
+        yield listening
+
+
 def main() -> None:
     options = json.loads(sys.argv[1])
     if "grace" in options:
         child.GRACE = options["grace"]
+    app.bound_socket = telling
     mounts = [
         RemoteToolset(command, name=name, start_timeout=60).prefixed(name)
         for name, command in options.get("mounts", {}).items()
     ]
     server = ToolsetServer(Toolset(shout, *mounts), list_patience=60)
-    serve(server, transport=options["transport"], port=options.get("port", 0))
+    serve(server, transport=options["transport"], port=0)
 
 
 if __name__ == "__main__":

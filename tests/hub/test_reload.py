@@ -480,7 +480,8 @@ async def test_p13_a_watched_file_is_followed_through_rapid_and_broken_edits(
             # It is told when it is served.
             await until(lambda: "removed new" in lines[-1] and "altered keep" in lines[-1])
             await until(lambda: len(told) >= 2)
-        assert len(told) <= 1 + len(lines)
+        # A reload is told of when it is served, and once more if the server that it added starts slowly.
+        assert len(told) <= 2 * len(lines) < 20
 
 
 async def test_p13_a_file_that_was_missing_is_waited_for_and_an_environment_file_is_watched(

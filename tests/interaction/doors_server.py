@@ -169,7 +169,9 @@ def make() -> ToolsetServer:
     )
     growing = RemoteToolset(Growing().server(), name="growing")
     local = Toolset(add, explode, lost, count, linger, book, big, way, square)
-    return ToolsetServer(Toolset(local, mounted, growing), name="doors", capabilities=["ask"])
+    return ToolsetServer(
+        Toolset(local, mounted, growing), name="doors", capabilities=["ask"], list_patience=60
+    )
 
 
 async def _serve(port: int | None) -> None:

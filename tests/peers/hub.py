@@ -17,7 +17,7 @@ from mcp_toolset.hub.toolset import toolset_from_config
 
 
 async def main(config: Path) -> None:
-    server = ToolsetServer(toolset_from_config(load_config(config)))
+    server = ToolsetServer(toolset_from_config(load_config(config)), list_patience=60)
     async with listening(server) as address:
         await server.settled()
         for name, status in server.statuses().items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -21,21 +22,25 @@ from mcp_toolset.transports.http.arrival import ArrivingRequest
 pytestmark = pytest.mark.anyio
 
 LIMIT = 0.3
-LENIENT = 2.0
+LENIENT = 10.0
 """For requests that do arrive, on however busy a machine."""
 
 
 @tool
 async def ponder() -> str:
-    """Take longer than a request may take to arrive."""
-    await anyio.sleep(LENIENT * 1.1)
+    """Take longer than a request may take to arrive: by the clock of the loop, which is put forward."""
+    loop = asyncio.get_running_loop()
+    real = loop.time
+    loop.time = lambda: real() + LENIENT * 1.1
+    # Whatever is due by then is ended by the time that this one is.
+    await anyio.sleep(LIMIT / 20)
     return "pondered"
 
 
 @asynccontextmanager
 async def serving(limit: float = LIMIT) -> AsyncGenerator[int]:
     async with ToolsetServer(Toolset(ponder)) as server:
-        with anyio.fail_after(30), bound_socket("127.0.0.1", 0) as listening:
+        with anyio.fail_after(120), bound_socket("127.0.0.1", 0) as listening:
             async with anyio.create_task_group() as group:
                 group.start_soon(run_app, server.http_app(request_timeout=limit), listening)
                 yield listening.getsockname()[1]
@@ -99,11 +104,17 @@ async def test_f33_a_head_that_does_not_arrive_in_time_ends_the_connection(said:
 
 
 async def test_f33_the_head_of_a_second_request_on_a_connection_has_no_more_time() -> None:
-    async with serving(LENIENT) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
-        await stream.send(b"GET /none HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-        assert b" 404 " in await stream.receive()
-        await stream.send(b"GET /none HTTP/1.1\r\n")
-        await until_closed(stream)
+    async with serving() as port:
+        answered = False
+        while not answered:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                # On a busy machine the first head may be late as well: then it is tried again.
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    await stream.send(b"GET /none HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                    assert b" 404 " in await stream.receive()
+                    answered = True
+                    await stream.send(b"GET /none HTTP/1.1\r\n")
+                    await until_closed(stream)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -127,22 +128,18 @@ def test_answers_in_two_writes_do_not_wait_for_acknowledgements() -> None:
 
 @asynccontextmanager
 async def running() -> AsyncGenerator[tuple[anyio.abc.Process, str]]:
-    with bound_socket("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
     process = await anyio.open_process(
-        [sys.executable, "-m", "mcp_toolset", "serve", APP, "--transport", "http", "--port", str(port)],
+        [sys.executable, "-m", "mcp_toolset", "serve", APP, "--transport", "http", "--port", "0"],
         env={**os.environ, "PYTHONWARNINGS": "error"},
         stderr=subprocess.PIPE,
     )
-    async with process, httpx2.AsyncClient() as client:
+    async with process:
+        assert process.stderr is not None
+        said = b""
         with anyio.fail_after(40):
-            while True:
-                try:
-                    await client.get(f"http://127.0.0.1:{port}/none")
-                    break
-                except httpx2.ConnectError:
-                    await anyio.sleep(0.02)
-        yield process, f"http://127.0.0.1:{port}"
+            while not (address := re.search(rb"(http://\S+)/mcp\n", said)):
+                said += await process.stderr.receive()
+        yield process, address[1].decode()
 
 
 async def ended_quietly(process: anyio.abc.Process) -> None:

@@ -29,7 +29,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.concurrency.thread_event import Flag
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.app import run_app
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -169,8 +169,8 @@ def test_u1_a_provider_that_has_changed_is_listed_again_in_each_loop(run: Run) -
 
 def test_u1_a_server_on_http_and_a_mount_of_it_open_again(run: Run) -> None:
     server = ToolsetServer(Toolset(add), name="web")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
     hub = ToolsetServer(
         Toolset(
             RemoteToolset(f"http://127.0.0.1:{port}/mcp", name="http").prefixed("http"),
@@ -180,18 +180,19 @@ def test_u1_a_server_on_http_and_a_mount_of_it_open_again(run: Run) -> None:
     )
 
     async def once() -> None:
-        with bound_socket("127.0.0.1", port) as listening:
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_app, server.http_app(), listening)
-                async with hub:
-                    await hub.settled()
-                    for mode in ("legacy", "2026-07-28"):
-                        async with Client(hub.lowlevel, mode=mode, cache=None) as client:
-                            for name in ("http_add", "sse_add"):
-                                assert text_of(await client.call_tool(name, {"a": 1, "b": 2})) == "3"
-                group.cancel_scope.cancel()
+        async with anyio.create_task_group() as group:
+            # uvicorn closes what it is given.
+            group.start_soon(run_app, server.http_app(), listening.dup())
+            async with hub:
+                await hub.settled()
+                for mode in ("legacy", "2026-07-28"):
+                    async with Client(hub.lowlevel, mode=mode, cache=None) as client:
+                        for name in ("http_add", "sse_add"):
+                            assert text_of(await client.call_tool(name, {"a": 1, "b": 2})) == "3"
+            group.cancel_scope.cancel()
 
-    run(once)
+    with listening:
+        run(once)
 
 
 def test_u1_a_flag_that_is_set_between_two_loops_is_seen_in_the_next_one() -> None:
