@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ from mcp.server.caching import CacheHint as ServerHint
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from tests.interaction.test_crossings import LIBRARY
-from tests.interaction.test_questions import command
+from tests.interaction.test_questions import upstreams
 from tests.support.asking import Person, connected
 
 from mcp_toolset import CacheHint, Prompts, RemoteToolset, Toolset, ToolsetError, ToolsetServer, tool
@@ -111,13 +112,18 @@ async def test_n10_a_list_before_grants_is_for_one_client_alone() -> None:
     assert of_tools == (MINUTE, "private") and of_prompts == (MINUTE, "public")
 
 
+@pytest.fixture(scope="module")
+def libraries() -> Generator[dict[str, Any]]:
+    with upstreams(*LIBRARY) as made:
+        yield made
+
+
 @pytest.mark.parametrize("upstream", ["legacy", "modern"])
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_n10_p4_hints_cross_where_both_sides_are_of_the_era_that_has_them(
-    mode: str, upstream: str
+    mode: str, upstream: str, libraries: dict[str, Any]
 ) -> None:
-    target = command(*LIBRARY, "stdio", upstream)
-    server = ToolsetServer(Toolset(RemoteToolset(target, name="library")))
+    server = ToolsetServer(Toolset(RemoteToolset(libraries[f"stdio_{upstream}"], name="library")))
     async with connected(server, mode) as client:
         await server.settled()
         lists = [await client.list_tools(), await client.list_prompts(), await client.list_resources()]
