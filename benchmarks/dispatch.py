@@ -27,8 +27,8 @@ from measuring import Call, Figures, figures, interleaved, markdown, separate_he
 from reporting import say, surroundings
 
 from mcp_toolset import (
+    CallNext,
     HookSet,
-    Next,
     RunNormally,
     Tool,
     ToolCall,
@@ -135,7 +135,7 @@ async def _looked_at(input: dict[str, Any]) -> RunNormally:
 
 
 @tool_middleware
-async def pass_on(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+async def pass_on(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
     return await next()
 
 

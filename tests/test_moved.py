@@ -39,9 +39,12 @@ def test_an_old_path_has_no_other_names(old: str) -> None:
 
 
 RENAMED = {
+    "Answer": "ElicitationAnswer",
     "IssueReason": "InvalidCallReason",
     "LoopContext": "RoundContext",
+    "Next": "CallNext",
     "RoundIssue": "InvalidCall",
+    "Sample": "SampledMessage",
     "TextCleaner": "HiddenTextFilter",
     "ToolEntry": "RegistryEntry",
     "ToolState": "RegistryState",

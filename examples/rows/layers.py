@@ -3,8 +3,8 @@ from typing import Literal
 import anyio
 
 from mcp_toolset import (
+    CallNext,
     HookSet,
-    Next,
     OutputFormatter,
     PermissionChecker,
     RetryLimit,
@@ -37,7 +37,7 @@ async def wait() -> str:
 
 
 @tool_middleware
-async def shout(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+async def shout(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
     print("before", call.name, call.arguments)
     result = await next()
     print("after", result.is_error)

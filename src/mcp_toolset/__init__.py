@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.validator import SchemaValidator
     from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.pipeline.hooks import HookSet
-    from mcp_toolset.calls.pipeline.middleware import Next, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.pipeline.rejection import rejection_reason
     from mcp_toolset.calls.pipeline.rules import Rules
     from mcp_toolset.calls.rounds.call_result import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.reloadable import ReloadReport
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import serve
-    from mcp_toolset.tools.core.asking import Answer, Sample
+    from mcp_toolset.tools.core.asking import ElicitationAnswer, SampledMessage
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
     from mcp_toolset.tools.core.definition import ToolDefinition
@@ -87,17 +87,18 @@ __version__: Final = "0.1.0"
 
 __all__ = [
     "AccessDenied",
-    "Answer",
     "AnyCall",
     "ArgumentTransform",
     "AskUser",
     "BackgroundWork",
     "CacheHint",
+    "CallNext",
     "CallResult",
     "Complete",
     "DecodedCall",
     "Descriptions",
     "DynamicToolset",
+    "ElicitationAnswer",
     "EventLog",
     "FunctionCall",
     "GrantLedger",
@@ -109,7 +110,6 @@ __all__ = [
     "Injected",
     "InvalidCall",
     "InvalidCallReason",
-    "Next",
     "OutputFormatter",
     "PendingCall",
     "PermissionChecker",
@@ -131,7 +131,7 @@ __all__ = [
     "Rules",
     "RunNormally",
     "RunReport",
-    "Sample",
+    "SampledMessage",
     "SchemaValidator",
     "SearchHit",
     "SearchIndex",
@@ -181,17 +181,18 @@ __all__ = [
 
 _HOMES: Final = {
     "AccessDenied": "catalog.grants.access",
-    "Answer": "tools.core.asking",
     "AnyCall": "tools.declare.typed_call",
     "ArgumentTransform": "tools.toolsets.transform",
     "AskUser": "tools.core.outcome",
     "BackgroundWork": "calls.background",
     "CacheHint": "protocol.cache_hints",
+    "CallNext": "calls.pipeline.middleware",
     "CallResult": "calls.rounds.call_result",
     "Complete": "calls.pipeline.decision",
     "DecodedCall": "tools.declare.typed_call",
     "Descriptions": "tools.toolsets.descriptions",
     "DynamicToolset": "tools.toolsets.provider",
+    "ElicitationAnswer": "tools.core.asking",
     "EventLog": "calls.events",
     "FunctionCall": "tools.declare.typed_call",
     "GrantLedger": "catalog.grants.ledger",
@@ -203,7 +204,6 @@ _HOMES: Final = {
     "Injected": "tools.declare.injected",
     "InvalidCall": "calls.rounds.invalid_call",
     "InvalidCallReason": "calls.rounds.invalid_call",
-    "Next": "calls.pipeline.middleware",
     "OutputFormatter": "calls.middleware.builtin",
     "PendingCall": "server.manual_calls",
     "PermissionChecker": "calls.middleware.builtin",
@@ -225,7 +225,7 @@ _HOMES: Final = {
     "Rules": "calls.pipeline.rules",
     "RunNormally": "calls.pipeline.decision",
     "RunReport": "calls.rounds.call_result",
-    "Sample": "tools.core.asking",
+    "SampledMessage": "tools.core.asking",
     "SchemaValidator": "calls.middleware.validator",
     "SearchHit": "catalog.search.index",
     "SearchIndex": "catalog.search.index",
@@ -276,9 +276,12 @@ _HOMES: Final = {
 _NAMESPACES: Final = ("errors",)
 
 _RENAMED: Final = {
+    "Answer": "ElicitationAnswer",
     "IssueReason": "InvalidCallReason",
     "LoopContext": "RoundContext",
+    "Next": "CallNext",
     "RoundIssue": "InvalidCall",
+    "Sample": "SampledMessage",
     "TextCleaner": "HiddenTextFilter",
     "ToolEntry": "RegistryEntry",
     "ToolState": "RegistryState",

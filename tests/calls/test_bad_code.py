@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from mcp_toolset import (
+    CallNext,
     HookSet,
-    Next,
     Reject,
     ToolCall,
     ToolContext,
@@ -31,15 +31,15 @@ async def add(a: int) -> int:
     return a
 
 
-async def nothing(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+async def nothing(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
     return None  # pyright: ignore[reportReturnType]
 
 
-async def text(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+async def text(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
     return "done"  # pyright: ignore[reportReturnType]
 
 
-async def leaving(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+async def leaving(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
     sys.exit(3)
 
 

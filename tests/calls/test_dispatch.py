@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from mcp_toolset.calls.pipeline.decision import Complete, Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import (
     GrantError,
     PermissionDeniedError,
@@ -77,7 +77,7 @@ async def test_h2_arguments_are_checked_before_anything_runs():
         ran.append("tool")
         return a + b
 
-    async def note(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def note(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         ran.append("middleware")
         return await next()
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp_toolset.calls.pipeline.decision import Decision, RunNormally
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Next, ToolMiddleware, tool_middleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool
@@ -24,7 +24,7 @@ class Trail:
         self.steps: list[str] = []
 
     def layer(self, name: str) -> ToolMiddleware:
-        async def pass_through(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+        async def pass_through(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
             self.steps.append(f"in {name}")
             try:
                 return await next()
@@ -74,7 +74,7 @@ async def test_n2_a_middleware_may_answer_without_next():
     trail = Trail()
 
     @tool_middleware
-    async def answer(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def answer(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         return ToolResult.of_text("cached")
 
     assert (await trail.call(answer, trail.layer("inner"))).text == "cached"
@@ -82,7 +82,7 @@ async def test_n2_a_middleware_may_answer_without_next():
 
 
 async def test_n2_a_middleware_may_change_the_result():
-    async def louder(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def louder(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         return ToolResult.of_text((await next()).text.upper())
 
     assert (await Trail().call(louder)).text == "HI"
@@ -91,7 +91,7 @@ async def test_n2_a_middleware_may_change_the_result():
 async def test_n2_next_can_be_used_once_and_the_tool_runs_once():
     trail = Trail()
 
-    async def twice(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def twice(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         await next()
         return await next()
 
@@ -103,7 +103,7 @@ async def test_n2_next_can_be_used_once_and_the_tool_runs_once():
 async def test_n2_next_is_used_up_even_by_a_call_that_was_refused():
     trail = Trail()
 
-    async def insist(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def insist(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         try:
             return await next(call.with_arguments({"text": 5}))  # type: ignore[dict-item]
         except Exception:
@@ -117,7 +117,7 @@ async def test_n2_next_is_used_up_even_by_a_call_that_was_refused():
 async def test_n2_concurrent_use_of_next_runs_the_tool_once():
     trail, faults = Trail(), list[str]()
 
-    async def both(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def both(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         async def once() -> None:
             try:
                 await next()
@@ -136,10 +136,10 @@ async def test_n2_concurrent_use_of_next_runs_the_tool_once():
 async def test_n2_an_edited_call_runs_and_keeps_what_the_caller_sent():
     trail, seen = Trail(), list[Any]()
 
-    async def edit(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def edit(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         return await next(call.with_arguments({"text": "edited"}))
 
-    async def look(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def look(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         seen.append(call.original)
         return await next()
 
@@ -152,7 +152,7 @@ async def test_n2_an_edited_call_runs_and_keeps_what_the_caller_sent():
 async def test_n2_arguments_that_no_longer_fit_do_not_run(in_place: bool, edited: Any):
     trail = Trail()
 
-    async def edit(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def edit(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         if in_place:
             call.arguments["text"] = edited
             call.arguments["other"] = 1
@@ -167,7 +167,7 @@ async def test_n2_arguments_that_no_longer_fit_do_not_run(in_place: bool, edited
 async def test_n2_a_middleware_that_raises_tells_the_model_nothing_of_it():
     trail = Trail()
 
-    async def fail(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def fail(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         raise RuntimeError("the password is 12345")
 
     result = await trail.call(trail.layer("outer"), fail)
@@ -179,7 +179,7 @@ async def test_n2_a_middleware_that_raises_tells_the_model_nothing_of_it():
 async def test_n2_a_middleware_sees_what_the_tool_says_of_itself():
     seen: list[Any] = []
 
-    async def look(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def look(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         seen.append(next.definition)
         return await next()
 
@@ -189,9 +189,9 @@ async def test_n2_a_middleware_sees_what_the_tool_says_of_itself():
 
 
 async def test_n2_each_call_has_a_next_of_its_own():
-    seen: list[Next] = []
+    seen: list[CallNext] = []
 
-    async def look(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def look(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         seen.append(next)
         return await next()
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from mcp_toolset import (
+    CallNext,
     HookSet,
-    Next,
     RunNormally,
     ToolCall,
     ToolContext,
@@ -63,7 +63,7 @@ async def test_u66_a_hook_that_is_cancelled_from_within_rejects_the_call() -> No
 
 async def test_u66_a_middleware_that_is_cancelled_from_within_is_a_fault_of_the_server() -> None:
     @tool_middleware
-    async def broken(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def broken(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         await cancelled_from_within()
         return await next()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.pipeline.retry_hint import retry_after
 from mcp_toolset.errors import (
@@ -126,7 +126,7 @@ async def test_o9_a_failed_call_is_seen_as_its_error_result(failure: Exception):
 async def test_o9_an_error_that_no_hook_has_changed_reaches_the_middleware_as_it_was():
     fault, caught = RetrySuggestedError("busy", after=3), list[Exception]()
 
-    async def catch(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def catch(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         try:
             return await next()
         except CallError as raised:
@@ -192,7 +192,7 @@ async def test_o9_later_hooks_see_only_that_the_result_is_withheld():
 async def test_o9_middleware_is_outside():
     inside: list[str] = []
 
-    async def look(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def look(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         result = await next()
         inside.append(result.text)
         return result

@@ -9,7 +9,7 @@ from mcp_toolset import RetryLimit
 from mcp_toolset.calls.pipeline.decision import Reject, RunNormally
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Next, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
 from mcp_toolset.calls.pipeline.rejection import RejectionReason, rejection_reason
 from mcp_toolset.calls.pipeline.retry_hint import retry_after, suggesting
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
@@ -120,7 +120,7 @@ async def test_p9_after_a_while_one_call_is_tried_and_its_failure_begins_the_ref
 async def test_p9_while_one_call_is_on_trial_the_others_wait():
     entered, leave = anyio.Event(), anyio.Event()
 
-    async def hold(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def hold(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         if limited.time:
             entered.set()
             await leave.wait()
@@ -170,7 +170,7 @@ async def test_n8_refusals_and_questions_are_no_failures_and_no_successes():
 
 
 async def test_n8_a_cancelled_call_does_not_count():
-    async def hang(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def hang(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         if limited.answer is OK:
             return await next()
         await anyio.sleep_forever()

@@ -8,7 +8,7 @@ from mcp_toolset import SchemaValidator
 from mcp_toolset.calls.pipeline.decision import Complete, Decision
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -106,7 +106,7 @@ async def test_n8_a_structured_result_is_held_against_its_schema_formats_include
     "broken", [ToolResult.of_text("lost"), ToolResult.of_structured({}), ToolResult.of_structured({"url": 5})]
 )
 async def test_n8_what_middleware_inside_makes_of_a_result_is_checked(broken: ToolResult):
-    async def spoil(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def spoil(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         await next()
         return broken
 

@@ -16,7 +16,7 @@ from starlette.authentication import SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.interaction.conftest import ERAS
 
-from mcp_toolset import Next, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset import CallNext, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
@@ -48,7 +48,7 @@ class Seen:
     def __init__(self) -> None:
         self.callers: list[tuple[Any, Any, Any]] = []
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         assert isinstance(context, WireContext)
         self.callers.append((context.principal, context.authorization, context.client_key))
         return await next()

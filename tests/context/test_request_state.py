@@ -27,7 +27,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.context.request_state import MAX_USED, RoundTrips
 from mcp_toolset.errors import CallError
@@ -285,7 +285,7 @@ async def test_n4_a_middleware_that_asks_in_a_task_group_is_no_fault_of_the_serv
         """Do nothing."""
         return "ran"
 
-    async def careful(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def careful(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         async with anyio.create_task_group() as group:
             group.start_soon(context.elicit, "Sure?")
         return await next()

@@ -27,7 +27,7 @@ from tests.support.configured import (
 )
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.middleware import Next, tool_middleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ConfigError, NameConflictError, StateError, ToolsetError
 from mcp_toolset.hub.toolset import toolset_from_config
@@ -374,7 +374,7 @@ async def test_p13_a_call_that_has_not_reached_its_server_goes_to_the_new_one(fo
     waiting, go = anyio.Event(), anyio.Event()
 
     @tool_middleware
-    async def thinking(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def thinking(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         waiting.set()
         await go.wait()
         return await next(call)

@@ -34,7 +34,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.calls.pipeline.middleware import Next, tool_middleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, tool_middleware
 from mcp_toolset.errors import (
     InvalidStateError,
     NameConflictError,
@@ -321,7 +321,7 @@ async def test_f16_a_guard_still_guards_a_tool_that_had_to_be_renamed() -> None:
     seen: list[str] = []
 
     @tool_middleware
-    async def watch(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def watch(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         seen.append(call.name)
         return await next(call)
 

@@ -15,7 +15,7 @@ from tests.faults.harness import until
 
 from mcp_toolset import HookSet, RemoteToolset, Rules, Toolset, ToolsetServer, tool
 from mcp_toolset.calls.pipeline.decision import Complete, RunNormally
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -203,7 +203,7 @@ def rules() -> Rules:
     async def diff(call: ToolCall, result: ToolResult) -> ToolResult:
         return ToolResult.of_text(f"{result.text}, seen by the hook for diff")
 
-    async def named(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def named(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         result = await next(call)
         return ToolResult.of_text(f"{result.text} as {next.names}")
 

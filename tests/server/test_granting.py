@@ -24,9 +24,9 @@ from tests.server.test_server import upstream
 
 from mcp_toolset import (
     AccessDenied,
+    CallNext,
     GrantLedger,
     HookSet,
-    Next,
     RemoteToolset,
     RunNormally,
     SqliteGrantStore,
@@ -240,7 +240,7 @@ async def test_x1_a_grant_must_still_be_good_when_the_tool_is_run(
     up, now, hooks = Upstream("x"), [1000.0], HookSet()
 
     @tool_middleware
-    async def slow(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def slow(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         if call.name == "x" and where == "middleware":
             await meanwhile(server, up)
         return await next()

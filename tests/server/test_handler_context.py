@@ -9,7 +9,7 @@ import pytest
 from tests.support.asking import ERAS, Model, Person, connected, text_of
 
 from mcp_toolset import ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import CallError, CapabilityError, DefinitionError
 from mcp_toolset.tools.core.asking import CALL_META_KEY, REPLAY_META_KEY
 from mcp_toolset.tools.core.capability import CAPABILITIES
@@ -132,7 +132,7 @@ async def test_h3_the_context_has_the_call_and_not_the_host(mode: str) -> None:
             kept["fault"] = str(fault)
         return "looked"
 
-    async def rename(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def rename(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         kept["outside"] = context.capabilities
         return await next(call.with_arguments({"a": 2}))
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.support.asking import connected, text_of
 
 from mcp_toolset import (
+    CallNext,
     Complete,
     HookSet,
-    Next,
     ToolCall,
     ToolContext,
     ToolResult,
@@ -58,7 +58,7 @@ async def test_f22_a_malformed_result_is_an_error_that_says_what_is_wrong(wire: 
         """Answer."""
         return ToolResult(wire) if maker == "tool" else "fine"
 
-    async def change(call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def change(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         await next()
         return ToolResult(wire)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset import Answer, ToolContext, Toolset, tool
+from mcp_toolset import ElicitationAnswer, ToolContext, Toolset, tool
 
 STEP: Final = 0.05
 """Seconds between two reports."""
@@ -97,7 +97,7 @@ async def test_sampling(prompt: str, context: ToolContext) -> str:
     return f"LLM response: {(await context.sample(prompt, max_tokens=100)).text}"
 
 
-def _shown(answer: Answer) -> str:
+def _shown(answer: ElicitationAnswer) -> str:
     return f"action={answer.action}, content={json.dumps(dict(answer.content))}"
 
 

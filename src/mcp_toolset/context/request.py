@@ -27,9 +27,9 @@ from mcp_toolset.tools.core.asking import (
     REPLAY_META_KEY,
     ROOTS,
     SAMPLING,
-    Answer,
+    ElicitationAnswer,
     InputRequired,
-    Sample,
+    SampledMessage,
     elicitation,
     roots_in,
 )
@@ -177,15 +177,17 @@ class WireContext(ToolContext):
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
-    ) -> Answer:
+    ) -> ElicitationAnswer:
         """Ask the user of this client; see `ToolContext.ask`."""
         return await self._elicited(question, schema, key)
 
-    async def answer(self, asked: AskUser) -> Answer:
+    async def answer(self, asked: AskUser) -> ElicitationAnswer:
         """The answer to the question that a call has ended with."""
         return await self._elicited(asked.question, asked.schema, "the call's result")
 
-    async def _elicited(self, question: str, schema: Mapping[str, Any] | None, name: str) -> Answer:
+    async def _elicited(
+        self, question: str, schema: Mapping[str, Any] | None, name: str
+    ) -> ElicitationAnswer:
         params = elicitation(question, schema)
         missing = self._obstacle()
         if missing:
@@ -194,17 +196,17 @@ class WireContext(ToolContext):
                 f"the user has to be asked, and {obstacle}; ask in your own words: {question}",
                 obstacle=obstacle,
             )
-        answer = Answer.of_wire(await self._asked(ELICITATION, params, name))
+        answer = ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
         if answer.accepted:
             _check_answer(params["requestedSchema"], answer, question)
         return answer
 
-    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
+    async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         """Ask the model of this client; the request says what caused it."""
         client = self._request.session.client_capabilities
         if client is None or client.sampling is None:
             raise CannotAskError("this client lends no model: it declares no sampling")
-        return Sample(await self._asked(SAMPLING, params, key))
+        return SampledMessage(await self._asked(SAMPLING, params, key))
 
     async def _roots(self, key: str) -> Sequence[Mapping[str, Any]]:
         """The folders that the client works in."""
@@ -345,7 +347,7 @@ class WireContext(ToolContext):
         return wants_log(wanted, level) if wanted is not None else not self.modern
 
 
-def _check_answer(form: Mapping[str, Any], answer: Answer, question: str) -> None:
+def _check_answer(form: Mapping[str, Any], answer: ElicitationAnswer, question: str) -> None:
     check = SchemaCheck(form, tool=question, part="the schema of the answer")
     if not check.is_valid(answer.content):
         faults = "; ".join(check.problems(answer.content))

@@ -17,7 +17,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError
 from mcp_toolset.server.manual_calls import ManualCalls
 from mcp_toolset.server.results import answered
-from mcp_toolset.tools.core.asking import CALL_META_KEY, Answer, Sample, joined
+from mcp_toolset.tools.core.asking import CALL_META_KEY, ElicitationAnswer, SampledMessage, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import (
     Background,
@@ -109,12 +109,12 @@ class HandlerContext(ToolContext):
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
-    ) -> Answer:
+    ) -> ElicitationAnswer:
         """The same as `ask`: a handler needs the grant for either."""
         self.require("ask")
         return await self._outer.elicit(question, schema, key=key)
 
-    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
+    async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         cause = {"tool": self.name, **({"id": self._call.id} if self._call.id else {})}
         return await self._outer._sample({**params, "_meta": {CALL_META_KEY: cause}}, key)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mcp_toolset.calls.pipeline.output_check import promised
 from mcp_toolset.errors import InvalidOutputError
-from mcp_toolset.tools.core.asking import Answer
+from mcp_toolset.tools.core.asking import ElicitationAnswer
 from mcp_toolset.tools.core.outcome import AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.returned import UNTYPED
@@ -60,7 +60,7 @@ def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
     return result
 
 
-def answered(binding: ToolBinding, asked: AskUser, answer: Answer) -> ToolResult:
+def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) -> ToolResult:
     """The result of a call that asked the user: the answer, or that there is none.
 
     The answer to a question without a schema is its text.

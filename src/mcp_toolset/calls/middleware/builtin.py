@@ -12,7 +12,7 @@ import anyio
 
 from mcp_toolset.calls.middleware.text_limit import cut
 from mcp_toolset.calls.pipeline.decision import Reject
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -39,7 +39,7 @@ class PermissionChecker:
         self._policy = policy
         self._ask_deadline = ask_deadline
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call if it is allowed."""
         answer = self._policy(call)
         permission = await answer if inspect.isawaitable(answer) else answer
@@ -95,7 +95,7 @@ class OutputFormatter:
             raise DefinitionError(f"OutputFormatter needs a positive number of characters, not {max_length}")
         self._limit = max_length
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call and shorten its result if it says more than fits."""
         result = await next()
         if not result.is_complete:

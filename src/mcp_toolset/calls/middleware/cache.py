@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -91,7 +91,7 @@ class ResultCache:
         self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
         self._flights: dict[_Key, _Flight] = {}
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Answer from the cache, or with the result of an identical call under way, or run the call."""
         key = self._key(call, context, next)
         if key is None:
@@ -110,7 +110,7 @@ class ResultCache:
         for key in self._kept.keys():
             self._kept.drop(key)
 
-    async def _run(self, key: _Key, next: Next) -> ToolResult:
+    async def _run(self, key: _Key, next: CallNext) -> ToolResult:
         flight = self._flights[key] = _Flight()
         try:
             flight.result = await next()
@@ -146,7 +146,7 @@ class ResultCache:
         """The names in `only`."""
         return [NameUse(name, "ResultCache") for name in sorted(self._only or ())]
 
-    def _key(self, call: ToolCall, context: ToolContext, next: Next) -> _Key | None:
+    def _key(self, call: ToolCall, context: ToolContext, next: CallNext) -> _Key | None:
         definition, caller = next.definition, HOST if self._shared else caller_of(context)
         if caller is None or not self._covers(next.names, definition):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata
@@ -21,7 +21,7 @@ class HiddenTextFilter:
     are cleaned; images, audio and links are not looked into.
     """
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call and clean its result."""
         result = await next()
         if not result.is_complete:

@@ -12,7 +12,7 @@ import anyio
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject
 from mcp_toolset.calls.pipeline.decision_record import record
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.pipeline.retry_hint import in_tenths, suggesting
 from mcp_toolset.errors import DefinitionError
@@ -70,7 +70,7 @@ class RateLimit:
         self._now = now
         self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call, or say when to try again."""
         wait = self._taken(self._key(call, context))
         if not wait:

@@ -12,7 +12,7 @@ import anyio
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject
 from mcp_toolset.calls.pipeline.decision_record import record
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection, rejection_reason
 from mcp_toolset.calls.pipeline.retry_hint import in_tenths, suggesting
 from mcp_toolset.errors import DefinitionError
@@ -68,7 +68,7 @@ class RetryLimit:
         self._now = now
         self._failures: Recent[tuple[str, str | None], _Failures] = Recent(max_entries)
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call unless its tool has failed too often."""
         key = (call.name, caller_of(context))
         wait = self._refused_for(key)

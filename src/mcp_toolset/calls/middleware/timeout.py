@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import anyio
 
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
@@ -35,7 +35,7 @@ class Timeout:
             name: None if own is None else _positive(own, name) for name, own in (per_tool or {}).items()
         }
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call, or stop it when its time is over."""
         seconds = self._limit(next.names) if self._per_tool else self._seconds
         with anyio.move_on_after(seconds):

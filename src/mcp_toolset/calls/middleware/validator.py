@@ -8,7 +8,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from mcp_toolset.calls.middleware.caller import Recent
-from mcp_toolset.calls.pipeline.middleware import Next
+from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.errors import InvalidArgumentsError, InvalidOutputError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -53,7 +53,7 @@ class SchemaValidator:
         self._output = output
         self._compiled: Recent[str, tuple[FormatCheck, FormatCheck | None]] = Recent(MAX_COMPILED)
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call if its arguments fit, and pass its result on if that fits.
 
         Raises:

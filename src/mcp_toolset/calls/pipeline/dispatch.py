@@ -18,7 +18,7 @@ import anyio
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Next, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.pipeline.retry_hint import error_result
@@ -211,7 +211,7 @@ def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Rout
 async def _around(
     layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    rest = Next(run, call, context, route.check, route.binding.definition, route.names)
+    rest = CallNext(run, call, context, route.check, route.binding.definition, route.names)
     result = await layer(call, context, rest)
     # What was handed through is as good as it was.
     if result is rest.given or not isinstance(cast("object", result), ToolResult):

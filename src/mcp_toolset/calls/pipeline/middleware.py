@@ -15,7 +15,7 @@ from mcp_toolset.tools.view.tool_names import NameUse
 Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 
 
-class Next:
+class CallNext:
     """The remainder of the chain, the tool included. It can be used once.
 
     Attributes:
@@ -64,7 +64,7 @@ class Next:
 class ToolMiddleware(Protocol):
     """Anything that can be called so."""
 
-    async def __call__(self, call: ToolCall, context: ToolContext, next: Next) -> ToolResult:
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Handle a call: answer it, or hand it on with `await next()`."""
         ...
 
@@ -78,7 +78,7 @@ class NamesTools(Protocol):
         ...
 
 
-_M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, Next], Awaitable[ToolResult]])
+_M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[ToolResult]])
 
 
 def tool_middleware(function: _M) -> _M:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from mcp_toolset.calls.rounds.call_result import is_confirmation
 from mcp_toolset.errors import DefinitionError, RoundError
-from mcp_toolset.tools.core.asking import ANY_ANSWER, Answer
+from mcp_toolset.tools.core.asking import ANY_ANSWER, ElicitationAnswer
 from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import SchemaCheck
@@ -16,14 +16,14 @@ GivenAnswer = str | Mapping[str, Any] | bool | None
 """What the application answers for the user: a text, an object, yes or no; `None`: they declined."""
 
 
-def user_answer(ask: AskUser, answer: GivenAnswer) -> Answer:
+def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
     """An answer as whoever asked gets it.
 
     Raises:
         RoundError: the answer does not fit the question.
     """
     if answer is None or answer is False:
-        return Answer("decline")
+        return ElicitationAnswer("decline")
     given: object = {} if answer is True and is_confirmation(ask.schema) else answer
     if isinstance(given, str) and ask.schema is None:
         given = {"answer": given}
@@ -32,7 +32,7 @@ def user_answer(ask: AskUser, answer: GivenAnswer) -> Answer:
         raise RoundError(f"the question {ask.question!r} is answered with {form}, not {answer!r}")
     content = dict(cast("Mapping[str, Any]", given))
     _check(ask, content)
-    return Answer("accept", content)
+    return ElicitationAnswer("accept", content)
 
 
 def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from mcp_toolset.calls.rounds.call_result import ToolFailure, placeholder
 from mcp_toolset.calls.rounds.runner import CallOutcome
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.asking import Answer
+from mcp_toolset.tools.core.asking import ElicitationAnswer
 from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.core.result import ToolResult
 
@@ -65,7 +65,7 @@ class RoundProgress:
         self.given: set[str] = set()
         self.questions: dict[str, AskUser] = {}
         self.keys: dict[str, str] = {}
-        self.answers: dict[str, dict[str, Answer]] = {}
+        self.answers: dict[str, dict[str, ElicitationAnswer]] = {}
         self.halts: dict[str, str] = {}
         self.waiting: set[str] = set()
         self.running: set[str] = set()
@@ -128,7 +128,7 @@ class RoundProgress:
         else:
             self.results[id] = outcome.result
 
-    def hear(self, id: str, answer: Answer) -> None:
+    def hear(self, id: str, answer: ElicitationAnswer) -> None:
         """Write down the answer to a question of middleware; the call can be run again."""
         self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
         del self.questions[id]

@@ -14,14 +14,14 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.rounds.round_hooks import HooksLeft
 from mcp_toolset.errors import CannotAskError
-from mcp_toolset.tools.core.asking import Answer, InputRequired, elicitation
+from mcp_toolset.tools.core.asking import ElicitationAnswer, InputRequired, elicitation
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.call import ToolCall
 
-Answers = Mapping[str, Answer]
+Answers = Mapping[str, ElicitationAnswer]
 """What the user has answered to the questions of one call, by their keys."""
 
 
@@ -76,7 +76,7 @@ class AnsweringContext(ToolContext):
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
-    ) -> Answer:
+    ) -> ElicitationAnswer:
         """The user's answer; if there is none yet, the call ends here and is run again with it."""
         found = self._answers.get(key or question)
         if found is not None:

@@ -32,7 +32,7 @@ from mcp_toolset.calls.rounds.round_progress import RoundProgress, RoundState
 from mcp_toolset.calls.rounds.round_rules import Around
 from mcp_toolset.calls.rounds.round_status import RoundStatus
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.asking import Answer
+from mcp_toolset.tools.core.asking import ElicitationAnswer
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.core.result import ToolResult
@@ -354,7 +354,7 @@ def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:
             if call.question.key:
                 progress.keys[call.id] = call.question.key
         if call.answers:
-            found = {key: Answer(one.action, one.content) for key, one in call.answers.items()}
+            found = {key: ElicitationAnswer(one.action, one.content) for key, one in call.answers.items()}
             progress.answers[call.id] = found
         if call.halt is not None:
             progress.halts[call.id] = call.halt

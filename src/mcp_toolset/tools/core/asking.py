@@ -39,7 +39,7 @@ _ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ElicitationAnswer:
     """What the user did with a question.
 
     Attributes:
@@ -56,7 +56,7 @@ class Answer:
         return self.action == "accept"
 
     @classmethod
-    def of_wire(cls, wire: Mapping[str, Any]) -> Answer:
+    def of_wire(cls, wire: Mapping[str, Any]) -> ElicitationAnswer:
         """Read a client's answer.
 
         Raises:
@@ -70,7 +70,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampledMessage:
     """What the client's model said; `wire` is the whole answer (client/sampling)."""
 
     wire: Mapping[str, Any]

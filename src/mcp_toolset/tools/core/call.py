@@ -12,8 +12,8 @@ from mcp_toolset.tools.core.asking import (
     ELICITATION,
     ROOTS,
     SAMPLING,
-    Answer,
-    Sample,
+    ElicitationAnswer,
+    SampledMessage,
     elicitation,
     roots_in,
     sampling,
@@ -133,7 +133,9 @@ class ToolContext:
         own = type(self)
         return own.request is not ToolContext.request or own.elicit is not ToolContext.elicit
 
-    async def ask(self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = "") -> Answer:
+    async def ask(
+        self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
+    ) -> ElicitationAnswer:
         """Ask the user at the client (capability `ask`).
 
         On 2026-07-28 the call ends at this point and is run again with the answer at hand, so ask
@@ -156,9 +158,9 @@ class ToolContext:
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
-    ) -> Answer:
+    ) -> ElicitationAnswer:
         """Ask the user, for middleware and hooks, which need no grant; see `ask`."""
-        return Answer.of_wire(await self.request(ELICITATION, elicitation(question, schema)))
+        return ElicitationAnswer.of_wire(await self.request(ELICITATION, elicitation(question, schema)))
 
     async def sample(
         self,
@@ -167,7 +169,7 @@ class ToolContext:
         max_tokens: int = 1024,
         system: str | None = None,
         key: str = "",
-    ) -> Sample:
+    ) -> SampledMessage:
         """Have the client's model write something (capability `sample`).
 
         The request says which call caused it. As with `ask`, on 2026-07-28 the call is run
@@ -186,8 +188,8 @@ class ToolContext:
         self.require("sample")
         return await self._sample(sampling(messages, max_tokens=max_tokens, system=system), key)
 
-    async def _sample(self, params: dict[str, Any], key: str) -> Sample:
-        return Sample(await self.request(SAMPLING, params))
+    async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
+        return SampledMessage(await self.request(SAMPLING, params))
 
     async def roots(self, *, key: str = "") -> Sequence[Mapping[str, Any]]:
         """The folders that the client works in, in wire form (capability `roots`); see `ask` for `key`.
