@@ -291,7 +291,7 @@ async def test_f47_a_server_cannot_send_its_mount_elsewhere(script: str) -> None
         up = at(
             port, "sse" if script == "endpoint" else "mcp", headers={"Authorization": "Bearer mine-alone"}
         )
-        up.connection.start_timeout = 1
+        up.connection.pool.start_timeout = 1
         async with served(up) as server:
             await until(lambda: server.statuses()["up"].retry_in is not None)
             assert server.statuses()["up"].reason

@@ -200,7 +200,7 @@ async def test_f3_a_server_that_comes_back_in_the_other_era_is_spoken_to_in_it(
         assert up.connection.protocol_version == "2025-11-25"
         before = pid_of(log)
         script.write_text(json.dumps({"log": str(log), "modern": True, "silent": ["initialize"]}))
-        up.connection.start_timeout = 1
+        up.connection.pool.start_timeout = 1
         kill(log)
         await until(lambda: pid_of(log) != before and ready(server)())
         assert up.connection.protocol_version == "2026-07-28"

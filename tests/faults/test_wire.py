@@ -225,7 +225,7 @@ async def test_f14_a_call_ends_on_the_tools_it_began_with(log: Path) -> None:
             assert "change" not in names(server)
             # What is not listed any more can still be told to the server by the one connection.
             held = calls_of(log, "change")[0]["id"]
-            dispatcher = up.connection._main.dispatcher
+            dispatcher = up.connection._listing.main.dispatcher
             assert dispatcher is not None
             await dispatcher.send_raw_request(
                 "tools/call", {"name": "answer_held", "arguments": {"id": held}}

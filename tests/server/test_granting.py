@@ -314,11 +314,11 @@ async def test_f35_a_server_that_names_itself_otherwise_is_another_one() -> None
     """A process replaced behind the same command or address: only what it says of itself tells."""
     mount = RemoteToolset(["never", "run"], name="erp")
     before = mount.connection.identity
-    mount.connection._main.server = types.Implementation(name="up", version="1")
+    mount.connection._listing.main.server = types.Implementation(name="up", version="1")
     named = mount.connection.identity
-    mount.connection._main.server = types.Implementation(name="up", version="2")
+    mount.connection._listing.main.server = types.Implementation(name="up", version="2")
     assert mount.connection.identity == named != before
-    mount.connection._main.server = types.Implementation(name="impostor", version="1")
+    mount.connection._listing.main.server = types.Implementation(name="impostor", version="1")
     assert mount.connection.identity not in (named, before)
 
 
@@ -489,7 +489,7 @@ async def test_x5_a_server_that_is_down_is_not_named_to_whom_it_is_hidden() -> N
 
     up = RemoteToolset(Upstream("x").server, name="vault")
     async with ToolsetServer(up.deferred(), access=access) as server:
-        up.connection._lose()
+        up.connection.owner.lose()
         for who, seen in ((ANN, ["vault"]), (SESSION, [])):
             found = await server.call_tool("search_tools", {"query": "zzz"}, context=who)
             assert [one["server"] for one in found.structured["unavailable"]] == seen

@@ -1,0 +1,275 @@
+"""`Owner`: the one task that connects to a mounted server, holds the connection and makes it anew.
+
+It connects, lists, holds the session open, takes in changes, and after a loss starts again with backoff.
+Calls from any other task go over the session that the owner holds; none of them opens one, none is repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.abc
+import mcp_types as types
+
+from mcp_toolset.concurrency.backoff import Backoff
+from mcp_toolset.concurrency.deadlines import WorkingTime
+from mcp_toolset.config import ProtocolRule
+from mcp_toolset.protocol.errors import ENDED, reason_of
+from mcp_toolset.sdk.dispatch import ObservedDispatcher
+from mcp_toolset.sdk.models import ClientSession
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.upstream.listing_session import ListingSession
+from mcp_toolset.upstream.lists.change_stream import ACKNOWLEDGING, ChangeStream
+from mcp_toolset.upstream.lists.client_lists import ClientLists
+from mcp_toolset.upstream.lists.offers import UpstreamOffers
+from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
+from mcp_toolset.upstream.mount_state import MountState
+from mcp_toolset.upstream.resting import Rest
+from mcp_toolset.upstream.sessions.pool import SessionPool
+from mcp_toolset.upstream.sessions.session import Notified, UpstreamSession
+from mcp_toolset.upstream.target import Link
+
+Introduced = Callable[[types.Implementation | None, str], None]
+"""Takes what a server says about itself: its implementation, and its instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What a mounted server lists, and what is told of changes of that."""
+
+    refresh: ToolRefresh
+    offers: UpstreamOffers
+    changes: ChangeStream
+    for_clients: ClientLists
+
+
+class Owner:
+    """Supervises the connection to one mounted server, for as long as it is mounted."""
+
+    def __init__(
+        self,
+        link: Link,
+        listing: ListingSession,
+        lists: Lists,
+        *,
+        pool: SessionPool,
+        rest: Rest,
+        state: MountState,
+        log: logging.Logger,
+        introduced: Introduced,
+        notified: Notified,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            link: How the upstream is reached.
+            listing: The session that lists, which each connection renews.
+            lists: What is listed over it.
+            pool: The sessions of clients, which end with the connection.
+            rest: When the connection is closed for a while.
+            state: How the server is doing.
+            log: Where losses are noted.
+            introduced: Takes what the server says about itself.
+            notified: Takes the notifications of the server.
+        """
+        self._link = link
+        self._listing = listing
+        self._lists = lists
+        self._pool = pool
+        self._rest = rest
+        self._state = state
+        self._log = log
+        self._introduced = introduced
+        self._notified = notified
+        self._protocol: ProtocolRule = pool.options.protocol
+        self._era: str | None = None
+        self._ready_at = float("inf")
+        self._lost = anyio.Event()
+        self._lost_by = ENDED
+        self._stderr = StderrTail(link.name, link.scrubbed)
+
+    async def supervise(self, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Connect, and connect again after each loss; started once the first attempt has come to an end."""
+        backoff = Backoff()
+        self._state.set("starting", "connecting")
+        reported = False
+
+        def settled() -> None:
+            nonlocal reported
+            if not reported:
+                reported = True
+                task_status.started()
+
+        try:
+            async with self._pool.running():
+                self._era = "legacy" if self._pool.facts.modern is False else None
+                while True:
+                    self._ready_at = float("inf")
+                    reason = await self._live(settled)
+                    if self._rest.resting:
+                        await self._rest.until_needed()
+                        continue
+                    wait = backoff.after(anyio.current_time() - self._ready_at)
+                    self._log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait)
+                    self._state.set("offline", reason, wait)
+                    self._rest.over()
+                    settled()
+                    await anyio.sleep(wait)
+        finally:
+            self._rest.over()
+            self._state.set("closed", "")
+
+    async def _live(self, settled: Callable[[], None]) -> str:
+        """One connection from start to end; returns why it ended."""
+        try:
+            with anyio.fail_after(None) as deadline:
+                deadline.deadline = anyio.current_time() + self._pool.start_timeout
+                async with (
+                    self._fresh_session().connected(self._stderr, self._notified) as opened,
+                    anyio.create_task_group() as group,
+                ):
+                    await self._start(*opened, WorkingTime(deadline), group)
+                    deadline.deadline = float("inf")
+                    self._rest.over()
+                    settled()
+                    await self._hold(opened[1])
+                    group.cancel_scope.cancel()
+            return self._explained(self._lost_by)
+        except TimeoutError:
+            return self._explained(f"no answer within {self._pool.start_timeout:g} s")
+        # A transport may fail in as many ways as there are transports and servers; here every one of
+        # them means the same: this attempt is over, and the reason is for the status.
+        except Exception as fault:
+            return self._explained(reason_of(fault))
+        finally:
+            self._listing.main.dispatcher = None
+
+    def _fresh_session(self) -> UpstreamSession:
+        if self._rest.is_awaited:
+            return self._listing.main
+        main = self._listing.renew()
+        main.on_lost, main.on_broken_off, main.awake = (
+            self.lose,
+            self._lists.refresh.outdated,
+            self._rest.awake,
+        )
+        main.health.on_change = self._health_changed
+        return main
+
+    async def _start(
+        self,
+        session: ClientSession,
+        dispatcher: ObservedDispatcher,
+        time: WorkingTime,
+        group: anyio.abc.TaskGroup,
+    ) -> None:
+        lists, main = self._lists, self._listing.main
+        self._lost = anyio.Event()
+        lists.refresh.begin()
+        self._lost_by = ENDED
+        # Forgotten until this attempt succeeds: the server may have come back as another one.
+        era, self._era = self._era, None
+        self._era = await main.begin(session, dispatcher, era, self._protocol)
+        self._pool.listens_in("modern" if main.modern else "legacy")
+        self._introduced(main.server, session.instructions or "")
+        await self._hear_of_changes(session.server_capabilities, group)
+        listing = await lists.refresh.walked()
+        # A quick server may list more in its time than can be looked at in what is left of it.
+        time.pause()
+        await lists.refresh.admit(listing)
+        time.resume()
+        await lists.offers.take(_wire(session.server_capabilities), modern=main.modern)
+        lists.for_clients.begin()
+        self._ready_at = anyio.current_time()
+
+    async def _hear_of_changes(
+        self, declared: types.ServerCapabilities | None, group: anyio.abc.TaskGroup
+    ) -> None:
+        """Open the stream on which a modern server tells of changes, before anything is listed."""
+        told_of, changes = _told_of(declared), self._lists.changes
+        self._lists.refresh.told_of_changes = "toolsListChanged" in told_of
+        changes.begin()
+        if self._listing.main.modern and told_of:
+            group.start_soon(changes.hold, told_of, self._lost.is_set)
+            await changes.settled(min(ACKNOWLEDGING, self._pool.start_timeout / 4))
+
+    async def _hold(self, dispatcher: ObservedDispatcher) -> None:
+        modern = self._listing.main.modern
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._lists.refresh.keep_fresh)
+                group.start_soon(self._lists.offers.keep_fresh)
+                if modern:
+                    group.start_soon(self._lists.offers.keep_watching)
+                group.start_soon(self._watch, dispatcher)
+                group.start_soon(self._watch_health)
+                if self._link.facts.starts_process and not modern:
+                    group.start_soon(self._tire, group.cancel_scope)
+                await self._lost.wait()
+                group.cancel_scope.cancel()
+        finally:
+            if not self._rest.resting:
+                self.lose()
+
+    async def _tire(self, holding: anyio.CancelScope) -> None:
+        """End this connection for a while, when sessions of clients take its place."""
+        await self._rest.until_due()
+        if not self._lost.is_set():
+            self._rest.begin()
+            self._listing.main.dispatcher = None
+            holding.cancel()
+
+    def lose(self) -> None:
+        """End this connection; closing may take its time, and nobody is to call into it meanwhile."""
+        self._listing.main.dispatcher = None
+        self._lost.set()
+        self._rest.over()
+        self._pool.retire()
+        self._state.set("offline", self._lost_by)
+
+    async def _watch(self, dispatcher: ObservedDispatcher) -> None:
+        await dispatcher.closed.wait()
+        self._lost.set()
+
+    async def _watch_health(self) -> None:
+        """Give up a server that answers nothing any more."""
+        health = self._listing.main.health
+        health.heard()
+        self._lost_by = await health.lost()
+        self._log.warning("%s; the connection is ended and made anew", in_log(self._lost_by))
+        self.lose()
+
+    def _health_changed(self) -> None:
+        """Say that calls are refused while a health check is not answered, or go through again."""
+        fault = self._listing.main.health.fault
+        if self._state.now == ("ready" if fault else "offline") and not self._lost.is_set():
+            self._state.set("offline" if fault else "ready", fault)
+
+    def session_fell_silent(self, waited: float) -> None:
+        """Check the session that lists as well, as it may lead to the same process; tell the status."""
+        main = self._listing.main
+        if waited and self._state.now == "ready" and main.dispatcher is not None:
+            main.health.missed(waited)
+        self._state.changed()
+
+    def _explained(self, reason: str) -> str:
+        last = self._stderr.last
+        return self._link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
+
+
+def _wire(declared: types.ServerCapabilities | None) -> dict[str, Any]:
+    return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
+
+
+def _told_of(declared: types.ServerCapabilities | None) -> dict[str, bool]:
+    """The lists of which the server tells that they have changed, as `subscriptions/listen` names them."""
+    offered = {
+        name: None if declared is None else getattr(declared, name)
+        for name in ("tools", "resources", "prompts")
+    }
+    return {f"{name}ListChanged": True for name, each in offered.items() if each and each.list_changed}
