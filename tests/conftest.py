@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support.warm import Warm, warm_process
 
 from mcp_toolset.server import unlisted_mounts as unlisted
 from mcp_toolset.upstream.lists import client_lists
@@ -29,6 +30,13 @@ def patient_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unlisted, "LIST_PATIENCE", 60)
     monkeypatch.setattr(client_lists, "PATIENCE", 60)
     monkeypatch.setattr(client_lists, "LIST_DEADLINE", 30)
+
+
+@pytest.fixture(scope="session")
+def warm() -> Generator[Warm]:
+    """Starts scripts that import this library at once."""
+    with warm_process() as started:
+        yield started
 
 
 @pytest.fixture

@@ -9,14 +9,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from socket import socket
+
+from tests.support.telling import telling
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve, tool
 from mcp_toolset.transports import stdio_client as child
 from mcp_toolset.transports.http import app
-from mcp_toolset.transports.http.app import bound_socket
 
 
 @tool
@@ -41,15 +39,6 @@ def shout(how: str) -> str:
         case "read":
             return repr(sys.stdin.read() + os.read(0, 100).decode())
     return how
-
-
-@contextmanager
-def telling(host: str, port: int) -> Generator[socket]:
-    """A listening socket, of which the first line of standard error tells the port."""
-    with bound_socket(host, port) as listening:
-        sys.stderr.write(f"{listening.getsockname()[1]}\n")
-        sys.stderr.flush()
-        yield listening
 
 
 def main() -> None:

@@ -139,7 +139,7 @@ async def test_f44_an_http_hub_ends_in_time_with_all_its_children(
     with hub(transport=transport, mounts=upstreams.commands, grace=0.5) as process:
         assert process.stderr is not None
         # The socket listens by then: what comes before the server has started is answered afterwards.
-        url = f"http://127.0.0.1:{int(process.stderr.readline())}"
+        url = process.stderr.readline().decode().split()[-1]
         target = sse_client(f"{url}/sse") if transport == "sse" else f"{url}/mcp"
         with anyio.move_on_after(60):
             async with Client(target, mode="legacy", cache=None) as client:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.faults.harness import until
 from tests.interaction import doors_server
 from tests.support.asking import Person
+from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.transports.pipes import PIPES
@@ -90,8 +90,9 @@ class Visit:
         changed: How often it was told that the list has changed.
     """
 
-    def __init__(self, column: Column, directory: Path, log: Path) -> None:
+    def __init__(self, column: Column, directory: Path, log: Path, warm: Warm) -> None:
         self.column = column
+        self.warm = warm
         self.log = log
         self.mark = str(directory / str(column))
         self.logs: list[Any] = []
@@ -190,10 +191,9 @@ class Visit:
                 return server.lowlevel
             case "stdio" | "stdio-sdk" as door:
                 pipes = {PIPES: "sdk"} if door == "stdio-sdk" else {}
+                command, *arguments = self.warm.command(SCRIPT, self.column.loop)
                 return StdioServerParameters(
-                    command=sys.executable,
-                    args=[SCRIPT, self.column.loop],
-                    env={**environment(self.log), **pipes},
+                    command=command, args=arguments, env={**environment(self.log), **pipes}
                 )
             case "sse":
                 return sse_client(f"{address}/sse")
@@ -213,11 +213,12 @@ class Visit:
             self.changed += 1
 
 
-def _await_port(port: int, process: subprocess.Popen[bytes], errors: Path) -> None:
+def _address(process: subprocess.Popen[bytes], errors: Path) -> str:
+    """Where a server listens, once it says so."""
     until = time.monotonic() + SOON
     while time.monotonic() < until:
-        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-            return
+        if said := re.search(r"unning on (http://[\d.:]+)", errors.read_text()):
+            return said[1]
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.02)
             break
@@ -231,21 +232,20 @@ def environment(log: Path) -> dict[str, str]:
 
 
 @contextmanager
-def web_server(host: str, log: Path) -> Generator[str]:
+def web_server(host: str, log: Path, warm: Warm) -> Generator[str]:
     """An HTTP server as a process, run by one of `HOSTS`; yields its address."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
     application = "tests.interaction.doors_app:app"
-    uvicorn = ["-m", "uvicorn", application, "--port", str(port), "--log-level", "warning"]
+    uvicorn = ["-m", "uvicorn", application, "--port", "0", "--no-access-log"]
     command = {
-        "uvicorn": [*uvicorn, "--loop", "asyncio"],
-        "uvicorn-uvloop": [*uvicorn, "--loop", "uvloop"],
-        "hypercorn": ["-m", "hypercorn", application, "-b", f"127.0.0.1:{port}"],
-    }.get(host, [SCRIPT, host, str(port)])
+        "uvicorn": warm.command(*uvicorn, "--loop", "asyncio"),
+        "uvicorn-uvloop": warm.command(*uvicorn, "--loop", "uvloop"),
+        # It serves in a process of its own, which is started anew.
+        "hypercorn": [sys.executable, "-m", "hypercorn", application, "-b", "127.0.0.1:0"],
+    }.get(host, warm.command(SCRIPT, host, "http"))
     errors = log.with_suffix(".stderr")
     with errors.open("w") as stderr, ExitStack() as stack:
         process = subprocess.Popen(
-            [sys.executable, *command],
+            command,
             env={**os.environ, **environment(log)},
             cwd=ROOT,
             stdout=stderr,
@@ -255,8 +255,7 @@ def web_server(host: str, log: Path) -> Generator[str]:
         stack.callback(process.wait)
         # hypercorn serves in a process of its own, which would stay.
         stack.callback(os.killpg, process.pid, signal.SIGKILL)
-        _await_port(port, process, errors)
-        yield f"http://127.0.0.1:{port}"
+        yield _address(process, errors)
         assert process.poll() is None
     assert not re.search("NoEventLoopError|Exception in (callback|ASGI)", errors.read_text()), (
         errors.read_text()

@@ -1,7 +1,8 @@
-"""The server behind every door: `doors_server.py LOOP [PORT]`; for ASGI servers it is in `doors_app`.
+"""The server behind every door: `doors_server.py LOOP [http]`; for ASGI servers it is in `doors_app`.
 
 What its tools have been through is written into the file named by `DOORS_LOG`, a line each, so that a test
-can read it when the connection, or the process, is gone. Without a port it serves standard input and output.
+can read it when the connection, or the process, is gone. Over HTTP it tells its
+address on standard error.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from tests.support.telling import telling
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.tools.core.outcome import AskUser
+from mcp_toolset.transports.http import app
 
 UPSTREAM = str(Path(__file__).with_name("doors_upstream.py"))
 BIG = 5 * 1024 * 1024
@@ -174,12 +178,13 @@ def make() -> ToolsetServer:
     )
 
 
-async def _serve(port: int | None) -> None:
+async def _serve(*, over_http: bool) -> None:
     server = make()
-    if port is None:
+    if not over_http:
         await server.run_stdio()
-    else:
-        await server.run_http(port=port)
+        return
+    app.bound_socket = telling
+    await server.run_http(port=0)
 
 
 def runner(loop: str) -> Run:
@@ -202,5 +207,4 @@ async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
 
 
 if __name__ == "__main__":
-    where = int(sys.argv[2]) if len(sys.argv) > 2 else None
-    runner(sys.argv[1])(lambda: _serve(where))
+    runner(sys.argv[1])(partial(_serve, over_http="http" in sys.argv[2:]))

@@ -21,6 +21,7 @@ from tests.faults.harness import until
 from tests.interaction.doors import COLUMNS, HERE, WEB, Column, Visit, web_server
 from tests.interaction.doors_server import AT_ONCE, BIG
 from tests.support.asking import text_of
+from tests.support.warm import Warm
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -34,26 +35,26 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hosts(directory: Path) -> Generator[Served]:
+def hosts(directory: Path, warm: Warm) -> Generator[Served]:
     """The address of the HTTP server that a host runs; one process for all columns of that host."""
     with ExitStack() as stack:
         running: dict[str, str] = {}
 
         def served(host: str) -> str:
             if host not in running:
-                running[host] = stack.enter_context(web_server(host, directory / f"{host}.log"))
+                running[host] = stack.enter_context(web_server(host, directory / f"{host}.log", warm))
             return running[host]
 
         yield served
 
 
 @pytest.fixture(scope="module", params=COLUMNS, ids=str)
-def visit(request: pytest.FixtureRequest, directory: Path, hosts: Served) -> Generator[Visit]:
+def visit(request: pytest.FixtureRequest, directory: Path, hosts: Served, warm: Warm) -> Generator[Visit]:
     """A client behind one door."""
     column: Column = request.param
     web = column.door in WEB
     log = directory / f"{column.loop if web else column}.log"
-    visit = Visit(column, directory, log)
+    visit = Visit(column, directory, log, warm)
     with pytest.MonkeyPatch.context() as patch:
         if column.door in HERE:
             patch.setenv("DOORS_LOG", str(log))
