@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.reloadable import ReloadReport
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import serve
+    from mcp_toolset.tools.binding.selector import ToolSelector
     from mcp_toolset.tools.core.asking import ElicitationAnswer, SampledMessage
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
     from mcp_toolset.tools.toolsets.turn import Turns, turn_from_meta
     from mcp_toolset.tools.view.availability import ToolAvailability
-    from mcp_toolset.tools.view.selector import ToolSelector
     from mcp_toolset.tools.view.view import ToolView
     from mcp_toolset.transports.http.limits import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset
@@ -250,7 +250,7 @@ _HOMES: Final = {
     "ToolResult": "tools.core.result",
     "ToolRound": "calls.rounds.tool_round",
     "ToolRoundPlan": "calls.rounds.tool_round",
-    "ToolSelector": "tools.view.selector",
+    "ToolSelector": "tools.binding.selector",
     "ToolView": "tools.view.view",
     "Toolset": "tools.toolsets.toolset",
     "ToolsetError": "errors",

@@ -18,11 +18,11 @@ import anyio.abc
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
 from mcp_toolset.concurrency.workers import beside
 from mcp_toolset.errors import CallError, StateError, sole
+from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.made import Each
-from mcp_toolset.tools.view.view import Executor
 
 DRAIN: Final = 30.0
 """Seconds that calls under way may take when their toolset leaves, unless told otherwise."""

@@ -17,6 +17,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError
 from mcp_toolset.server.manual_calls import ManualCalls
 from mcp_toolset.server.results import answered
+from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ElicitationAnswer, SampledMessage, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import (
@@ -28,7 +29,7 @@ from mcp_toolset.tools.core.capability import (
     granted,
 )
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.view import Executor, ToolBinding
+from mcp_toolset.tools.view.view import ToolBinding
 
 
 class Host(Protocol):

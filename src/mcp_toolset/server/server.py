@@ -39,6 +39,7 @@ from mcp_toolset.server.reloadable import PATIENCE, Reloading, ReloadReport, rel
 from mcp_toolset.server.state_keeper import StateKeeper
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+from mcp_toolset.tools.binding.selector import ToolSelector
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, granted
 from mcp_toolset.tools.core.result import ToolResult
@@ -49,7 +50,6 @@ from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets import opening
 from mcp_toolset.tools.toolsets.opening import Waiting, settled, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.selector import ToolSelector
 from mcp_toolset.tools.view.unbound import UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 

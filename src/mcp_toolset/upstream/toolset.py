@@ -19,6 +19,7 @@ from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, Listed
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.tools.binding.selector import near_names
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
@@ -26,7 +27,6 @@ from mcp_toolset.tools.core.source import Provenance, SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.schema.argument_repair import repaired
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.selector import near_names
 from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding

@@ -34,6 +34,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     innermost,
 )
+from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.core.plain import copied
@@ -42,7 +43,7 @@ from mcp_toolset.tools.core.result_shape import checked_result
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.made import same
 from mcp_toolset.tools.view.tool_names import ToolNames
-from mcp_toolset.tools.view.view import Executor, ToolBinding
+from mcp_toolset.tools.view.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
 

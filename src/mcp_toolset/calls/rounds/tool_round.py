@@ -81,7 +81,7 @@ class ToolRound:
             RoundError: it is no reply of this provider, or its calls cannot be told apart by their ids.
             DefinitionError: replies of this provider are not read here, or the export has no view.
         """
-        if export.view is None or export.provider not in _READERS:
+        if not isinstance(export.view, ToolView) or export.provider not in _READERS:
             raise DefinitionError(
                 f"replies to this export for {export.provider} are not read here; make calls with "
                 "export.call(name, arguments, id), and a round of them with ToolRound.from_calls"

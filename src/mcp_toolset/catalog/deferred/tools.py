@@ -16,10 +16,11 @@ from pydantic import BaseModel, Field
 from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError
+from mcp_toolset.tools.binding.binding import Redirect
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
-from mcp_toolset.tools.view.view import Redirect, ToolBinding
+from mcp_toolset.tools.view.view import ToolBinding
 
 MAX_RESOLVED: Final = 20
 """Tools that one `resolve_tools` call may ask for."""

@@ -24,15 +24,16 @@ from mcp_toolset.catalog.registry.membership import RegistryMembership
 from mcp_toolset.catalog.registry.name_assignment import Assigned, NameRules, assigned, key_of
 from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
 from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
+from mcp_toolset.tools.binding.binding import Gate
+from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import limit_beside, readable_name
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.made import distinct
-from mcp_toolset.tools.view.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
-from mcp_toolset.tools.view.view import Gate, ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 _log = logging.getLogger("mcp_toolset.registry")
 

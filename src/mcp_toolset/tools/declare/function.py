@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack,
 import anyio.to_thread
 
 from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.tools.binding.binding import Executor, Reads
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
@@ -23,7 +24,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import FunctionSignature, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool
 from mcp_toolset.tools.declare.typed_call import FunctionCall, binding_of, fitting, metadata_of
-from mcp_toolset.tools.view.view import Executor, Reads, ToolView
+from mcp_toolset.tools.view.view import ToolView
 
 __all__ = ["FunctionTool", "Tool", "runner", "tool"]
 

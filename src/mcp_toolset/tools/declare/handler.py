@@ -19,10 +19,10 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 import anyio.to_thread
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.returned import JSON, Returned
-from mcp_toolset.tools.view.view import Executor
 
 Handler = Callable[..., Any] | str
 """A function of `(arguments)` or `(arguments, context)`, or its name as `module:function`."""

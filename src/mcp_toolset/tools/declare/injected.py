@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from mcp_toolset.errors import StateError
+from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.view import Supplies, ToolBinding
 
 _OWN: Final = frozenset({"_context", "injected", "injecting", "for_handler"})
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
 
 from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
+from mcp_toolset.tools.binding.binding import Reads
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import DECLARED, declared_tool
@@ -24,7 +25,7 @@ from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_ha
 from mcp_toolset.tools.declare.input_schema import InputReader, described, read_input
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.declare.typed_call import CompletedCall, DecodedCall, binding_of, fitting, metadata_of
-from mcp_toolset.tools.view.view import Reads, ToolView
+from mcp_toolset.tools.view.view import ToolView
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from mcp_toolset.errors import DefinitionError, StateError
+from mcp_toolset.tools.binding.binding import Executor, Reads, Supplies, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.frozen import FrozenObject, frozen, thawed
@@ -18,7 +19,7 @@ from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_re
 from mcp_toolset.tools.declare.injected import with_injected
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
 from mcp_toolset.tools.view.unbound import KnownTools
-from mcp_toolset.tools.view.view import Executor, Reads, RunsCalls, Supplies, ToolBinding, ToolView
+from mcp_toolset.tools.view.view import RunsCalls, ToolView
 
 P = ParamSpec("P")
 R = TypeVar("R")

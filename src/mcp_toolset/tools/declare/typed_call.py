@@ -19,9 +19,10 @@ from typing import (
 )
 
 from mcp_toolset.errors import InvalidOutputError, ToolMismatchError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from types import CoroutineType

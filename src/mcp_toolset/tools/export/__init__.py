@@ -6,6 +6,7 @@ alone, for names and schemas that need no way back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.tools.export.form import Provider
@@ -13,7 +14,7 @@ from mcp_toolset.tools.export.offering import export, plain_tools
 from mcp_toolset.tools.export.table import Export
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolView
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 __all__ = [
     "Export",
@@ -26,21 +27,21 @@ __all__ = [
 ]
 
 
-def to_openai(view: ToolView) -> list[dict[str, Any]]:
+def to_openai(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
     """The `tools` of a chat completion request; see `ToolView.to_openai`."""
     return plain_tools(view, "openai")
 
 
-def to_openai_responses(view: ToolView) -> list[dict[str, Any]]:
+def to_openai_responses(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
     """The `tools` of a Responses request; see `ToolView.to_openai_responses`."""
     return plain_tools(view, "openai_responses")
 
 
-def to_anthropic(view: ToolView) -> list[dict[str, Any]]:
+def to_anthropic(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
     """The `tools` of a Messages request; see `ToolView.to_anthropic`."""
     return plain_tools(view, "anthropic")
 
 
-def to_gemini(view: ToolView) -> list[dict[str, Any]]:
+def to_gemini(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
     """The `tools` of a Gemini request; see `ToolView.to_gemini`."""
     return plain_tools(view, "gemini")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolBinding, ToolView
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 MAX_SUMMARY: Final = 120
 """Characters of a stub's summary."""
@@ -30,7 +30,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _PLAIN: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
-def compact_listing(view: ToolView) -> list[ToolDefinition]:
+def compact_listing(view: Mapping[str, ToolBinding]) -> list[ToolDefinition]:
     """A stub for each tool, in order: real name, one line of summary, argument hint, open schema.
 
     Titles and annotations stay, so that a client still knows what is read-only.
@@ -43,7 +43,7 @@ def stubbed(binding: ToolBinding) -> ToolBinding:
     return replace(binding, definition=replace(_stub(binding), name=binding.definition.name))
 
 
-def help_text(view: ToolView, names: Iterable[str]) -> str:
+def help_text(view: Mapping[str, ToolBinding], names: Iterable[str]) -> str:
     """The full descriptions and schemas of some tools, each named once; unknown names are said to be so.
 
     The text is for a model: it is what a `tool_help` tool answers.

@@ -24,7 +24,7 @@ from mcp_toolset.tools.export.strict import strict_schema
 from mcp_toolset.tools.export.table import Export, ToolMark
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolBinding, ToolView
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
     {
@@ -48,7 +48,7 @@ class _Shaped:
 
 
 def export(
-    view: ToolView,
+    view: Mapping[str, ToolBinding],
     provider: Provider,
     *,
     requirement: ToolRequirement | None = None,
@@ -83,7 +83,7 @@ def export(
     )
 
 
-def plain_tools(view: ToolView, provider: Provider) -> list[dict[str, Any]]:
+def plain_tools(view: Mapping[str, ToolBinding], provider: Provider) -> list[dict[str, Any]]:
     """The tools alone, where nothing had to be renamed.
 
     Raises:
@@ -114,7 +114,7 @@ def _form(provider: Provider) -> ProviderForm:
     return form
 
 
-def _chosen(view: ToolView, form: ProviderForm, deferred: bool) -> list[ToolBinding]:
+def _chosen(view: Mapping[str, ToolBinding], form: ProviderForm, deferred: bool) -> list[ToolBinding]:
     searchable = deferred and form.defers
     return [binding for binding in view.values() if searchable or not binding.deferred]
 

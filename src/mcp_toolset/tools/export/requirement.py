@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.view.selector import ToolSelector, names_of, public_name_of
+from mcp_toolset.tools.binding.selector import ToolSelector, names_of, public_name_of
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 MAX_NAMED: Final = 10
 """Names that one message lists."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.export.arguments import WayBack
 from mcp_toolset.tools.export.form import Provider
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Export:
     names: Mapping[str, str]
     strict: frozenset[str] = frozenset()
     deferred: Mapping[str, ToolMark] = field(default_factory=dict[str, "ToolMark"])
-    view: ToolView | None = field(default=None, repr=False, compare=False)
+    view: Mapping[str, ToolBinding] | None = field(default=None, repr=False, compare=False)
     _request: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 

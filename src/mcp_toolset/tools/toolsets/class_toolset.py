@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.identity import declared_tool
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.signature import is_method
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.declare.typed_call import DecodedCall, FunctionCall
-from mcp_toolset.tools.view.view import ToolBinding
 
 T = TypeVar("T")
 

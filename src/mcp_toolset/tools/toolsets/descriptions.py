@@ -22,8 +22,9 @@ from mcp_toolset.tools.view.tool_names import NameUse, use_of
 from mcp_toolset.tools.view.unbound import NameReport
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.selector import BySelector, ToolSelector
-    from mcp_toolset.tools.view.view import ToolBinding, ToolView
+    from mcp_toolset.tools.binding.binding import ToolBinding
+    from mcp_toolset.tools.binding.selector import BySelector, ToolSelector
+    from mcp_toolset.tools.view.view import ToolView
 
 __all__ = ["Descriptions"]
 

@@ -10,8 +10,8 @@ from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName, unbound
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.selector import ToolSelector
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.binding.binding import ToolBinding
+    from mcp_toolset.tools.binding.selector import ToolSelector
 
 V = TypeVar("V")
 

@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any, Final, cast, get_origin
 
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.binding.binding import Prepare, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.turn import PER_CALL, Turns
-from mcp_toolset.tools.view.view import Prepare, ToolBinding
 
 PrepareDefinition = (
     Callable[[ToolBinding], ToolDefinition | None] | Callable[[ToolBinding, Any], ToolDefinition | None]

@@ -17,6 +17,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import public_name
@@ -26,7 +27,6 @@ from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of
 from mcp_toolset.tools.toolsets.prepare import prepared_step
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.view import ToolBinding
 
 LIST_TIMEOUT: Final = 30.0
 """Seconds that a provider may take to list its tools or to resolve one, unless told otherwise."""

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from mcp_toolset.errors import NameConflictError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.identity import default_id
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.view.view import ToolBinding
 
 
 def check_ids(bindings: Iterable[ToolBinding]) -> None:

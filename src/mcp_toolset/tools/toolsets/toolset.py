@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, cast, overload
 import anyio
 
 from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError, UnknownToolError
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.binding.selector import ToolSelector, identity
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import declared_tool
@@ -34,12 +36,11 @@ from mcp_toolset.tools.toolsets.turn import TurnStep
 from mcp_toolset.tools.toolsets.verbs import Step, ToolsetVerbs, Transform
 from mcp_toolset.tools.view.availability import ToolAvailability
 from mcp_toolset.tools.view.made import Each, Made, distinct, same
-from mcp_toolset.tools.view.selector import ToolSelector, identity
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
-from mcp_toolset.tools.view.view import RunsCalls, ToolBinding, ToolView
+from mcp_toolset.tools.view.view import RunsCalls, ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.selector import InputClass
+    from mcp_toolset.tools.binding.selector import InputClass
 
 __all__ = ["Toolset", "Transform", "Transformed"]
 

@@ -15,6 +15,8 @@ from functools import partial
 from typing import Any, Final
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.binding.binding import Reads, ToolBinding
+from mcp_toolset.tools.binding.selector import ToolSelector
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
@@ -22,8 +24,6 @@ from mcp_toolset.tools.schema.reshape import Schema, detached, examples_mapped, 
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.named_step import NamedStep
-from mcp_toolset.tools.view.selector import ToolSelector
-from mcp_toolset.tools.view.view import Reads, ToolBinding
 
 _log = logging.getLogger("mcp_toolset.tools")
 

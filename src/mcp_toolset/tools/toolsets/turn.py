@@ -17,10 +17,10 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
+from mcp_toolset.tools.binding.binding import Prepare, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.schema.json_schema import UNUSABLE
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.tools.view.view import Prepare, ToolBinding
 
 TurnOf = Callable[[ToolContext], Any]
 """The turn's input from the surroundings of one call; it never waits."""

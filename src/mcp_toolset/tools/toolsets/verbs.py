@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
+from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
+from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.core.frozen import frozen
 from mcp_toolset.tools.core.names import check_name, check_prefix, public_name
 from mcp_toolset.tools.core.source import ToolSource
@@ -30,14 +32,12 @@ from mcp_toolset.tools.toolsets.prepare import (
 from mcp_toolset.tools.toolsets.transform import ArgumentStep, ArgumentTransform
 from mcp_toolset.tools.toolsets.turn import TurnOf, TurnStep, turn_step
 from mcp_toolset.tools.view.made import Each
-from mcp_toolset.tools.view.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, unbound
-from mcp_toolset.tools.view.view import Supplies, ToolBinding
 
 if TYPE_CHECKING:
+    from mcp_toolset.tools.binding.selector import BySelector
     from mcp_toolset.tools.toolsets.toolset import Toolset
-    from mcp_toolset.tools.view.selector import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: a binding as it should be, or `None` to leave it out."""

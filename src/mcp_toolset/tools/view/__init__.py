@@ -1,7 +1,7 @@
-"""A flat, frozen table from public name to tool, and what selects tools in it.
+"""A flat, frozen table from public name to tool, what is available of it, and the names it knows.
 
-`tools.toolsets`, `calls`, `catalog` and `server` call it. It may import `tools.schema`, `tools.core` and
-`errors`.
+`tools.toolsets`, `calls`, `catalog` and `server` call it. It may import `tools.export`, `tools.binding`,
+`tools.schema`, `tools.core` and `errors`.
 """
 
 from mcp_toolset._moved import moved

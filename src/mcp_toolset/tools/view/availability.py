@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mcp_toolset.tools.view.selector import ToolGroup, ToolSelector, resolve_all
+from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, resolve_all
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 __all__ = ["ToolAvailability", "ToolSelector"]
 

@@ -14,7 +14,7 @@ from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 M = TypeVar("M")
 

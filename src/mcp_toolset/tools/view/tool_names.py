@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from mcp_toolset.tools.binding.selector import ToolGroup, identity, names_of, near_names, own_name
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, qualified
-from mcp_toolset.tools.view.selector import ToolGroup, identity, names_of, near_names, own_name
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.view.view import ToolBinding
+    from mcp_toolset.tools.binding.binding import ToolBinding
 
 EVERY_TOOL: Final = "*"
 """The pattern for every tool."""

@@ -12,8 +12,8 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL, NameUse, ToolNames
 
 if TYPE_CHECKING:
+    from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.core.source import ToolSource
-    from mcp_toolset.tools.view.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.names")
 

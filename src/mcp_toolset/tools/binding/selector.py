@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.declare.tool import Tool
-    from mcp_toolset.tools.view.view import ToolBinding
 
     class _IsDataclass(Protocol):
         __dataclass_fields__: ClassVar[dict[str, Any]]
