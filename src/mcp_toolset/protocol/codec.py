@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import mcp_types as types
 from pydantic_core import to_json
 
+from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.sdk.models import MCPError
 
 orjson: Any = import_module("orjson") if find_spec("orjson") else None
@@ -22,9 +23,6 @@ _PLAIN_ONLY: Final[int] = (
 
 _LONG: Final = 24
 """Characters of an id from which it is not looked at as a number."""
-
-CLOSED: Final = "Connection closed"
-"""What a dispatcher says of a connection that has ended, as the SDK's does."""
 
 
 def strict_object(message: Any) -> dict[str, Any] | None:
@@ -77,7 +75,7 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
         MCPError: the answer is an error, or none at all.
     """
     if answer is None:
-        raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+        raise MCPError.from_error_data(CLOSED)
     error, result = answer.get("error"), answer.get("result")
     if error is None and isinstance(result, dict):
         return cast("dict[str, Any]", result)

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import mcp_types as types
 
 from mcp_toolset.protocol.codec import json_of
+from mcp_toolset.protocol.errors import UNWRITTEN
 
 LONG: Final = 256 * 1024
 """Characters from which on a text is worth it."""
@@ -24,7 +25,6 @@ LONG: Final = 256 * 1024
 _DIGITS: Final = 9
 
 _TEXTS: Final = ("text", "data", "blob")
-UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
 _log = logging.getLogger("mcp_toolset.wire")
 
 

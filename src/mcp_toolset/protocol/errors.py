@@ -1,62 +1,128 @@
-"""What an upstream's failures mean: which are the connection's, which its own, and how they are said."""
+"""The one table from exceptions to JSON-RPC errors: code, message, data, and the HTTP status of a code.
+
+Handlers look up what they refuse a request with (`error_of`, `refusal`). Every door (pipes, streams, HTTP,
+in process) asks `error_for_peer` about an exception that left a handler. The errors without an exception,
+such as the one for a closed connection, stand at the top.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 import mcp_types as types
 from pydantic import ValidationError
 
-from mcp_toolset.errors import ToolsetError, UpstreamError, innermost
+from mcp_toolset.errors import (
+    CallError,
+    ClientCapabilityError,
+    InvalidOutputError,
+    ToolsetError,
+    UpstreamProtocolError,
+)
+from mcp_toolset.sdk.headers import ERROR_CODE_HTTP_STATUS
 from mcp_toolset.sdk.models import MCPError
 
-ENDED: Final = "the connection was lost"
-LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
+RESOURCE_NOT_FOUND: Final = -32002
+"""What the legacy era says of a resource that is not there (2025-11-25, server/resources); now -32602."""
 
-FAILED_ON_ITS_WAY: Final = "HTTP request failed"
-"""How the error begins that stands for the answer to a request over HTTP that got none."""
+INVALID_REQUEST_PARAMS: Final = types.ErrorData(
+    code=types.INVALID_PARAMS, message="Invalid request parameters", data=""
+)
+INTERNAL: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
+"""All that a client is told of an exception that nobody expected."""
 
-NOT_SENT: Final = "no HTTP connection"
-"""How it begins if the request was not even sent."""
+INVALID_RESULT: Final = types.ErrorData(
+    code=types.INTERNAL_ERROR, message="Handler returned an invalid result"
+)
+UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
+CLOSED: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message="Connection closed")
+"""What a dispatcher says of a connection that has ended, as the SDK's does."""
 
-UNREACHED: Final = "the server cannot be reached, so the call did not run"
+MODERN_STATUSES: Final[Mapping[int, int]] = ERROR_CODE_HTTP_STATUS
+"""The HTTP status of an answer by the code of its error, from 2026-07-28 on; 200 for every other code."""
 
-UNREADABLE: Final = "its answer cannot be read"
-_UNPARSED: Final = ("Failed to parse JSON response", "Failed to parse SSE message")
-_CLOSED: Final = "Connection closed"
-_SESSION_GONE: Final = "Session terminated"
-_BROKE_OFF: Final = ("SSE stream", FAILED_ON_ITS_WAY, NOT_SENT)
+LEGACY_STATUSES: Final[Mapping[int, int]] = {}
+"""The same in legacy sessions, where every answer has the status 200."""
 
+_log = logging.getLogger("mcp_toolset.wire")
 
-def says_ended(fault: MCPError) -> bool:
-    """Whether the SDK made this error up because the connection has ended."""
-    closed = fault.code == types.CONNECTION_CLOSED and fault.message == _CLOSED and fault.data is None
-    return closed or fault.message == _SESSION_GONE
-
-
-def says_broke_off(fault: MCPError) -> bool:
-    """Whether this error was made up here because one request over HTTP failed, or its answer broke off."""
-    return (
-        fault.code == types.CONNECTION_CLOSED and fault.data is None and fault.message.startswith(_BROKE_OFF)
-    )
+Code = Callable[[Any], int]
+Message = Callable[[Any], str]
+Data = Callable[[Any, str | None], Any]
 
 
-def lost_by(fault: MCPError) -> str:
-    """What it means for a call that its request over HTTP failed."""
-    return UNREACHED if fault.message.startswith(NOT_SENT) else LOST
+def _always(code: int) -> Code:
+    return lambda _: code
 
 
-def told_briefly(message: str) -> str:
-    """An error's message without the report of the SDK's parser, which shows the answer and all models."""
-    return UNREADABLE if message.startswith(_UNPARSED) else message
+def _no_data(_: Any, uri: str | None) -> None:
+    return None
 
 
-def reason_of(fault: BaseException) -> str:
-    """Why a connection ended or could not be made, in one line."""
-    fault = innermost(fault)
-    if isinstance(fault, UpstreamError):
-        return ENDED if fault.reason == LOST else fault.reason
-    if isinstance(fault, ValidationError):
-        return "its answer does not follow the protocol"
-    text = told_briefly(str(fault)).splitlines()[0] if str(fault) else type(fault).__name__
-    return text if isinstance(fault, MCPError | ToolsetError) else f"{type(fault).__name__}: {text}"
+def _about(_: Any, uri: str | None) -> dict[str, str] | None:
+    return None if uri is None else {"uri": uri}
+
+
+def _first_argument(fault: Any) -> str:
+    # The text of a `KeyError` has quotes around it.
+    return str(fault.args[0]) if fault.args else "Not found"
+
+
+ROWS: Final[tuple[tuple[type[Exception], Code, Message, Data], ...]] = (
+    (LookupError, _always(types.INVALID_PARAMS), _first_argument, _about),
+    (UpstreamProtocolError, lambda fault: fault.code, str, lambda fault, _: fault.data),
+    (
+        ClientCapabilityError,
+        _always(types.MISSING_REQUIRED_CLIENT_CAPABILITY),
+        str,
+        lambda fault, _: {"requiredCapabilities": {fault.capability: {}}},
+    ),
+    (InvalidOutputError, _always(types.INTERNAL_ERROR), str, _no_data),
+    (CallError, _always(types.INVALID_PARAMS), str, _no_data),
+    (ToolsetError, _always(types.INTERNAL_ERROR), str, _no_data),
+)
+"""Exception, code, message, data; the first row that fits counts. Subclasses stand before their bases."""
+
+
+def error_of(raised: Exception, *, uri: str | None = None) -> MCPError | None:
+    """The error for what a handler raised on purpose; `None` for what the table does not know.
+
+    Args:
+        raised: What the handler raised.
+        uri: The resource that the request is about, which the error then names.
+    """
+    for kind, code, message, data in ROWS:
+        if isinstance(raised, kind):
+            return MCPError(code(raised), message(raised), data(raised, uri))
+    return None
+
+
+def refusal(raised: ToolsetError) -> MCPError:
+    """The error for an exception of this package, all of which the table knows."""
+    return error_of(raised) or MCPError.from_error_data(INTERNAL)
+
+
+def in_era(error: MCPError, *, modern: bool, about_resource: bool) -> MCPError:
+    """The error as the client's era has it: a missing resource has another code in each.
+
+    A server of 2026-07-28 names the resource that it has not found in `data.uri`.
+    """
+    data: object = error.data
+    code = error.code
+    if modern and code == RESOURCE_NOT_FOUND:
+        code = types.INVALID_PARAMS
+    elif not modern and about_resource and code == types.INVALID_PARAMS:
+        code = RESOURCE_NOT_FOUND if isinstance(data, dict) and "uri" in data else code
+    return error if code == error.code else MCPError(code, error.message, cast("Any", data))
+
+
+def error_for_peer(raised: BaseException) -> types.ErrorData:
+    """The error for an exception that left a handler: its own, or only that there was one."""
+    if isinstance(raised, MCPError):
+        return raised.error
+    if isinstance(raised, ValidationError):
+        return INVALID_REQUEST_PARAMS
+    _log.error("a request handler raised", exc_info=raised)
+    return INTERNAL

@@ -5,7 +5,6 @@ The dispatcher protocol is marked provisional by the SDK; its table of requests 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from typing import Any, Final
@@ -14,7 +13,7 @@ import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.shared.dispatcher import coerce_request_id, run_notify_intercept
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher, handler_exception_to_error_data
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import MessageMetadata
 
 from mcp_toolset.concurrency.cancel_reason import given_up, reason_in, reason_or
@@ -31,12 +30,10 @@ from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
     "ObservedDispatcher",
-    "fault_for_peer",
     "run_notify_intercept",
     "stream_dispatcher",
 ]
 
-_log = logging.getLogger("mcp_toolset.wire")
 
 NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
 """Sees a raw notification first; `True` says that it is dealt with."""
@@ -182,12 +179,3 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
             return sender.run(run_notify_intercept, on_notify_intercept, method, params)
 
         await super().run(on_request, on_notify, intercept, task_status=task_status)
-
-
-def fault_for_peer(raised: BaseException) -> types.ErrorData:
-    """What a peer is told of an exception that left a handler: its own error, or that there was one."""
-    fault = handler_exception_to_error_data(raised) if isinstance(raised, Exception) else None
-    if fault is None:
-        _log.error("a request handler raised", exc_info=raised)
-        fault = types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
-    return fault

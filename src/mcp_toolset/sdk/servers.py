@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.mcpserver import MCPServer
-from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data, serve_one
+from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
 
 from mcp_toolset.sdk.models import Connection, Outbound, Server, ServerSession
 
@@ -22,7 +22,6 @@ __all__ = [
     "connection_of",
     "holds_cleanup",
     "lowlevel_of",
-    "modern_error_data",
     "request_outbound",
     "serve_one",
     "token_principal",

@@ -30,6 +30,7 @@ from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras import MetaCheck, is_modern, list_for, lowered_tool, result_for
+from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.sdk.models import (
     CallNext,
@@ -50,7 +51,7 @@ from mcp_toolset.sdk.models import (
 from mcp_toolset.sdk.servers import connection_of
 from mcp_toolset.sdk.tracing import in_server_span, when_traced
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.offers.resource_handlers import NOTIFY_DEADLINE, Reading, missing_capability
+from mcp_toolset.server.offers.resource_handlers import NOTIFY_DEADLINE, Reading
 from mcp_toolset.server.results import halted
 from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -359,10 +360,8 @@ class LowlevelServer(Server[Any]):
         issued = self._surface.grants_issued(context)
         try:
             result = await self._answered(ToolCall(name, arguments), context)
-        except UnknownToolError as fault:
-            raise MCPError(types.INVALID_PARAMS, str(fault)) from None
-        except UpstreamProtocolError as fault:
-            raise MCPError(fault.code, str(fault), fault.data) from None
+        except (UnknownToolError, UpstreamProtocolError) as fault:
+            raise refusal(fault) from None
         if self._surface.grants_issued(context) != issued:
             await self.announce_to(request)
         return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
@@ -385,10 +384,10 @@ class LowlevelServer(Server[Any]):
         except UnknownToolError:
             raise
         except RequestStateError as fault:
-            raise MCPError(types.INVALID_PARAMS, str(fault)) from None
+            raise refusal(fault) from None
         except ClientCapabilityError as fault:
             if context.modern:
-                raise missing_capability(fault) from None
+                raise refusal(fault) from None
             return ToolResult.of_error(str(fault))
         except CallError as fault:
             return ToolResult.of_error(str(fault))

@@ -6,7 +6,6 @@ request, though the caller here already has a deadline of its own.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
@@ -14,9 +13,9 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
-from pydantic import ValidationError
+from mcp_types import REQUEST_TIMEOUT, RequestId
 
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.sdk.dispatch import run_notify_intercept
 from mcp_toolset.sdk.models import (
     CallOptions,
@@ -31,7 +30,6 @@ from mcp_toolset.sdk.models import (
 from mcp_toolset.transports.requests import Unasked
 from mcp_toolset.transports.serving import modern_answers
 
-_log = logging.getLogger("mcp_toolset.upstream")
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 
 
@@ -72,7 +70,7 @@ class DirectCalls:
             MCPError: the server answered with an error or not in time, or the dispatcher is closed.
         """
         if self._closed.is_set():
-            raise MCPError(CONNECTION_CLOSED, "Connection closed")
+            raise MCPError.from_error_data(CLOSED)
         opts = opts or {}
         seconds = opts.get("timeout")
         call = _DirectCall(self, opts, next(self._ids))
@@ -89,12 +87,9 @@ class DirectCalls:
             return await self._serve(call, method, params)
         except MCPError:
             raise
-        except ValidationError:
-            raise MCPError(INVALID_PARAMS, "Invalid request parameters", "") from None
         # What a handler raises must not reach its caller as it is, in process as little as on a wire.
-        except Exception:
-            _log.exception("a request handler raised")
-            raise MCPError(INTERNAL_ERROR, "Internal server error") from None
+        except Exception as raised:
+            raise MCPError.from_error_data(error_for_peer(raised)) from None
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, ValidationError
 
+from mcp_toolset.protocol.errors import INVALID_RESULT
 from mcp_toolset.sdk.models import MCPError, Server, ServerRequestContext
 from mcp_toolset.sdk.tracing import in_server_span, only_traces
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -74,4 +75,4 @@ def _other(result: object, version: str) -> dict[str, Any]:
         return serialize_server_result(_METHOD, version, wire)
     except ValidationError as fault:
         _log.error("a tool handler returned an invalid result: %s", in_log(fault))
-        raise MCPError(types.INTERNAL_ERROR, "Handler returned an invalid result") from None
+        raise MCPError.from_error_data(INVALID_RESULT) from None

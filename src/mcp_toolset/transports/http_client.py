@@ -21,7 +21,7 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, Caller, calling

@@ -24,11 +24,12 @@ from pydantic_core import from_json
 from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import Handling, TaskScope
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.protocol.codec import CLOSED, progress_token, request_key, strict_object
+from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.protocol.unreadable import traced
-from mcp_toolset.sdk.dispatch import fault_for_peer, run_notify_intercept
+from mcp_toolset.sdk.dispatch import run_notify_intercept
 from mcp_toolset.sdk.models import OnNotify, OnNotifyIntercept, OnRequest
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.backpressure import BIG, Caller, Unread, calling, given_up
@@ -62,7 +63,6 @@ _LISTEN: Final = "subscriptions/listen"
 _LOOK: Final = 0.05
 """Seconds between looks at whether the peer can still read."""
 
-_CLOSED_FAULT: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -429,7 +429,7 @@ class LineDispatcher(Outbox):
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
-                    fault = fault_for_peer(raised)
+                    fault = error_for_peer(raised)
                 answer = surely_parts(number, result, fault)
                 if self._holds_back and not self._pipes.has_room:
                     result = None
@@ -439,7 +439,7 @@ class LineDispatcher(Outbox):
             del self._requests[key]
             if not incoming.cancelled:
                 # Without an answer this task is cancelled from outside, because serving ends.
-                answer = answer or surely_parts(number, None, _CLOSED_FAULT)
+                answer = answer or surely_parts(number, None, CLOSED)
                 self._pipes.write_line(*answer, more=len(self._requests) > FEW)
             if caller is not None:
                 caller.end()

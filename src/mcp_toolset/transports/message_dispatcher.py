@@ -19,8 +19,9 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import Handling
-from mcp_toolset.protocol.codec import CLOSED, progress_token, request_key
-from mcp_toolset.sdk.dispatch import fault_for_peer, stream_dispatcher
+from mcp_toolset.protocol.codec import progress_token, request_key
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.sdk.models import (
     CallOptions,
     OnNotify,
@@ -162,7 +163,7 @@ class _Calls:
             except (Exception, CancelledError) as raised:
                 if from_outside(raised):
                     raise
-                answer = _error(request, fault_for_peer(raised))
+                answer = _error(request, error_for_peer(raised))
         incoming.closed = True
         if self._under_way.get(key) is incoming:
             del self._under_way[key]
@@ -171,9 +172,8 @@ class _Calls:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             if answer is not None:
                 return await self._write.send(SessionMessage(answer))
-            closed = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
             with anyio.move_on_after(_LAST_WORD):
-                await self._write.send(SessionMessage(_error(request, closed)))
+                await self._write.send(SessionMessage(_error(request, CLOSED)))
 
 
 def _error(request: types.JSONRPCRequest, fault: types.ErrorData) -> types.JSONRPCError:

@@ -11,7 +11,8 @@ import anyio
 import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
-from mcp_toolset.protocol.codec import CLOSED, json_of, request_key, request_line, result_of
+from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of
+from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.sdk.models import CallOptions, MCPError, RequestTimedOut
 from mcp_toolset.sdk.tracing import client_span, tracing
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -62,7 +63,7 @@ class Outbox:
             RuntimeError: called before `run`.
         """
         if self._closed:
-            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+            raise MCPError.from_error_data(CLOSED)
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
         if not tracing():
@@ -122,7 +123,7 @@ class Outbox:
         if scope.cancelled_caught:
             raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
         if self._closed:
-            raise MCPError(types.CONNECTION_CLOSED, CLOSED)
+            raise MCPError.from_error_data(CLOSED)
         return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
 
     def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:

@@ -18,6 +18,7 @@ from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_toolset.context.client import came_on
+from mcp_toolset.protocol.errors import error_for_peer
 from mcp_toolset.sdk.headers import InboundLadderRejection, InboundModernRoute, classify_inbound_request
 from mcp_toolset.sdk.models import (
     Connection,
@@ -35,7 +36,7 @@ from mcp_toolset.sdk.models import (
     ServerSession,
     TransportContext,
 )
-from mcp_toolset.sdk.servers import ServerRunner, aclose_shielded, holds_cleanup, modern_error_data, serve_one
+from mcp_toolset.sdk.servers import ServerRunner, aclose_shielded, holds_cleanup, serve_one
 from mcp_toolset.transports.direct_handlers import tool_handler
 
 INLINE: Final = frozenset({"initialize"})
@@ -159,8 +160,7 @@ class _Serving:
             raise
         # The same answer as over HTTP, whatever a handler raises.
         except Exception as raised:
-            fault = modern_error_data(raised)
-            raise MCPError(fault.code, fault.message, fault.data) from raised
+            raise MCPError.from_error_data(error_for_peer(raised)) from raised
 
     async def _notify_modern(self, context: DispatchContext[Any], method: str, params: Params) -> None:
         # The envelope is for requests only; notifications are read as of the latest revision.

@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.config import ProtocolRule
-from mcp_toolset.protocol.errors import ENDED, reason_of
+from mcp_toolset.protocol.connection_faults import ENDED, reason_of
 from mcp_toolset.sdk.dispatch import ObservedDispatcher
 from mcp_toolset.sdk.models import ClientSession
 from mcp_toolset.tools.text.hidden_text import in_log

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
-import mcp_types as types
 from mcp_types.methods import serialize_server_result
 from pydantic import ValidationError
 
 from mcp_toolset.protocol.eras import is_modern
+from mcp_toolset.protocol.errors import INVALID_RESULT
 from mcp_toolset.sdk.models import MCPError
 
 _log = logging.getLogger("mcp_toolset.server")
@@ -32,7 +32,7 @@ def whole_answer(
         known = serialize_server_result(method, version, answer)
     except ValidationError as fault:
         _log.error("the answer to %s is invalid: %s", method, fault)
-        raise MCPError(types.INTERNAL_ERROR, "Handler returned an invalid result") from None
+        raise MCPError.from_error_data(INVALID_RESULT) from None
     whole = restored(known, answer)
     if is_modern(version):
         whole["_meta"] = {**(whole.get("_meta") or {}), **stamp}

@@ -15,16 +15,10 @@ from mcp_toolset.context.client import client_of
 from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
-from mcp_toolset.errors import (
-    CallError,
-    ClientCapabilityError,
-    InvalidOutputError,
-    ToolsetError,
-    UpstreamError,
-    UpstreamProtocolError,
-)
+from mcp_toolset.errors import CallError, UpstreamError
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.eras import is_modern, relayed, round_trip
+from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
 from mcp_toolset.sdk.models import (
     Connection,
     InMemorySubscriptionBus,
@@ -39,9 +33,6 @@ from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.round_trips import resumable
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.text.hidden_text import in_log
-
-RESOURCE_NOT_FOUND: Final = -32002
-"""What the legacy era says of a resource that is not there (2025-11-25, server/resources); now -32602."""
 
 MAX_WATCHED: Final = 1000
 """Resources that one client may subscribe to."""
@@ -238,13 +229,6 @@ class Reading:
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found", request.method)
 
 
-def missing_capability(fault: ClientCapabilityError) -> MCPError:
-    """What a modern client is told that lacks a capability (2026-07-28, basic/versioning)."""
-    return MCPError(
-        types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(fault), {"requiredCapabilities": {fault.capability: {}}}
-    )
-
-
 async def _end_all(watched: dict[str, Ending]) -> None:
     while watched:
         _, end = watched.popitem()
@@ -266,18 +250,6 @@ def _resumed(request: Request) -> bool:
     return bool(round_trip(request.params or {}))
 
 
-def _code_for(request: Request, fault: UpstreamProtocolError, uri: str | None) -> int:
-    """The code of an upstream's error in the client's era: a missing resource has another one in each.
-
-    A server of 2026-07-28 names the resource that it has not found in `data.uri`.
-    """
-    if is_modern(request.protocol_version):
-        return types.INVALID_PARAMS if fault.code == RESOURCE_NOT_FOUND else fault.code
-    data: Any = fault.data
-    named = uri is not None and isinstance(data, dict) and "uri" in data
-    return RESOURCE_NOT_FOUND if named and fault.code == types.INVALID_PARAMS else fault.code
-
-
 @asynccontextmanager
 async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenerator[None]:
     """Turn what went wrong into the protocol's errors; nothing else may leave a handler."""
@@ -285,22 +257,11 @@ async def _answering(request: Request, *, uri: str | None = None) -> AsyncGenera
         yield
     except MCPError:
         raise
-    except LookupError as fault:
-        message = str(fault.args[0]) if fault.args else "Not found"
-        missing = uri is not None and not is_modern(request.protocol_version)
-        code = RESOURCE_NOT_FOUND if missing else types.INVALID_PARAMS
-        raise MCPError(code, message, None if uri is None else {"uri": uri}) from None
-    except UpstreamProtocolError as fault:
-        raise MCPError(_code_for(request, fault, uri), str(fault), fault.data) from None
-    except ClientCapabilityError as fault:
-        raise missing_capability(fault) from None
-    except InvalidOutputError as fault:
-        raise MCPError(types.INTERNAL_ERROR, str(fault)) from None
-    except CallError as fault:
-        raise MCPError(types.INVALID_PARAMS, str(fault)) from None
-    except ToolsetError as fault:
-        raise MCPError(types.INTERNAL_ERROR, str(fault)) from None
     # A provider is the application's code and may raise anything; a client is told no more than that.
-    except Exception:
-        _log.exception("%s failed", in_log(request.method))
-        raise MCPError(types.INTERNAL_ERROR, "Internal server error") from None
+    except Exception as raised:
+        error = error_of(raised, uri=uri)
+        if error is None:
+            _log.exception("%s failed", in_log(request.method))
+            raise MCPError.from_error_data(INTERNAL) from None
+        modern = is_modern(request.protocol_version)
+        raise in_era(error, modern=modern, about_resource=uri is not None) from None

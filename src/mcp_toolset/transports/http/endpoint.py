@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcp_toolset.protocol.codec import strict_object
 from mcp_toolset.protocol.eras import SESSION
-from mcp_toolset.sdk.headers import ERROR_CODE_HTTP_STATUS, InboundModernRoute, call_route, header_map
+from mcp_toolset.protocol.errors import MODERN_STATUSES
+from mcp_toolset.sdk.headers import InboundModernRoute, call_route, header_map
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.headers import (
     LAST_EVENT,
@@ -115,7 +116,7 @@ class QuickAnswers:
         exchange = _Exchange(request, Request(scope, receive), send, streams=self._streams)
         outcome = await exchange.perform(quick, self._callers.connection(route), _WATCHED_AFTER)
         if outcome != (None, None):
-            answer = exchange.body_of(outcome, ERROR_CODE_HTTP_STATUS)
+            answer = exchange.body_of(outcome, MODERN_STATUSES)
             # It may take its time, and the result is as big as the answer.
             del outcome
             await exchange.answer(*answer)

@@ -20,8 +20,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
-from mcp_toolset.protocol.codec import CLOSED, json_of, request_key, request_line, result_of, strict_object
+from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.protocol.eras import SESSION
+from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES
 from mcp_toolset.sdk.http_sessions import REQUEST_CANCELLED, SessionManager, held_open
 from mcp_toolset.sdk.models import CallOptions, Connection, NoBackChannelError, RequestTimedOut
 from mcp_toolset.transports.http import post as posted
@@ -48,9 +49,7 @@ _FIRST_ID: Final = 1_000_000_000
 """The id of the first request to a client: the SDK counts its own ones of the same session from one."""
 
 _FIELDS: Final = frozenset(("jsonrpc", "id", "method", "params"))
-_ENDED: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message=CLOSED)
 _CANCELLED: Final = types.ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
-_OK: Final[Mapping[int, int]] = {}
 
 
 class LegacySessions:
@@ -265,7 +264,7 @@ class _Call(PostedRequest):
             outcome: Outcome = await self.perform(quick, self._session.connection, self._session.pause)
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
-                await self.answer(*self.body_of((None, _ENDED), _OK))
+                await self.answer(*self.body_of((None, CLOSED), LEGACY_STATUSES))
             raise
         finally:
             if token is not None:
@@ -273,8 +272,8 @@ class _Call(PostedRequest):
         if self._cancelled:
             outcome = None, _CANCELLED
         elif outcome == (None, None):
-            outcome = None, _ENDED
-        answer = self.body_of(outcome, _OK)
+            outcome = None, CLOSED
+        answer = self.body_of(outcome, LEGACY_STATUSES)
         # It may take its time, and the result is as big as the answer.
         del outcome
         await self.answer(*answer)

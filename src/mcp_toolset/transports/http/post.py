@@ -18,8 +18,8 @@ from starlette.types import Send
 
 from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.protocol.codec import json_of, progress_params, progress_token
-from mcp_toolset.protocol.encoded_answers import UNWRITTEN, answer_line
-from mcp_toolset.sdk.dispatch import fault_for_peer
+from mcp_toolset.protocol.encoded_answers import answer_line
+from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
 from mcp_toolset.sdk.models import CallOptions, Connection, ServerMessageMetadata, TransportContext
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.kept_events import EventLog
@@ -97,7 +97,7 @@ class PostedRequest(Unasked):
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
                         raise
-                    return None, fault_for_peer(raised)
+                    return None, error_for_peer(raised)
         finally:
             self.finished = True
             timer.cancel()

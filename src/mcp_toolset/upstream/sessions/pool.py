@@ -35,7 +35,7 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
     innermost,
 )
-from mcp_toolset.protocol.errors import reason_of
+from mcp_toolset.protocol.connection_faults import reason_of
 from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail

@@ -25,8 +25,8 @@ from mcp_toolset.errors import (
     UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
+from mcp_toolset.protocol.connection_faults import LOST, lost_by, says_broke_off, says_ended, told_briefly
 from mcp_toolset.protocol.eras import LOG_LEVELS, forwarded_meta, is_modern, modern_envelope
-from mcp_toolset.protocol.errors import LOST, lost_by, says_broke_off, says_ended, told_briefly
 from mcp_toolset.sdk.dispatch import ObservedDispatcher
 from mcp_toolset.sdk.headers import header_map, routing_headers
 from mcp_toolset.sdk.models import CallOptions, ClientSession, MCPError, RequestTimedOut
