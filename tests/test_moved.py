@@ -39,6 +39,10 @@ def test_an_old_path_has_no_other_names(old: str) -> None:
 
 
 RENAMED = {
+    "default": "arguments.default",
+    "describe": "arguments.describe",
+    "hide": "arguments.hide",
+    "rename": "arguments.rename",
     "Answer": "ElicitationAnswer",
     "IssueReason": "InvalidCallReason",
     "LoopContext": "RoundContext",

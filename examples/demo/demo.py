@@ -19,9 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from server import ROOT, demo_server
 from tour import StepFailedError, Tour
 
-from mcp_toolset.concurrency.signals import run_until_signal
 from mcp_toolset.errors import ToolsetError, sole
-from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.serving import bound_socket, run_app, run_until_signal
 
 DEADLINE = 120.0
 

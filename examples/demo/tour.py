@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset import SourceStatus
 
 
 class StepFailedError(Exception):

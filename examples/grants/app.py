@@ -6,13 +6,13 @@ from mcp_toolset import (
     AccessDenied,
     GrantLedger,
     SqliteGrantStore,
+    ToolBinding,
     ToolContext,
     Toolset,
     ToolsetServer,
     serve,
     tool,
 )
-from mcp_toolset.tools.view.view import ToolBinding
 
 
 @tool(read_only=True)

@@ -1,6 +1,5 @@
-from mcp_toolset import ToolAvailability, Toolset, tool
+from mcp_toolset import ToolAvailability, ToolRequirement, Toolset, tool
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.tools.export.requirement import ToolRequirement
 
 
 @tool

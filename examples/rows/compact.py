@@ -1,5 +1,4 @@
-from mcp_toolset import Toolset, tool
-from mcp_toolset.tools.export.compact import compact_listing, help_text
+from mcp_toolset import Toolset, compact_listing, help_text, tool
 
 
 @tool

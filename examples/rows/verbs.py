@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import anyio
 
-from mcp_toolset import ToolDefinition, Toolset, describe, hide, rename, tool
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset import ToolBinding, ToolDefinition, Toolset, tool
+from mcp_toolset.arguments import describe, hide, rename
 
 
 @tool

@@ -2,8 +2,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mcp_toolset import SearchIndex, ToolDefinition
-from mcp_toolset.catalog.search.embedding import Embedder, EmbeddingScorer
-from mcp_toolset.catalog.search.vector_file import VectorFile
+from mcp_toolset.search import Embedder, EmbeddingScorer, VectorFile
 
 
 def index_with(embedder: Embedder, definitions: Iterable[ToolDefinition], cache: Path) -> SearchIndex:

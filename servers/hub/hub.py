@@ -13,11 +13,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from mcp_toolset import OutputFormatter, Tool, Toolset, ToolsetServer, serve, tool
+from mcp_toolset import (
+    OutputFormatter,
+    SourceStatus,
+    Tool,
+    Toolset,
+    ToolsetServer,
+    serve,
+    tool,
+    toolset_from_config,
+)
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.hub.toolset import toolset_from_config
-from mcp_toolset.tools.core.source import SourceStatus
 
 INSTRUCTIONS = "Many tools of several servers, found by search_tools. hub_status tells which servers are up."
 DEFAULT_LENGTH = 40_000

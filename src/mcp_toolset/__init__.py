@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.reloadable import ReloadReport
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.serving.serve import serve
+    from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.binding.selector import ToolSelector
     from mcp_toolset.tools.core.asking import ElicitationAnswer, SampledMessage
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -56,12 +57,14 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.definition import ToolDefinition
     from mcp_toolset.tools.core.outcome import AskUser, Halt
     from mcp_toolset.tools.core.result import ToolResult
+    from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.core.tags import tagged
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import tool
     from mcp_toolset.tools.declare.injected import Injected
     from mcp_toolset.tools.declare.input import input_tool, tool_input
-    from mcp_toolset.tools.declare.prompts import Prompts
+    from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference
+    from mcp_toolset.tools.declare.resources import ResourceProvider
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.tool import Tool
     from mcp_toolset.tools.declare.typed_call import (
@@ -76,7 +79,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.descriptions import Descriptions
     from mcp_toolset.tools.toolsets.provider import DynamicToolset, ToolProvider
     from mcp_toolset.tools.toolsets.toolset import Toolset
-    from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
+    from mcp_toolset.tools.toolsets.transform import ArgumentTransform
     from mcp_toolset.tools.toolsets.turn import Turns, turn_from_meta
     from mcp_toolset.tools.view.availability import ToolAvailability
     from mcp_toolset.tools.view.view import ToolView
@@ -114,14 +117,17 @@ __all__ = [
     "PendingCall",
     "PermissionChecker",
     "PinPolicy",
+    "PromptProvider",
     "Prompts",
     "RateLimit",
+    "Reference",
     "RegistryEntry",
     "RegistryState",
     "Reject",
     "RejectedInput",
     "ReloadReport",
     "RemoteToolset",
+    "ResourceProvider",
     "ResultCache",
     "RetryLimit",
     "RoundCommit",
@@ -138,11 +144,13 @@ __all__ = [
     "SessionEvent",
     "SessionSnapshot",
     "SourceHandle",
+    "SourceStatus",
     "SqliteGrantStore",
     "StateReport",
     "Timeout",
     "Tool",
     "ToolAvailability",
+    "ToolBinding",
     "ToolBuilder",
     "ToolCall",
     "ToolContext",
@@ -163,13 +171,9 @@ __all__ = [
     "ToolsetServer",
     "Turns",
     "compact_listing",
-    "default",
-    "describe",
     "help_text",
-    "hide",
     "input_tool",
     "rejection_reason",
-    "rename",
     "serve",
     "tagged",
     "tool",
@@ -208,14 +212,17 @@ _HOMES: Final = {
     "PendingCall": "server.manual_calls",
     "PermissionChecker": "calls.middleware.builtin",
     "PinPolicy": "catalog.pins.policy",
+    "PromptProvider": "tools.declare.prompts",
     "Prompts": "tools.declare.prompts",
     "RateLimit": "calls.middleware.rate",
+    "Reference": "tools.declare.prompts",
     "RegistryEntry": "catalog.registry.state",
     "RegistryState": "catalog.registry.state",
     "Reject": "calls.pipeline.decision",
     "RejectedInput": "tools.declare.typed_call",
     "ReloadReport": "server.reloadable",
     "RemoteToolset": "upstream.toolset",
+    "ResourceProvider": "tools.declare.resources",
     "ResultCache": "calls.middleware.cache",
     "RetryLimit": "calls.middleware.retry",
     "RoundCommit": "calls.rounds.round_commit",
@@ -232,11 +239,13 @@ _HOMES: Final = {
     "SessionEvent": "tools.core.capability",
     "SessionSnapshot": "tools.core.capability",
     "SourceHandle": "catalog.registry.registry",
+    "SourceStatus": "tools.core.source",
     "SqliteGrantStore": "catalog.grants.sqlite_store",
     "StateReport": "catalog.registry.registry",
     "Timeout": "calls.middleware.timeout",
     "Tool": "tools.declare.tool",
     "ToolAvailability": "tools.view.availability",
+    "ToolBinding": "tools.binding.binding",
     "ToolBuilder": "tools.declare.builder",
     "ToolCall": "tools.core.call",
     "ToolContext": "tools.core.call",
@@ -257,13 +266,9 @@ _HOMES: Final = {
     "ToolsetServer": "server.server",
     "Turns": "tools.toolsets.turn",
     "compact_listing": "tools.export.compact",
-    "default": "tools.toolsets.transform",
-    "describe": "tools.toolsets.transform",
     "help_text": "tools.export.compact",
-    "hide": "tools.toolsets.transform",
     "input_tool": "tools.declare.input",
     "rejection_reason": "calls.pipeline.rejection",
-    "rename": "tools.toolsets.transform",
     "serve": "serving.serve",
     "tagged": "tools.core.tags",
     "tool": "tools.declare.function",
@@ -273,7 +278,17 @@ _HOMES: Final = {
     "turn_from_meta": "tools.toolsets.turn",
 }
 
-_NAMESPACES: Final = ("errors",)
+_NAMESPACES: Final = (
+    "arguments",
+    "config",
+    "errors",
+    "grants",
+    "middleware",
+    "rounds",
+    "search",
+    "serving",
+    "testing",
+)
 
 _RENAMED: Final = {
     "Answer": "ElicitationAnswer",
@@ -286,6 +301,10 @@ _RENAMED: Final = {
     "ToolEntry": "RegistryEntry",
     "ToolState": "RegistryState",
     "Withheld": "AccessDenied",
+    "default": "arguments.default",
+    "describe": "arguments.describe",
+    "hide": "arguments.hide",
+    "rename": "arguments.rename",
 }
 """Names of earlier versions, and what to use in their place."""
 

@@ -42,4 +42,8 @@ def lazily(
             return reduce(getattr, old[name].split("."), sys.modules[PACKAGE])
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
-    return attribute, lambda: sorted({*homes, *namespaces, *vars(sys.modules[module])} - {"annotations"})
+    def names() -> list[str]:
+        own = {name for name in vars(sys.modules[module]) if name.startswith("__")}
+        return sorted({*homes, *namespaces, *own})
+
+    return attribute, names

@@ -13,7 +13,8 @@ import anyio.to_thread
 import pytest
 from tests.faults.harness import calls_of, hostile, names, tool, until
 
-from mcp_toolset import HookSet, RemoteToolset, Toolset, ToolsetServer, describe
+from mcp_toolset import HookSet, RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.arguments import describe
 from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import load_config
 from mcp_toolset.errors import UnknownToolError

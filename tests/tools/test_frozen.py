@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from mcp_toolset import Tool, ToolDefinition, Toolset, hide, tool
+from mcp_toolset import Tool, ToolDefinition, Toolset, tool
+from mcp_toolset.arguments import hide
 from mcp_toolset.tools.core.frozen import frozen, thawed
 
 SCHEMA: dict[str, Any] = {

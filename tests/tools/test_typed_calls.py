@@ -21,12 +21,11 @@ from mcp_toolset import (
     ToolRound,
     Toolset,
     ToolsetServer,
-    hide,
     input_tool,
-    rename,
     tool,
     tool_input,
 )
+from mcp_toolset.arguments import hide, rename
 from mcp_toolset.calls.rounds.invalid_call import InvalidCallReason
 from mcp_toolset.errors import (
     DefinitionError,

@@ -11,21 +11,18 @@ from mcp_toolset import (
     RunNormally,
     Tool,
     ToolAvailability,
+    ToolBinding,
     ToolCall,
     ToolDefinition,
+    ToolRequirement,
     Toolset,
     ToolView,
-    default,
-    describe,
-    hide,
     input_tool,
-    rename,
     tagged,
     tool,
 )
+from mcp_toolset.arguments import default, describe, hide, rename
 from mcp_toolset.tools.declare.input import InputTool
-from mcp_toolset.tools.export.requirement import ToolRequirement
-from mcp_toolset.tools.view.view import ToolBinding
 
 
 class User:

@@ -10,8 +10,7 @@ from typing import Final
 import mcp_types
 from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 
-from mcp_toolset import Prompts, ToolContext
-from mcp_toolset.tools.declare.prompts import Reference
+from mcp_toolset import Prompts, Reference, ToolContext
 
 from .samples import PNG
 

@@ -1,0 +1,28 @@
+"""Transforms of one parameter of a tool: what `Toolset.with_arguments` takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
+
+__all__ = [
+    "ArgumentTransform",
+    "default",
+    "describe",
+    "hide",
+    "rename",
+]
+
+_HOMES: Final = {
+    "ArgumentTransform": "tools.toolsets.transform",
+    "default": "tools.toolsets.transform",
+    "describe": "tools.toolsets.transform",
+    "hide": "tools.toolsets.transform",
+    "rename": "tools.toolsets.transform",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

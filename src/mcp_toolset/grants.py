@@ -1,0 +1,43 @@
+"""Grants: who may call which deferred tool, for how long and how often, and where that is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.grants.access import AccessDenied
+    from mcp_toolset.catalog.grants.ledger import GrantLedger
+    from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
+    from mcp_toolset.catalog.grants.store import (
+        GrantFilter,
+        GrantRecord,
+        GrantStore,
+        MemoryGrantStore,
+        ToolGrant,
+    )
+
+__all__ = [
+    "AccessDenied",
+    "GrantFilter",
+    "GrantLedger",
+    "GrantRecord",
+    "GrantStore",
+    "MemoryGrantStore",
+    "SqliteGrantStore",
+    "ToolGrant",
+]
+
+_HOMES: Final = {
+    "AccessDenied": "catalog.grants.access",
+    "GrantFilter": "catalog.grants.store",
+    "GrantLedger": "catalog.grants.ledger",
+    "GrantRecord": "catalog.grants.store",
+    "GrantStore": "catalog.grants.store",
+    "MemoryGrantStore": "catalog.grants.store",
+    "SqliteGrantStore": "catalog.grants.sqlite_store",
+    "ToolGrant": "catalog.grants.store",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

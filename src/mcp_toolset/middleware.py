@@ -1,0 +1,47 @@
+"""Middleware, which wraps each call: what to write your own with, and what comes with the package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
+    from mcp_toolset.calls.middleware.cache import ResultCache
+    from mcp_toolset.calls.middleware.hidden_text_filter import HiddenTextFilter
+    from mcp_toolset.calls.middleware.rate import RateLimit
+    from mcp_toolset.calls.middleware.retry import RetryLimit
+    from mcp_toolset.calls.middleware.timeout import Timeout
+    from mcp_toolset.calls.middleware.validator import SchemaValidator
+    from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
+
+__all__ = [
+    "CallNext",
+    "HiddenTextFilter",
+    "OutputFormatter",
+    "PermissionChecker",
+    "RateLimit",
+    "ResultCache",
+    "RetryLimit",
+    "SchemaValidator",
+    "Timeout",
+    "ToolMiddleware",
+    "tool_middleware",
+]
+
+_HOMES: Final = {
+    "CallNext": "calls.pipeline.middleware",
+    "HiddenTextFilter": "calls.middleware.hidden_text_filter",
+    "OutputFormatter": "calls.middleware.builtin",
+    "PermissionChecker": "calls.middleware.builtin",
+    "RateLimit": "calls.middleware.rate",
+    "ResultCache": "calls.middleware.cache",
+    "RetryLimit": "calls.middleware.retry",
+    "SchemaValidator": "calls.middleware.validator",
+    "Timeout": "calls.middleware.timeout",
+    "ToolMiddleware": "calls.pipeline.middleware",
+    "tool_middleware": "calls.pipeline.middleware",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -1,0 +1,79 @@
+"""Rounds: the tool calls of one model reply, validated, run in parallel and answered, in a loop of yours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.background import BackgroundWork
+    from mcp_toolset.calls.events import EventLog
+    from mcp_toolset.calls.rounds.call_result import (
+        CallResult,
+        RoundHalt,
+        RoundQuestion,
+        RunReport,
+        ToolFailure,
+    )
+    from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
+    from mcp_toolset.calls.rounds.round_commit import RoundCommit
+    from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
+    from mcp_toolset.tools.declare.round_context import RoundContext
+    from mcp_toolset.tools.declare.typed_call import (
+        AnyCall,
+        DecodedCall,
+        FunctionCall,
+        HandledInput,
+        RejectedInput,
+    )
+    from mcp_toolset.tools.export.requirement import ToolRequirement
+    from mcp_toolset.tools.view.availability import ToolAvailability
+
+__all__ = [
+    "AnyCall",
+    "BackgroundWork",
+    "CallResult",
+    "DecodedCall",
+    "EventLog",
+    "FunctionCall",
+    "HandledInput",
+    "InvalidCall",
+    "InvalidCallReason",
+    "RejectedInput",
+    "RoundCommit",
+    "RoundContext",
+    "RoundHalt",
+    "RoundQuestion",
+    "RunReport",
+    "ToolAvailability",
+    "ToolFailure",
+    "ToolRequirement",
+    "ToolRound",
+    "ToolRoundPlan",
+]
+
+_HOMES: Final = {
+    "AnyCall": "tools.declare.typed_call",
+    "BackgroundWork": "calls.background",
+    "CallResult": "calls.rounds.call_result",
+    "DecodedCall": "tools.declare.typed_call",
+    "EventLog": "calls.events",
+    "FunctionCall": "tools.declare.typed_call",
+    "HandledInput": "tools.declare.typed_call",
+    "InvalidCall": "calls.rounds.invalid_call",
+    "InvalidCallReason": "calls.rounds.invalid_call",
+    "RejectedInput": "tools.declare.typed_call",
+    "RoundCommit": "calls.rounds.round_commit",
+    "RoundContext": "tools.declare.round_context",
+    "RoundHalt": "calls.rounds.call_result",
+    "RoundQuestion": "calls.rounds.call_result",
+    "RunReport": "calls.rounds.call_result",
+    "ToolAvailability": "tools.view.availability",
+    "ToolFailure": "calls.rounds.call_result",
+    "ToolRequirement": "tools.export.requirement",
+    "ToolRound": "calls.rounds.tool_round",
+    "ToolRoundPlan": "calls.rounds.tool_round",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -1,0 +1,48 @@
+"""Search for tools by what they do: the index, its entries and hits, and sentence models of your choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.embedding import (
+        Embedder,
+        EmbeddingScorer,
+        SentenceTransformerEmbedder,
+        VectorCache,
+    )
+    from mcp_toolset.catalog.search.entry import CatalogEntry
+    from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
+    from mcp_toolset.catalog.search.meaning import MeaningScorer
+    from mcp_toolset.catalog.search.ranking import Scorer
+    from mcp_toolset.catalog.search.vector_file import VectorFile
+
+__all__ = [
+    "CatalogEntry",
+    "Embedder",
+    "EmbeddingScorer",
+    "MeaningScorer",
+    "Scorer",
+    "SearchHit",
+    "SearchIndex",
+    "SentenceTransformerEmbedder",
+    "VectorCache",
+    "VectorFile",
+]
+
+_HOMES: Final = {
+    "CatalogEntry": "catalog.search.entry",
+    "Embedder": "catalog.search.embedding",
+    "EmbeddingScorer": "catalog.search.embedding",
+    "MeaningScorer": "catalog.search.meaning",
+    "Scorer": "catalog.search.ranking",
+    "SearchHit": "catalog.search.index",
+    "SearchIndex": "catalog.search.index",
+    "SentenceTransformerEmbedder": "catalog.search.embedding",
+    "VectorCache": "catalog.search.embedding",
+    "VectorFile": "catalog.search.vector_file",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

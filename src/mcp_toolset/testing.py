@@ -1,0 +1,32 @@
+"""What tests of your own tools and rules need: contexts, calls without a server, stores in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+    from mcp_toolset.catalog.grants.store import MemoryGrantStore
+    from mcp_toolset.tools.core.call import LOCAL_CONTEXT
+    from mcp_toolset.tools.declare.round_context import RoundContext
+    from mcp_toolset.tools.view.view import execute
+
+__all__ = [
+    "LOCAL_CONTEXT",
+    "MemoryGrantStore",
+    "RoundContext",
+    "ToolDispatch",
+    "execute",
+]
+
+_HOMES: Final = {
+    "LOCAL_CONTEXT": "tools.core.call",
+    "MemoryGrantStore": "catalog.grants.store",
+    "RoundContext": "tools.declare.round_context",
+    "ToolDispatch": "calls.pipeline.dispatch",
+    "execute": "tools.view.view",
+}
+
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -1,0 +1,98 @@
+"""What examples, pages and servers import has a public home, and each public home loads what it names."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import mcp_toolset
+
+ROOT = Path(__file__).parents[1]
+NAMESPACES = [
+    "arguments",
+    "config",
+    "errors",
+    "grants",
+    "middleware",
+    "rounds",
+    "search",
+    "serving",
+    "testing",
+]
+HOMES = {"mcp_toolset", *(f"mcp_toolset.{name}" for name in NAMESPACES)}
+PROGRAMS = sorted([*(ROOT / "examples").rglob("*.py"), *(ROOT / "servers").rglob("*.py")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "servers").rglob("*.md")])
+CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+LAZY = [name for name in NAMESPACES if name not in ("config", "errors")]
+
+
+def imported(source: str) -> set[tuple[str, str]]:
+    """What a program imports of the package: module and name."""
+    found: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {(node.module or "", alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+    return {one for one in found if one[0].partition(".")[0] == "mcp_toolset"}
+
+
+def check(source: str) -> None:
+    for module, name in imported(source):
+        assert module in HOMES, f"{name or module} is imported from a path that is not public: {module}"
+        assert not name or name in [*import_module(module).__all__, *NAMESPACES], f"{name} of {module}"
+
+
+def test_programs_and_pages_are_found():
+    assert len([path for path in PROGRAMS if imported(path.read_text())]) > 40
+    assert len([code for page in PAGES for code in CODE.findall(page.read_text())]) > 20
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_program_imports_from_public_homes_only(path: Path):
+    check(path.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_imports_from_public_homes_only(page: Path):
+    for code in CODE.findall(page.read_text()):
+        check(code)
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_a_namespace_has_each_of_its_names_and_lists_them(name: str):
+    assert name in dir(mcp_toolset)
+    module = import_module(f"mcp_toolset.{name}")
+    assert list(module.__all__) == sorted(set(module.__all__))
+    assert {one for one in module.__all__ if getattr(module, one) is None} == set()
+    assert {*module.__all__} <= {*dir(module)}
+    assert getattr(mcp_toolset, name) is module
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_a_name_of_a_namespace_and_of_the_package_is_one_object(name: str):
+    module = import_module(f"mcp_toolset.{name}")
+    both = {*module.__all__} & {*mcp_toolset.__all__}
+    assert {one for one in both if getattr(module, one) is not getattr(mcp_toolset, one)} == set()
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_an_unknown_name_of_a_namespace_is_an_attribute_error(name: str):
+    with pytest.raises(AttributeError, match=f"module 'mcp_toolset.{name}' has no attribute 'no_such_name'"):
+        _ = import_module(f"mcp_toolset.{name}").no_such_name
+
+
+def test_importing_every_lazy_namespace_loads_nothing_behind_it():
+    imports = "; ".join(f"import mcp_toolset.{name}" for name in LAZY)
+    script = f"import json, sys; {imports}; print(json.dumps([n for n in sys.modules if 'mcp' in n]))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    public = {"mcp_toolset", "mcp_toolset._lazy", *(f"mcp_toolset.{name}" for name in LAZY)}
+    assert set(json.loads(done.stdout)) == public
