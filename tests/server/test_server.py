@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import anyio
@@ -16,6 +15,7 @@ from mcp.server.lowlevel import Server
 
 from mcp_toolset import HookSet, RemoteToolset, ToolDefinition, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownToolError
+from mcp_toolset.server.options import ServerOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -218,13 +218,11 @@ def test_a_target_of_no_known_kind_is_said_with_the_mend(target: Any, cause: str
 
 
 def test_a_derived_server_is_told_everything_that_its_origin_was() -> None:
-    (made,) = (
-        node
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(ToolsetServer.derived))))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ToolsetServer"
-    )
-    passed_on = {"self", "toolset", *(keyword.arg for keyword in made.keywords)}
-    assert set(inspect.signature(ToolsetServer.__init__).parameters) == passed_on
+    in_rules = {"hooks", "middleware", "tool_middleware"}
+    told = {field.name for field in fields(ServerOptions)}
+    assert set(inspect.signature(ToolsetServer.__init__).parameters) == {"self", "toolset"} | in_rules | told
+    origin = ToolsetServer(Toolset(), instructions="i", scorer=None, list_patience=2, keep=False)
+    assert origin.derived(name="b")._options == replace(origin._options, name="b")
 
 
 async def test_h19_a_derived_server_searches_as_its_origin_does() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import anyio
 
@@ -20,49 +21,43 @@ from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
-from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
+from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted
-from mcp_toolset.server.attachments import DRAIN, Attachments
+from mcp_toolset.server.attachments import Attachments
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
-from mcp_toolset.server.introductions import joint_instructions, servers_meta
+from mcp_toolset.server.interface.host_calls import HostCalls
+from mcp_toolset.server.interface.live_changes import LiveChanges
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
-from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls, PendingCall
+from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import LowlevelServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.reloadable import PATIENCE, Reloading, ReloadReport, reloadable_in
+from mcp_toolset.server.options import ServerOptions
+from mcp_toolset.server.reloadable import Reloading, reloadable_in
 from mcp_toolset.server.state_keeper import StateKeeper
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
-from mcp_toolset.tools.binding.selector import ToolSelector
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import ALWAYS, granted
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import SourceStatus, state_of
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.declare.resources import ResourceProvider
-from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets import opening
-from mcp_toolset.tools.toolsets.opening import Waiting, settled, unwind
+from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.unbound import UnboundName
-from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-    from mcp_toolset.catalog.search.index import Scorer, SearchHit
-    from mcp_toolset.config import HubConfig
+    from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.transports.http.limits import HttpLimits
 
 
-class ToolsetServer:
+class ToolsetServer(HostCalls, LiveChanges):
     """Serves a toolset. `async with server:` opens what is mounted in it.
 
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
@@ -146,35 +141,41 @@ class ToolsetServer:
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
+        options = self._options = ServerOptions(
+            name=name,
+            version=version,
+            instructions=instructions,
+            rules=rules_from(rules, hooks, middleware, tool_middleware),
+            resources=resources,
+            prompts=prompts,
+            completions=completions,
+            capabilities=granted(capabilities, f"server {name!r}"),
+            events=EventLog() if events is None else events,
+            manual_timeout=manual_timeout,
+            grants=grants or GrantLedger(),
+            access=access,
+            client_prefix=client_prefix,
+            state=state,
+            scorer=scorer,
+            list_hint=list_hint,
+            list_patience=list_patience,
+            keep=keep,
+            instructions_budget=instructions_budget,
+        )
+        AccessPolicy(access)
         self.toolset = toolset
         self.name = name
-        self._version = version
-        self._instructions = instructions
-        self._rules = rules_from(rules, hooks, middleware, tool_middleware)
-        self._resources = resources
-        self._prompts = prompts
-        self._completions = completions
-        self._capabilities = granted(capabilities, f"server {name!r}")
         self.work = BackgroundWork()
-        self.events = EventLog() if events is None else events
-        self._manual_timeout = manual_timeout
-        self._manual = ManualCalls(manual_timeout)
-        self._local = LocalTools(self, self._manual, self._capabilities | ALWAYS)
-        self.grants = grants or GrantLedger()
-        AccessPolicy(access)
-        self._access = access
-        self._scorer: Scorer | Literal["built-in"] | None = scorer
-        self._client_prefix = client_prefix
-        self._state = state
-        self._list_hint = list_hint
+        self.events = options.events
+        self.grants = options.grants
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self.members = self.registry.membership
-        self._keeper = None if state is None else StateKeeper(state, self.registry)
-        self._stack: AsyncExitStack | None = None
         self.configured = reloadable_in(toolset)
-        self._list_patience = list_patience
-        self._instructions_budget = instructions_budget
-        self._keep: Keeping = keep
+        self._stack: AsyncExitStack | None = None
+        self._reloads: Reloading | None = None
+        self._manual = ManualCalls(manual_timeout)
+        self._local = LocalTools(self, self._manual, options.capabilities | ALWAYS)
+        self._keeper = None if state is None else StateKeeper(state, self.registry)
         self._kept = KeptCatalogs(partial(folder_for, keep, state))
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
@@ -185,7 +186,7 @@ class ToolsetServer:
             self._catalog,
             lambda binding: self._offering.bound(self._local.bound(binding)),
             self._offering,
-            rules=self._rules,
+            rules=options.rules,
             own_hint=list_hint,
         )
         self.lowlevel = LowlevelServer(
@@ -193,7 +194,6 @@ class ToolsetServer:
         )
         self._news = News(self._served, self._offering, self.lowlevel)
         self._attachments = Attachments(self.registry, self._news.changed.set)
-        self._reloads: Reloading | None = None
 
     def derived(
         self,
@@ -205,31 +205,15 @@ class ToolsetServer:
         state: str | PathLike[str] | None = None,
     ) -> ToolsetServer:
         """A server like this one, hooks and all, with another toolset, name, ledger, prefix or state file."""
-        return ToolsetServer(
-            toolset or self.toolset,
-            name=name or self.name,
-            version=self._version,
-            instructions=self._instructions,
-            hooks=None,
-            middleware=(),
-            tool_middleware=None,
-            rules=self._rules,
-            resources=self._resources,
-            prompts=self._prompts,
-            completions=self._completions,
-            capabilities=self._capabilities,
-            events=self.events,
-            manual_timeout=self._manual_timeout,
-            grants=grants or self.grants,
-            access=self._access,
-            client_prefix=self._client_prefix if client_prefix is None else client_prefix,
-            state=state or self._state,
-            scorer=self._scorer,
-            list_hint=self._list_hint,
-            list_patience=self._list_patience,
-            keep=self._keep,
-            instructions_budget=self._instructions_budget,
+        before = self._options
+        options = replace(
+            before,
+            name=name or before.name,
+            grants=grants or before.grants,
+            client_prefix=before.client_prefix if client_prefix is None else client_prefix,
+            state=state or before.state,
         )
+        return ToolsetServer(toolset or self.toolset, **options.arguments())
 
     async def __aenter__(self) -> Self:
         """Open every upstream concurrently, wait for them, and freeze the first view.
@@ -307,175 +291,6 @@ class ToolsetServer:
             stack.push_async_exit(self.__aexit__)
             yield
 
-    async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
-        """Serve one more toolset from now on; clients are told once that the list has changed.
-
-        It returns when what is mounted in it has been reached, or has failed once and is tried again.
-
-        Raises:
-            StateError: the server is not open, or the toolset is open somewhere else.
-            NameConflictError: a mount or a local tool has a name that is taken; nothing has changed.
-        """
-        handle = await self._attachments.join(_toolset_of(toolset))
-        await self._rebuild()
-        return handle
-
-    async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
-        """Serve a toolset no longer, and close it.
-
-        Nothing new is called in it from this moment; calls that are under way end as they would, for
-        at most `drain` seconds. It returns when everything is closed.
-
-        Raises:
-            StateError: nothing is attached by this handle.
-        """
-        left = self._attachments.leave(handle)
-        try:
-            await self._rebuild()
-        finally:
-            await left.ended(drain)
-
-    async def replace(
-        self,
-        handle: SourceHandle,
-        toolset: Toolset | Tool[..., Any] | Callable[..., Any],
-        *,
-        drain: float = DRAIN,
-    ) -> None:
-        """Serve another toolset in the place of an attached one, under the same handle.
-
-        The new one is open before the old one leaves, and calls see the one or the other. Tools of
-        the same id keep their names and their membership.
-
-        Raises:
-            StateError: nothing is attached by this handle, or the toolset is open somewhere else.
-            NameConflictError: a name is taken; the old one stays.
-        """
-        left = await self._attachments.change(handle, _toolset_of(toolset))
-        try:
-            await self._rebuild()
-        finally:
-            await left.ended(drain)
-
-    async def reload(
-        self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
-    ) -> ReloadReport:
-        """Serve the configuration as it is by now, without ending anything that is under way.
-
-        Servers whose entry is the same go on, and so do those that are only named, chosen or judged in
-        another way. The others are started next to what there is, then all of it changes at once, and
-        clients are told once. One that is reached in another way and does not answer in time is called
-        as it was until it does, or has failed. It returns when the new configuration is served; what
-        has left is closed when its calls have ended.
-
-        Args:
-            config: The configuration; read again from where it came unless given.
-            drain: Seconds that calls under way in what has left may take.
-            patience: Seconds to wait for servers that are starting.
-
-        Raises:
-            StateError: the server is not open, or serves no configuration.
-            ConfigError: the file cannot be used. What is served stays, here as below.
-            DefinitionError: an entry asks for something impossible.
-            NameConflictError: a name is taken.
-        """
-        if self.configured is None:
-            raise StateError(
-                "this server serves no configuration; mount one with toolset_from_config, or use attach()"
-            )
-        if self._reloads is None:
-            raise StateError("a configuration is reloaded while the server is open; enter it first")
-        return await self._reloads.reload(config, drain=drain, patience=patience)
-
-    async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
-        """Put tools into the catalog or take them out, and wait until that is served.
-
-        See `ToolRegistry.choose`; a tool that is taken out is refused at once.
-
-        Raises:
-            UnknownToolError: one of them is not there, or is hidden by a policy; nothing has changed.
-        """
-        generation = self.registry.choose(members)
-        await self._rebuild()
-        return generation
-
-    def tools(self) -> list[dict[str, Any]]:
-        """What a client without grants sees in `tools/list`, in wire form."""
-        return list(self._served.wire)
-
-    @property
-    def offering(self) -> Offering:
-        """The prompts and resources of all that is served, under their public names."""
-        return self._offering
-
-    def bindings(self) -> list[ToolBinding]:
-        """Everything that can be called, resident and deferred, under its public name."""
-        return list(self._served.table.values())
-
-    def statuses(self) -> dict[str, SourceStatus]:
-        """How each mounted server is doing, by its name."""
-        return self._served.statuses()
-
-    async def settled(self) -> None:
-        """Wait until every mounted server has been reached or has failed once.
-
-        Opening does not wait for slow ones; whoever wants the whole picture does.
-        """
-        await settled(list(self.registry.sources().values()))
-        await self._rebuild()
-
-    def unbound(self) -> tuple[UnboundName, ...]:
-        """The names that hooks, middleware and verbs were given and that stand for no tool, so far."""
-        return self._served.report.found
-
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
-        """Search the deferred tools, as `search_tools` does for a model."""
-        return self._served.catalog.search(query, server=server, limit=limit) if self._served.defers else []
-
-    async def call_tool(
-        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolResult:
-        """Call a tool without a wire, through the same gate, middleware and hooks.
-
-        Raises:
-            UnknownToolError: no such tool for this caller.
-            UpstreamProtocolError: a mounted server answered with a protocol error.
-        """
-        return await self.call(ToolCall(name, arguments or {}), context)
-
-    async def call_as_host(
-        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
-    ) -> ToolResult:
-        """Call any tool, deferred ones too: the program that owns the server needs no grant.
-
-        Middleware, hooks and checks apply as to every call.
-
-        Raises:
-            UnknownToolError: no such tool.
-        """
-        return await self._served.call_ungranted(ToolCall(name, arguments or {}), context)
-
-    @property
-    def pending_calls(self) -> list[PendingCall]:
-        """The calls of manual tools that wait for the application, the oldest first."""
-        return self._manual.pending()
-
-    async def next_pending(self) -> PendingCall:
-        """Wait for a manual call that was not handed out yet; several readers share the calls.
-
-        Raises:
-            StateError: the server was closed meanwhile.
-        """
-        return await self._manual.next()
-
-    def submit_result(self, call_id: str, output: Any) -> None:
-        """Answer a pending call: with a value, a `ToolResult`, `AskUser` or `Halt`; see `ManualCalls`."""
-        self._manual.submit(call_id, output)
-
-    def fail(self, call_id: str, message: str) -> None:
-        """End a pending call with an error that the model can read; see `ManualCalls`."""
-        self._manual.fail(call_id, message)
-
     async def run_stdio(self, *, drain: float = 1.0) -> None:
         """Serve one client on standard input and output, until it closes them.
 
@@ -516,79 +331,12 @@ class ToolsetServer:
 
         await serve_http(self, host=host, port=port, request_timeout=request_timeout)
 
-    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call; see `ServedTools.call`."""
-        if call.name not in self._served.table and (absent := await self._absent(call.name)) is not None:
-            return absent
-        return await self._served.call(call, context)
-
-    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that this caller sees; see `ServedTools.listed`."""
-        return self._served.listed(context)
-
-    def listed_for_all(self) -> list[dict[str, Any]]:
-        """The tools that every caller sees: one object for as long as nothing changes."""
-        return self._served.wire
-
-    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that a caller sees, in wire form; see `ServedTools.listed_to`."""
-        return self._served.listed_to(context)
-
-    def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what some server lists to clients like this one."""
-        return bool(self._served.unknown_to(context))
-
-    async def known_to(self, context: ToolContext) -> None:
-        """Wait, for a little while at most, until that is known and served."""
-        async with anyio.create_task_group() as group:
-            for source in self._served.unknown_to(context):
-                group.start_soon(source.known_to, context)
-        await self._rebuild()
-
-    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
-        """The tools that only this caller sees; see `ServedTools.granted`."""
-        return self._served.granted(context)
-
-    def list_hint(self) -> CacheHint:
-        """How long a client may keep what is listed; see `ServedTools.list_hint`."""
-        return self._served.list_hint()
-
-    def list_meta(self) -> Mapping[str, Any]:
-        """What the mounted servers' lists of tools have in `_meta`."""
-        return self._served.list_meta
-
-    def handshake_meta(self) -> dict[str, Any]:
-        """What the answer to a handshake has in `_meta`: the servers behind this one."""
-        return servers_meta(self.registry.sources(), self._withheld())
-
     def _patience(self) -> float:
         """How long lists wait for what was never listed: as told here, or in the configuration."""
-        if self._list_patience is not None:
-            return self._list_patience
+        if self._options.list_patience is not None:
+            return self._options.list_patience
         configured = None if self.configured is None else self.configured.config.list_patience
         return unlisted.LIST_PATIENCE if configured is None else configured
-
-    def _withheld(self) -> frozenset[str]:
-        """The mounted servers that not everybody may know of."""
-        if self._access is None or not self._served.defers:
-            return frozenset()
-        return self._served.catalog.withheld_servers()
-
-    def is_arriving(self) -> bool:
-        """Whether `arrive` may have something to wait for."""
-        return bool(self._unlisted)
-
-    async def arrive(self) -> None:
-        """Wait for listed mounts of which nothing is known yet; see `UnlistedMounts.arrive`."""
-        await self._unlisted.arrive(listed=True)
-
-    def grants_issued(self, context: ToolContext) -> int:
-        """How many grants this caller's session was given so far."""
-        return self.grants.issued_to(context) if context.session and self._served.defers else 0
-
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a listed tool; see `ServedTools.input_schema`."""
-        return self._served.input_schema(name)
 
     def _catalog(self) -> DeferredCatalog:
         # Search has tables to load, and perhaps numpy, for which nobody waits who defers nothing.
@@ -597,8 +345,8 @@ class ToolsetServer:
         return DeferredCatalog(
             self.grants,
             self.registry.sources,
-            access=self._access,
-            scorer=self._scorer,
+            access=self._options.access,
+            scorer=self._options.scorer,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
         )
@@ -618,36 +366,3 @@ class ToolsetServer:
             for name, source in self.registry.sources().items()
             if isinstance(source, OfferingSource)
         }
-
-    async def _absent(self, name: str) -> ToolResult | None:
-        """Wait for what may bring a tool of this name; the error if its server is known and is not ready."""
-        await self._unlisted.arrive(in_time=False)
-        source = None if name in self._served.table else self.registry.absent_source(name)
-        if source is None:
-            return None
-        await settled([source])
-        await self._current()
-        if name in self._served.table or not (state := state_of(source.source_name, source.status)):
-            return None
-        return ToolResult.of_error(f"{name} cannot be called now: {state}")
-
-    async def _current(self) -> None:
-        """See that what is served is what the sources say now."""
-        if self._news.changed.is_set():
-            await self._rebuild()
-        else:
-            await self._served.compiled_by_now()
-
-    async def _rebuild(self) -> None:
-        # Whatever was told so far is taken in by this.
-        self._news.changed.clear()
-        await self._served.compile()
-        await self._kept.restore(self.registry.sources().values())
-        sources, withheld = self.registry.sources(), self._withheld()
-        said = joint_instructions(sources, withheld, self._instructions_budget)
-        parts = (self._instructions, self._served.preview(), said)
-        self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
-
-
-def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:
-    return cast("Toolset", value) if isinstance(value, Toolset) else Toolset(value)

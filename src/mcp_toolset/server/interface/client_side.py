@@ -1,0 +1,92 @@
+"""`ClientSide`: the lists and calls of a server, as its clients ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.server.interface.parts import ServerParts
+from mcp_toolset.server.introductions import servers_meta
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import state_of
+from mcp_toolset.tools.toolsets.opening import settled
+
+if TYPE_CHECKING:
+    pass
+
+
+class ClientSide(ServerParts):
+    """The side of a server that answers the requests of clients: lists, calls, what a handshake says."""
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call; see `ServedTools.call`."""
+        if call.name not in self._served.table and (absent := await self._absent(call.name)) is not None:
+            return absent
+        return await self._served.call(call, context)
+
+    def listed(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that this caller sees; see `ServedTools.listed`."""
+        return self._served.listed(context)
+
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees, in wire form; see `ServedTools.listed_to`."""
+        return self._served.listed_to(context)
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what some server lists to clients like this one."""
+        return bool(self._served.unknown_to(context))
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known and served."""
+        async with anyio.create_task_group() as group:
+            for source in self._served.unknown_to(context):
+                group.start_soon(source.known_to, context)
+        await self._rebuild()
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that only this caller sees; see `ServedTools.granted`."""
+        return self._served.granted(context)
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep what is listed; see `ServedTools.list_hint`."""
+        return self._served.list_hint()
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the mounted servers' lists of tools have in `_meta`."""
+        return self._served.list_meta
+
+    def handshake_meta(self) -> dict[str, Any]:
+        """What the answer to a handshake has in `_meta`: the servers behind this one."""
+        return servers_meta(self.registry.sources(), self._withheld())
+
+    def is_arriving(self) -> bool:
+        """Whether `arrive` may have something to wait for."""
+        return bool(self._unlisted)
+
+    async def arrive(self) -> None:
+        """Wait for listed mounts of which nothing is known yet; see `UnlistedMounts.arrive`."""
+        await self._unlisted.arrive(listed=True)
+
+    def grants_issued(self, context: ToolContext) -> int:
+        """How many grants this caller's session was given so far."""
+        return self.grants.issued_to(context) if context.session and self._served.defers else 0
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a listed tool; see `ServedTools.input_schema`."""
+        return self._served.input_schema(name)
+
+    async def _absent(self, name: str) -> ToolResult | None:
+        """Wait for what may bring a tool of this name; the error if its server is known and is not ready."""
+        await self._unlisted.arrive(in_time=False)
+        source = None if name in self._served.table else self.registry.absent_source(name)
+        if source is None:
+            return None
+        await settled([source])
+        await self._current()
+        if name in self._served.table or not (state := state_of(source.source_name, source.status)):
+            return None
+        return ToolResult.of_error(f"{name} cannot be called now: {state}")

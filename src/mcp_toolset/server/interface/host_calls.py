@@ -1,0 +1,102 @@
+"""`HostCalls`: what the program that owns a server asks of it: its tools, searches, calls, answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_toolset.server.interface.client_side import ClientSide
+from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
+from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.toolsets.opening import settled
+from mcp_toolset.tools.view.unbound import UnboundName
+from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.search.index import SearchHit
+
+
+class HostCalls(ClientSide):
+    """The side of a server that its own program calls, without a wire."""
+
+    _manual: ManualCalls
+    _offering: Offering
+
+    def tools(self) -> list[dict[str, Any]]:
+        """What a client without grants sees in `tools/list`, in wire form."""
+        return list(self._served.wire)
+
+    @property
+    def offering(self) -> Offering:
+        """The prompts and resources of all that is served, under their public names."""
+        return self._offering
+
+    def bindings(self) -> list[ToolBinding]:
+        """Everything that can be called, resident and deferred, under its public name."""
+        return list(self._served.table.values())
+
+    def statuses(self) -> dict[str, SourceStatus]:
+        """How each mounted server is doing, by its name."""
+        return self._served.statuses()
+
+    async def settled(self) -> None:
+        """Wait until every mounted server has been reached or has failed once.
+
+        Opening does not wait for slow ones; whoever wants the whole picture does.
+        """
+        await settled(list(self.registry.sources().values()))
+        await self._rebuild()
+
+    def unbound(self) -> tuple[UnboundName, ...]:
+        """The names that hooks, middleware and verbs were given and that stand for no tool, so far."""
+        return self._served.report.found
+
+    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
+        """Search the deferred tools, as `search_tools` does for a model."""
+        return self._served.catalog.search(query, server=server, limit=limit) if self._served.defers else []
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Call a tool without a wire, through the same gate, middleware and hooks.
+
+        Raises:
+            UnknownToolError: no such tool for this caller.
+            UpstreamProtocolError: a mounted server answered with a protocol error.
+        """
+        return await self.call(ToolCall(name, arguments or {}), context)
+
+    async def call_as_host(
+        self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> ToolResult:
+        """Call any tool, deferred ones too: the program that owns the server needs no grant.
+
+        Middleware, hooks and checks apply as to every call.
+
+        Raises:
+            UnknownToolError: no such tool.
+        """
+        return await self._served.call_ungranted(ToolCall(name, arguments or {}), context)
+
+    @property
+    def pending_calls(self) -> list[PendingCall]:
+        """The calls of manual tools that wait for the application, the oldest first."""
+        return self._manual.pending()
+
+    async def next_pending(self) -> PendingCall:
+        """Wait for a manual call that was not handed out yet; several readers share the calls.
+
+        Raises:
+            StateError: the server was closed meanwhile.
+        """
+        return await self._manual.next()
+
+    def submit_result(self, call_id: str, output: Any) -> None:
+        """Answer a pending call: with a value, a `ToolResult`, `AskUser` or `Halt`; see `ManualCalls`."""
+        self._manual.submit(call_id, output)
+
+    def fail(self, call_id: str, message: str) -> None:
+        """End a pending call with an error that the model can read; see `ManualCalls`."""
+        self._manual.fail(call_id, message)

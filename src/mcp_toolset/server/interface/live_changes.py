@@ -1,0 +1,122 @@
+"""`LiveChanges`: what the program that owns a server changes of it while clients call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp_toolset.catalog.registry.registry import SourceHandle
+from mcp_toolset.errors import StateError
+from mcp_toolset.server.attachments import DRAIN, Attachments
+from mcp_toolset.server.interface.parts import ServerParts
+from mcp_toolset.server.reloadable import PATIENCE, Reloadable, Reloading, ReloadReport
+from mcp_toolset.tools.binding.selector import ToolSelector
+from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.toolsets.toolset import Toolset
+
+if TYPE_CHECKING:
+    from mcp_toolset.config import HubConfig
+
+
+class LiveChanges(ServerParts):
+    """Toolsets that join and leave, another configuration, other members: each without a restart."""
+
+    configured: Reloadable | None
+    _attachments: Attachments
+    _reloads: Reloading | None
+
+    async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
+        """Serve one more toolset from now on; clients are told once that the list has changed.
+
+        It returns when what is mounted in it has been reached, or has failed once and is tried again.
+
+        Raises:
+            StateError: the server is not open, or the toolset is open somewhere else.
+            NameConflictError: a mount or a local tool has a name that is taken; nothing has changed.
+        """
+        handle = await self._attachments.join(_toolset_of(toolset))
+        await self._rebuild()
+        return handle
+
+    async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
+        """Serve a toolset no longer, and close it.
+
+        Nothing new is called in it from this moment; calls that are under way end as they would, for
+        at most `drain` seconds. It returns when everything is closed.
+
+        Raises:
+            StateError: nothing is attached by this handle.
+        """
+        left = self._attachments.leave(handle)
+        try:
+            await self._rebuild()
+        finally:
+            await left.ended(drain)
+
+    async def replace(
+        self,
+        handle: SourceHandle,
+        toolset: Toolset | Tool[..., Any] | Callable[..., Any],
+        *,
+        drain: float = DRAIN,
+    ) -> None:
+        """Serve another toolset in the place of an attached one, under the same handle.
+
+        The new one is open before the old one leaves, and calls see the one or the other. Tools of
+        the same id keep their names and their membership.
+
+        Raises:
+            StateError: nothing is attached by this handle, or the toolset is open somewhere else.
+            NameConflictError: a name is taken; the old one stays.
+        """
+        left = await self._attachments.change(handle, _toolset_of(toolset))
+        try:
+            await self._rebuild()
+        finally:
+            await left.ended(drain)
+
+    async def reload(
+        self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
+    ) -> ReloadReport:
+        """Serve the configuration as it is by now, without ending anything that is under way.
+
+        Servers whose entry is the same go on, and so do those that are only named, chosen or judged in
+        another way. The others are started next to what there is, then all of it changes at once, and
+        clients are told once. One that is reached in another way and does not answer in time is called
+        as it was until it does, or has failed. It returns when the new configuration is served; what
+        has left is closed when its calls have ended.
+
+        Args:
+            config: The configuration; read again from where it came unless given.
+            drain: Seconds that calls under way in what has left may take.
+            patience: Seconds to wait for servers that are starting.
+
+        Raises:
+            StateError: the server is not open, or serves no configuration.
+            ConfigError: the file cannot be used. What is served stays, here as below.
+            DefinitionError: an entry asks for something impossible.
+            NameConflictError: a name is taken.
+        """
+        if self.configured is None:
+            raise StateError(
+                "this server serves no configuration; mount one with toolset_from_config, or use attach()"
+            )
+        if self._reloads is None:
+            raise StateError("a configuration is reloaded while the server is open; enter it first")
+        return await self._reloads.reload(config, drain=drain, patience=patience)
+
+    async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
+        """Put tools into the catalog or take them out, and wait until that is served.
+
+        See `ToolRegistry.choose`; a tool that is taken out is refused at once.
+
+        Raises:
+            UnknownToolError: one of them is not there, or is hidden by a policy; nothing has changed.
+        """
+        generation = self.registry.choose(members)
+        await self._rebuild()
+        return generation
+
+
+def _toolset_of(value: Toolset | Tool[..., Any] | Callable[..., Any]) -> Toolset:
+    return cast("Toolset", value) if isinstance(value, Toolset) else Toolset(value)

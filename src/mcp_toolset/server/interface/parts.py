@@ -1,0 +1,60 @@
+"""`ServerParts`: what a server is made of, and how what it serves is compiled again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_toolset.catalog.grants.ledger import GrantLedger
+from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.server.changes import News
+from mcp_toolset.server.introductions import joint_instructions
+from mcp_toolset.server.kept_catalogs import KeptCatalogs
+from mcp_toolset.server.mcp_server import LowlevelServer
+from mcp_toolset.server.options import ServerOptions
+from mcp_toolset.server.tool_table import ServedTools
+from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+
+if TYPE_CHECKING:
+    pass
+
+
+class ServerParts:
+    """The parts of a server that its program and its clients reach.
+
+    Attributes:
+        lowlevel: What clients talk to.
+        registry: Which tools there are, and which of them can be called.
+        grants: Issues and judges the grants of deferred tools.
+    """
+
+    lowlevel: LowlevelServer
+    registry: ToolRegistry
+    grants: GrantLedger
+    _options: ServerOptions
+    _kept: KeptCatalogs
+    _news: News
+    _served: ServedTools
+    _unlisted: UnlistedMounts
+
+    def _withheld(self) -> frozenset[str]:
+        """The mounted servers that not everybody may know of."""
+        if self._options.access is None or not self._served.defers:
+            return frozenset()
+        return self._served.catalog.withheld_servers()
+
+    async def _current(self) -> None:
+        """See that what is served is what the sources say now."""
+        if self._news.changed.is_set():
+            await self._rebuild()
+        else:
+            await self._served.compiled_by_now()
+
+    async def _rebuild(self) -> None:
+        # Whatever was told so far is taken in by this.
+        self._news.changed.clear()
+        await self._served.compile()
+        await self._kept.restore(self.registry.sources().values())
+        sources, withheld = self.registry.sources(), self._withheld()
+        said = joint_instructions(sources, withheld, self._options.instructions_budget)
+        parts = (self._options.instructions, self._served.preview(), said)
+        self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
