@@ -240,9 +240,10 @@ class HookSet:
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
         """What the hooks make of one call by itself; see `DecodedCall.hook`."""
-        from mcp_toolset.calls.rounds.round_hooks import about_one
+        from mcp_toolset.calls.pipeline.hook_chain import about_one
 
-        return await about_one(call, binding, self, context)
+        asked, seeing = self.execution_hooks(binding), self.result_hooks(binding)
+        return await about_one(call, binding, asked, seeing, context)
 
     async def describe(
         self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None

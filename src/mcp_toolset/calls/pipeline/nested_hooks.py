@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
-if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.hooks import HookSet
-
 Register = Callable[[Any], Any]
+
+
+class RegistersHooks(Protocol):
+    """Where hooks are registered by what they are for: a `HookSet`."""
+
+    def execution(self, selector: object, /) -> Register:
+        """Register an execution hook."""
+        ...
+
+    def description(self, selector: object, /) -> Register:
+        """Register a description hook."""
+        ...
+
+    def result(self, selector: object, /) -> Register:
+        """Register a result hook."""
+        ...
 
 
 class NestedHooks:
     """Registers hooks in a set, for the tools of one toolset wherever that is nested."""
 
-    def __init__(self, hooks: HookSet, toolset: Toolset) -> None:
+    def __init__(self, hooks: RegistersHooks, toolset: Toolset) -> None:
         """Register in `hooks`, for tools of `toolset`."""
         self._hooks = hooks
         self._toolset = toolset

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mcp_toolset.calls.pipeline.decision import Complete, Reject
-from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
+from mcp_toolset.calls.pipeline.hook_chain import decided, seen
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.output_check import completed
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.rounds.call_result import HandledCall, RejectedCall
-from mcp_toolset.errors import CallError, InvalidOutputError
+from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.plain import copied as copied_arguments
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.declare.typed_call import HookAnswer
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 Answer = ToolCall | HandledCall | RejectedCall
@@ -33,54 +29,15 @@ async def ask_hooks(
     binding = view[call.name]
     if binding.redirect is not None:
         return call
-    found = await _decided(call, binding, hooks.execution_hooks(binding, view.names), context)
+    found = await decided(call, binding, hooks.execution_hooks(binding, view.names), context)
     if isinstance(found, ToolCall):
         return found
     call, decision = found
-    decided = _completed(binding, decision) if isinstance(decision, Complete) else decision
+    made = _completed(binding, decision) if isinstance(decision, Complete) else decision
     shown_to = seeing.result_hooks(binding, view.names)
-    if isinstance(decided, Reject):
-        return RejectedCall(call, decided, await _seen(call, rejection(decided), shown_to, context))
-    return HandledCall(call, await _seen(call, decided, shown_to, context))
-
-
-async def about_one(call: ToolCall, binding: ToolBinding, hooks: HookSet, context: ToolContext) -> HookAnswer:
-    """What hooks make of one call by itself; what they refuse is shown to their result hooks."""
-    found = await _decided(call, binding, hooks.execution_hooks(binding), context)
-    if isinstance(found, ToolCall):
-        return HookAnswer(found)
-    left, decision = found
-    if isinstance(decision, Complete):
-        return HookAnswer(left, decision.output, is_answered=True)
-    refused = await _seen(left, rejection(decision), hooks.result_hooks(binding), context)
-    return HookAnswer(left, rejection=refused, reason=decision.reason)
-
-
-async def _decided(
-    call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
-) -> ToolCall | tuple[ToolCall, Reject | Complete]:
-    if refusal := _gate_refusal(call, binding, context):
-        return call, refusal
-    for hook in hooks:
-        decision = await hook.decide(copied(call), context)
-        if isinstance(decision, Reject | Complete):
-            return call, decision
-        call = call.with_arguments(copied_arguments(decision.input))
-        if misfit := binding.misfit(call):
-            told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
-            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {told}"
-            return call, Reject(fault)
-    return call
-
-
-def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
-    """A hook's answer must not go around the gate, so it is asked first, as in a served call."""
-    try:
-        if binding.gate is not None:
-            binding.gate(copied(call), context)
-    except CallError as fault:
-        return Reject(str(fault), "policy")
-    return None
+    if isinstance(made, Reject):
+        return RejectedCall(call, made, await seen(call, rejection(made), shown_to, context))
+    return HandledCall(call, await seen(call, made, shown_to, context))
 
 
 def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
@@ -88,19 +45,6 @@ def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
         return completed(binding, decision)
     except InvalidOutputError as fault:
         return Reject(str(fault))
-
-
-async def _seen(
-    call: ToolCall, result: ToolResult, hooks: Iterable[BoundResultHook], context: ToolContext
-) -> ToolResult:
-    for hook in hooks:
-        result = await hook.passed(copied(call), result, context)
-    return result
-
-
-def copied(call: ToolCall) -> ToolCall:
-    """The call with arguments of its own, for code that may edit them."""
-    return ToolCall(call.name, copied_arguments(call.arguments), call.id, call.original, call.grant)
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:

@@ -250,7 +250,7 @@ class ToolRoundPlan(RoundStanding):
 
     def to_state(self) -> dict[str, Any]:
         """The round as it stands, as plain JSON data; see `ToolRound.to_state`."""
-        from mcp_toolset.calls.rounds.round_state import stored
+        from mcp_toolset.calls.rounds.round_record import stored
 
         if self.newest is not self:
             raise RoundError("a newer plan has replaced this one; store what apply_hooks returned")

@@ -15,10 +15,11 @@ from typing import Final, cast
 import anyio
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hook_chain import copied
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.rounds.call_result import CallResult, OnToolError, ToolFailure, Verdict
-from mcp_toolset.calls.rounds.round_hooks import HooksLeft, copied
+from mcp_toolset.calls.rounds.round_hooks import HooksLeft
 from mcp_toolset.calls.rounds.round_rules import AnsweringContext, Answers, Around
 from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
 from mcp_toolset.tools.core.asking import InputRequired

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from mcp_toolset.catalog.registry.registry import ToolRegistry
+
+class Members(Protocol):
+    """What is read and changed of a `ToolRegistry`."""
+
+    @property
+    def generation(self) -> int:
+        """Advances with each change."""
+        ...
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, and whether it is a member now."""
+        ...
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Make tools members or take them out; the new generation."""
+        ...
 
 
 class RegistryMembership:
     """Reads and changes which tools of a registry are members."""
 
-    def __init__(self, registry: ToolRegistry) -> None:
+    def __init__(self, registry: Members) -> None:
         """See nothing else of `registry`."""
         self._registry = registry
 

@@ -92,8 +92,6 @@ class ToolContext:
 
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
         """This context with more supplied to injected parameters; what it supplies already stays."""
-        from mcp_toolset.tools.declare.injected import InjectingContext
-
         return InjectingContext(self, values)
 
     def require(self, capability: str) -> None:
@@ -274,8 +272,6 @@ class ToolContext:
             call: The call, as it is run.
             granted: What its tool was granted beyond what all have.
         """
-        from mcp_toolset.tools.declare.round_context import CalledContext
-
         return CalledContext(self, call)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
@@ -302,6 +298,50 @@ _LEVELS: Final = {
     "alert": logging.CRITICAL,
     "emergency": logging.CRITICAL,
 }
+
+
+_INJECTING: Final = frozenset({"_context", "injected", "injecting", "for_handler"})
+
+
+class InjectingContext(ToolContext):
+    """Another context with more supplied to the handler; in all else it is that context."""
+
+    __slots__ = ("_context", "injected")
+
+    def __init__(self, context: ToolContext, supplied: Mapping[Any, Any]) -> None:
+        """Look through to `context`; whatever it supplies itself goes before `supplied`."""
+        self._context = context
+        self.injected = {**supplied, **context.injected}
+
+    def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
+        """The handler's context of the one inside, with the same supplied."""
+        return InjectingContext(self._context.for_handler(call, granted), self.injected)
+
+    def __getattribute__(self, name: str) -> Any:
+        # Everything, so that a context of the bridge keeps what it has beyond the base class.
+        if name in _INJECTING:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_context"), name)
+
+
+_CALLED: Final = frozenset({"_context", "name", "arguments"})
+
+
+class CalledContext(ToolContext):
+    """Another context with the call that is run; in all else it is that context."""
+
+    __slots__ = ("_context", "arguments", "name")
+
+    def __init__(self, context: ToolContext, call: ToolCall) -> None:
+        """Look through to `context`."""
+        self._context = context
+        self.name, self.arguments = call.name, call.arguments
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _CALLED:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_context"), name)
+
 
 LOCAL_CONTEXT: Final = ToolContext()
 """The context of a call that no client made."""

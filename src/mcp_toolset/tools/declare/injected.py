@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from mcp_toolset.errors import StateError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import InjectingContext, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-
-_OWN: Final = frozenset({"_context", "injected", "injecting", "for_handler"})
 
 
 class Injected:
@@ -70,27 +67,6 @@ def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> Injecte
     kinds = tuple(item for item in get_args(kind) if item is not type(None)) if union else (kind,)
     shown = inspect.formatannotation(kind)
     return InjectedParameter(parameter.name, kinds, shown, parameter.default is not parameter.empty)
-
-
-class InjectingContext(ToolContext):
-    """Another context with more supplied to the handler; in all else it is that context."""
-
-    __slots__ = ("_context", "injected")
-
-    def __init__(self, context: ToolContext, supplied: Mapping[Any, Any]) -> None:
-        """Look through to `context`; whatever it supplies itself goes before `supplied`."""
-        self._context = context
-        self.injected = {**supplied, **context.injected}
-
-    def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The handler's context of the one inside, with the same supplied."""
-        return InjectingContext(self._context.for_handler(call, granted), self.injected)
-
-    def __getattribute__(self, name: str) -> Any:
-        # Everything, so that a context of the bridge keeps what it has beyond the base class.
-        if name in _OWN:
-            return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_context"), name)
 
 
 def injecting(context: ToolContext, supplies: Supplies) -> ToolContext:

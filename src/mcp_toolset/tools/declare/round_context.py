@@ -164,22 +164,3 @@ class RoundContext(ToolContext):
     def _granted(self, capability: str) -> Any:
         self.require(capability)
         return self._offers[capability]
-
-
-_OWN: Final = frozenset({"_context", "name", "arguments"})
-
-
-class CalledContext(ToolContext):
-    """Another context with the call that is run; in all else it is that context."""
-
-    __slots__ = ("_context", "arguments", "name")
-
-    def __init__(self, context: ToolContext, call: ToolCall) -> None:
-        """Look through to `context`."""
-        self._context = context
-        self.name, self.arguments = call.name, call.arguments
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _OWN:
-            return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_context"), name)

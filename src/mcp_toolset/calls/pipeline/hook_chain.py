@@ -1,0 +1,75 @@
+"""Hooks asked about one call outside of dispatch: by a round, and by `DecodedCall.hook`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mcp_toolset.calls.pipeline.decision import Complete, Reject
+from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
+from mcp_toolset.calls.pipeline.rejection import rejection
+from mcp_toolset.errors import CallError
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.plain import copied as copied_arguments
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.typed_call import HookAnswer
+
+
+async def about_one(
+    call: ToolCall,
+    binding: ToolBinding,
+    asked: Iterable[BoundHook],
+    seeing: Iterable[BoundResultHook],
+    context: ToolContext,
+) -> HookAnswer:
+    """What execution hooks make of one call by itself; what they refuse is shown to the result hooks."""
+    found = await decided(call, binding, asked, context)
+    if isinstance(found, ToolCall):
+        return HookAnswer(found)
+    left, decision = found
+    if isinstance(decision, Complete):
+        return HookAnswer(left, decision.output, is_answered=True)
+    refused = await seen(left, rejection(decision), seeing, context)
+    return HookAnswer(left, rejection=refused, reason=decision.reason)
+
+
+async def decided(
+    call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
+) -> ToolCall | tuple[ToolCall, Reject | Complete]:
+    """The call as execution hooks leave it, with the decision of the one that has answered or refused it."""
+    if refusal := _gate_refusal(call, binding, context):
+        return call, refusal
+    for hook in hooks:
+        decision = await hook.decide(copied(call), context)
+        if isinstance(decision, Reject | Complete):
+            return call, decision
+        call = call.with_arguments(copied_arguments(decision.input))
+        if misfit := binding.misfit(call):
+            told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
+            fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {told}"
+            return call, Reject(fault)
+    return call
+
+
+async def seen(
+    call: ToolCall, result: ToolResult, hooks: Iterable[BoundResultHook], context: ToolContext
+) -> ToolResult:
+    """The result as result hooks leave it."""
+    for hook in hooks:
+        result = await hook.passed(copied(call), result, context)
+    return result
+
+
+def copied(call: ToolCall) -> ToolCall:
+    """The call with arguments of its own, for code that may edit them."""
+    return ToolCall(call.name, copied_arguments(call.arguments), call.id, call.original, call.grant)
+
+
+def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
+    """A hook's answer must not go around the gate, so it is asked first, as in a served call."""
+    try:
+        if binding.gate is not None:
+            binding.gate(copied(call), context)
+    except CallError as fault:
+        return Reject(str(fault), "policy")
+    return None
