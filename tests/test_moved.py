@@ -41,6 +41,7 @@ def test_an_old_path_has_no_other_names(old: str) -> None:
 RENAMED = {
     "default": "arguments.default",
     "describe": "arguments.describe",
+    "input_tool": "InputTool.of",
     "hide": "arguments.hide",
     "rename": "arguments.rename",
     "Answer": "ElicitationAnswer",

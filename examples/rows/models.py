@@ -1,6 +1,6 @@
 from pydantic import BaseModel, Field
 
-from mcp_toolset import ToolCall, Toolset, input_tool, tool_input
+from mcp_toolset import InputTool, ToolCall, Toolset, tool_input
 from mcp_toolset.errors import ToolMismatchError
 
 
@@ -21,12 +21,12 @@ class Cancel(BaseModel):
 
 tools = Toolset(Booking, Cancel)
 print(tools.names())
-booking = input_tool(Booking, output=str, name="book_table")
+booking = InputTool.of(Booking, output=str, name="book_table")
 call = booking.decode(ToolCall("book_table", {"restaurant": "Adler", "guests": 2}, id="c1"))
 print(call.metadata.id, call.input)
 call.input = Booking(restaurant="Adler", guests=3)
 print(call.complete("Booked.").result.text)
 try:
-    input_tool(Cancel).complete(call, "Cancelled.")  # pyright: ignore[reportArgumentType]
+    InputTool.of(Cancel).complete(call, "Cancelled.")  # pyright: ignore[reportArgumentType]
 except ToolMismatchError as fault:
     print(fault)

@@ -5,6 +5,7 @@ from mcp_toolset import (
     BackgroundWork,
     EventLog,
     HookSet,
+    InputTool,
     Reject,
     RejectedInput,
     RoundContext,
@@ -13,7 +14,6 @@ from mcp_toolset import (
     ToolContext,
     ToolRound,
     Toolset,
-    input_tool,
     tool,
 )
 
@@ -24,7 +24,7 @@ class Order(BaseModel):
     article: str
 
 
-order = input_tool(Order, output=str, name="order")
+order = InputTool.of(Order, output=str, name="order")
 hooks = HookSet()
 
 

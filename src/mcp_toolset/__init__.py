@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import tool
     from mcp_toolset.tools.declare.injected import Injected
-    from mcp_toolset.tools.declare.input import input_tool, tool_input
+    from mcp_toolset.tools.declare.input import InputTool, tool_input
     from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference
     from mcp_toolset.tools.declare.resources import ResourceProvider
     from mcp_toolset.tools.declare.round_context import RoundContext
@@ -111,6 +111,7 @@ __all__ = [
     "HookSet",
     "HttpLimits",
     "Injected",
+    "InputTool",
     "InvalidCall",
     "InvalidCallReason",
     "OutputFormatter",
@@ -172,7 +173,6 @@ __all__ = [
     "Turns",
     "compact_listing",
     "help_text",
-    "input_tool",
     "rejection_reason",
     "serve",
     "tagged",
@@ -206,6 +206,7 @@ _HOMES: Final = {
     "HookSet": "calls.pipeline.hooks",
     "HttpLimits": "transports.http.limits",
     "Injected": "tools.declare.injected",
+    "InputTool": "tools.declare.input",
     "InvalidCall": "calls.rounds.invalid_call",
     "InvalidCallReason": "calls.rounds.invalid_call",
     "OutputFormatter": "calls.middleware.builtin",
@@ -267,7 +268,6 @@ _HOMES: Final = {
     "Turns": "tools.toolsets.turn",
     "compact_listing": "tools.export.compact",
     "help_text": "tools.export.compact",
-    "input_tool": "tools.declare.input",
     "rejection_reason": "calls.pipeline.rejection",
     "serve": "serving.serve",
     "tagged": "tools.core.tags",
@@ -304,6 +304,7 @@ _RENAMED: Final = {
     "default": "arguments.default",
     "describe": "arguments.describe",
     "hide": "arguments.hide",
+    "input_tool": "InputTool.of",
     "rename": "arguments.rename",
 }
 """Names of earlier versions, and what to use in their place."""

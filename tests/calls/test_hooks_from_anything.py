@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from mcp_toolset import (
     HookSet,
+    InputTool,
     Reject,
     RejectedInput,
     Rules,
@@ -20,7 +21,6 @@ from mcp_toolset import (
     ToolRound,
     Toolset,
     ToolsetServer,
-    input_tool,
     tool,
     tool_middleware,
 )
@@ -122,7 +122,7 @@ async def test_s1_hooks_are_for_one_call():
 
         article: str
 
-    placed = input_tool(Order, output=str, name="order")
+    placed = InputTool.of(Order, output=str, name="order")
     hooks = HookSet()
     hooks.execution(placed)(closure("sold out"))
     call = placed.decode(ToolCall("order", {"article": "tea"}, "1"))

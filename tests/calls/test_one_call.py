@@ -12,6 +12,7 @@ from mcp_toolset import (
     DecodedCall,
     HandledInput,
     HookSet,
+    InputTool,
     Reject,
     RejectedInput,
     RunNormally,
@@ -20,11 +21,9 @@ from mcp_toolset import (
     ToolRequirement,
     ToolRound,
     Toolset,
-    input_tool,
     rejection_reason,
 )
 from mcp_toolset.errors import InvalidOutputError
-from mcp_toolset.tools.declare.input import InputTool
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +39,7 @@ class Report(BaseModel):
     text: str
 
 
-WEATHER = input_tool(Weather, output=Report, name="weather")
+WEATHER = InputTool.of(Weather, output=Report, name="weather")
 TOOLS = Toolset(WEATHER, Toolset(WEATHER).prefixed("x"))
 VIEW = TOOLS.view()
 

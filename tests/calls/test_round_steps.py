@@ -18,7 +18,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.outcome import RESERVED_HALTS, AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool
-from mcp_toolset.tools.declare.input import input_tool, tool_input
+from mcp_toolset.tools.declare.input import InputTool, tool_input
 from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.availability import ToolAvailability
 from mcp_toolset.tools.view.view import ToolView
@@ -483,15 +483,18 @@ async def test_l24_a_typed_tool_completes_its_own_call_and_no_other():
     plan = await planned(view, ("c1", "Search", '{"query": "x"}'), ("c2", "Count", '{"query": "y"}'))
     search, count = plan.manual
     with pytest.raises(ToolMismatchError, match="c2"):
-        input_tool(Search).decode(count)
+        InputTool.of(Search).decode(count)
     with pytest.raises(ToolMismatchError):
-        input_tool(Count).complete(input_tool(Search).decode(search), 1)  # pyright: ignore[reportArgumentType]
+        InputTool.of(Count).complete(InputTool.of(Search).decode(search), 1)  # pyright: ignore[reportArgumentType]
     before = plan.to_state()
-    mixed = replace(input_tool(Search).decode(search).complete("found"), id="c2")
+    mixed = replace(InputTool.of(Search).decode(search).complete("found"), id="c2")
     with pytest.raises(RoundError, match=r"c2 \(Search\) is a call of Count"):
         plan.commit([mixed])
     assert plan.to_state() == before
-    done = [input_tool(Search).decode(search).complete("found"), input_tool(Count).decode(count).complete(3)]
+    done = [
+        InputTool.of(Search).decode(search).complete("found"),
+        InputTool.of(Count).decode(count).complete(3),
+    ]
     assert told(plan.commit(done).to_openai()) == {"c1": "found", "c2": "3"}
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from mcp_toolset import (
     HookSet,
+    InputTool,
     Reject,
     ToolAvailability,
     ToolCall,
@@ -18,7 +19,6 @@ from mcp_toolset import (
     ToolRound,
     Toolset,
     ToolsetServer,
-    input_tool,
     tool,
     tool_input,
 )
@@ -114,7 +114,7 @@ async def test_u69_a_method_with_tool_is_the_tool_of_each_instance():
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("model", Plain, "declare Plain with @tool_input, write model = input_tool"),
+        ("model", Plain, "declare Plain with @tool_input, write model = InputTool.of"),
         ("bare", lambda path: path, "Bad.bare cannot be a tool: .*no name of its own"),
         ("static", staticmethod(lambda path: path), "Bad.static cannot be a tool"),
         ("view", read_file, "would take the place of Toolset.view"),
@@ -145,7 +145,7 @@ def test_u25_a_declared_class_selects_its_tool_wherever_it_is_nested():
 
 
 def test_u25_a_class_selects_its_tool_with_a_handler_too_and_a_stranger_is_an_error():
-    run = input_tool(WebSearch).with_handler(lambda given: Snippets(snippets=[given.query]))
+    run = InputTool.of(WebSearch).with_handler(lambda given: Snippets(snippets=[given.query]))
     assert Toolset(run).find(WebSearch).origin is run
     with pytest.raises(UnknownToolError, match="web_search"):
         Toolset(read_file).find(WebSearch)

@@ -21,13 +21,13 @@ from mcp_toolset import (
     Complete,
     HookSet,
     Injected,
+    InputTool,
     Tool,
     ToolCall,
     ToolResult,
     ToolRound,
     Toolset,
     ToolsetServer,
-    input_tool,
     tool,
     tool_input,
 )
@@ -39,7 +39,6 @@ from mcp_toolset.errors import (
     StateError,
     ToolMismatchError,
 )
-from mcp_toolset.tools.declare.input import InputTool
 
 pytestmark = pytest.mark.anyio
 
@@ -83,14 +82,14 @@ class Color(enum.Enum):
     GREEN = "g"
 
 
-search: InputTool[WebSearch, Snippets] = input_tool(WebSearch)
+search: InputTool[WebSearch, Snippets] = InputTool.of(WebSearch)
 
 
 def test_l2_a_model_declares_a_tool_without_a_handler_and_stays_the_class_that_it_is():
     assert isinstance(WebSearch, type) and WebSearch(query="a").limit == 5
     assert pickle.loads(pickle.dumps(WebSearch(query="a"))) == WebSearch(query="a")
     assert isinstance(search, Tool) and search.waits and search.bind().manual
-    assert search is input_tool(WebSearch)
+    assert search is InputTool.of(WebSearch)
     assert list(Toolset(WebSearch, Ping).view()) == ["web_search", "Ping"]
     assert repr(search) == "Tool('web_search', query, limit)"
     assert search(query="b") == WebSearch(query="b")
@@ -116,7 +115,7 @@ def test_l2_docstrings_and_fields_describe_the_tool_and_its_parameters():
         },
         "annotations": {"readOnlyHint": True},
     }
-    assert input_tool(Ping).description is None
+    assert InputTool.of(Ping).description is None
 
 
 DOCS = {
@@ -128,7 +127,7 @@ DOCS = {
 
 @pytest.mark.parametrize("style", DOCS)
 def test_l2_a_docstring_in_three_styles_describes_the_fields(style: str):
-    made = input_tool(
+    made = InputTool.of(
         type("Weather", (BaseModel,), {"__doc__": DOCS[style], "__annotations__": {"city": str}})
     )
     assert made.description == "Do it."
@@ -178,7 +177,7 @@ async def test_l2_a_union_an_enum_and_any_other_type_is_one_tools_schema(
     kind: Any, sent: dict[str, Any], decoded: Any
 ):
     received: list[Any] = []
-    made = input_tool(kind, name="draw").with_handler(received.append)
+    made = InputTool.of(kind, name="draw").with_handler(received.append)
     assert made.input_schema["type"] == "object"
     assert made.decode(ToolCall("draw", sent)).input == decoded
     assert not (await ToolDispatch([made.bind()]).call(ToolCall("draw", sent))).is_error
@@ -193,13 +192,13 @@ async def test_l2_a_union_an_enum_and_any_other_type_is_one_tools_schema(
 @pytest.mark.parametrize(
     ("declare", "says"),
     [
-        (lambda: input_tool(Circle | Square), "has no name of its own; give input_tool(…, name=…)"),
+        (lambda: InputTool.of(Circle | Square), "has no name of its own; give InputTool.of(…, name=…)"),
         (lambda: tool_input(name="draw")(Circle | Square), "takes a class, not"),  # type: ignore[type-var]
-        (lambda: input_tool(threading.Event), "has no JSON Schema"),
-        (lambda: input_tool(Point, output=threading.Event), "output: the return type has no JSON Schema"),
-        (lambda: input_tool(Point, output={"a": "x"}), "parameter 'a': unknown type 'x'"),
-        (lambda: input_tool(Point, name="a b"), "a tool cannot be named 'a b'"),
-        (lambda: input_tool(Point, manual=None), "manual is True or False, not None"),  # type: ignore[arg-type]
+        (lambda: InputTool.of(threading.Event), "has no JSON Schema"),
+        (lambda: InputTool.of(Point, output=threading.Event), "output: the return type has no JSON Schema"),
+        (lambda: InputTool.of(Point, output={"a": "x"}), "parameter 'a': unknown type 'x'"),
+        (lambda: InputTool.of(Point, name="a b"), "a tool cannot be named 'a b'"),
+        (lambda: InputTool.of(Point, manual=None), "manual is True or False, not None"),  # type: ignore[arg-type]
     ],
 )
 def test_l2_what_cannot_be_an_input_is_refused_where_it_is_declared(declare: Any, says: str):
@@ -212,7 +211,7 @@ def test_l2_a_class_that_inherits_is_not_declared_with_its_base():
     class Other(WebSearch):
         more: int = 0
 
-    assert input_tool(Other).name == "Other"
+    assert InputTool.of(Other).name == "Other"
     with pytest.raises(DefinitionError, match="a toolset takes"):
         Toolset(Other)
 
@@ -250,17 +249,17 @@ def test_l3_an_output_of_another_type_is_refused(output: Any):
 
 
 def test_l3_a_tool_without_a_promised_output_takes_any():
-    decoded = input_tool(Ping).decode(call("Ping", host="a"))
+    decoded = InputTool.of(Ping).decode(call("Ping", host="a"))
     assert decoded.complete({"ms": 3}).result.structured == {"ms": 3}
     assert decoded.complete("pong").result.text == "pong"
 
 
 def test_l24_another_tools_call_is_a_mismatch():
     decoded = search.decode(call(query="tea"))
-    other = input_tool(Ping).decode(call("Ping", host="a"))
+    other = InputTool.of(Ping).decode(call("Ping", host="a"))
     for wrong in (
         lambda: search.decode(call("Ping", query="tea")),
-        lambda: input_tool(Ping).complete(decoded, {}),  # type: ignore[arg-type]
+        lambda: InputTool.of(Ping).complete(decoded, {}),  # type: ignore[arg-type]
         lambda: replace(decoded, metadata=other.metadata).complete(Snippets(snippets=[])),
         lambda: replace(other, tool=search).handled(Snippets(snippets=[])),  # type: ignore[type-var]
     ):
@@ -270,7 +269,7 @@ def test_l24_another_tools_call_is_a_mismatch():
 
 def test_l24_a_call_under_a_public_name_is_decoded_with_its_view():
     view = Toolset(WebSearch).prefixed("x").view()
-    both = Toolset(Toolset(WebSearch).prefixed("x"), input_tool(Circle, name="web_search")).view()
+    both = Toolset(Toolset(WebSearch).prefixed("x"), InputTool.of(Circle, name="web_search")).view()
     assert search.decode(call("x_web_search", query="tea"), view).input.query == "tea"
     with pytest.raises(ToolMismatchError, match="with the view that it was offered in"):
         search.decode(call("x_web_search", query="tea"))
@@ -317,7 +316,7 @@ async def test_l3_a_completed_call_is_committed_in_a_round():
     calls = [ToolCall("x_web_search", {"query": "tea"}, "1"), ToolCall("x_Ping", {"host": "a"}, "2")]
     plan = await ToolRound.from_calls(calls, view).apply_hooks(HookSet())
     first = search.decode(plan.pending[0], view)
-    second = input_tool(Ping).decode(plan.pending[1], view)
+    second = InputTool.of(Ping).decode(plan.pending[1], view)
     done: Any = [second.complete("pong"), first.complete(Snippets(snippets=["a"]))]
     _, *answers = plan.commit(done).to_openai()
     assert [(answer["tool_call_id"], answer["content"]) for answer in answers] == [
@@ -372,7 +371,7 @@ def test_l2_a_model_its_schema_its_arguments_and_its_call_agree(data: st.DataObj
     value = model(**{name: data.draw(FIELDS[kind]) for name, kind in annotations.items()})
     sent = json.loads(value.model_dump_json())
     received: list[Any] = []
-    made = input_tool(model).with_handler(received.append)
+    made = InputTool.of(model).with_handler(received.append)
     result = anyio.run(ToolDispatch([made.bind()]).call, ToolCall("Probe", sent))
     assert not result.is_error, result.text
     assert received == [value] == [made.decode(ToolCall("Probe", sent)).input]

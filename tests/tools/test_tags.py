@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from mcp_toolset import (
     HookSet,
+    InputTool,
     PermissionChecker,
     Reject,
     Rules,
@@ -22,7 +23,6 @@ from mcp_toolset import (
     ToolRound,
     Toolset,
     ToolsetServer,
-    input_tool,
     tagged,
     tool,
 )
@@ -108,7 +108,7 @@ def test_s4_every_way_to_define_a_tool_takes_them_and_stored_data_keeps_them():
         pay,
         Tool.from_schema("pay", {}, tags=["zz-money", "zz-write"], metadata=PRIVATE),
         ToolBuilder("pay").options(tags=["zz-money", "zz-write"], metadata=PRIVATE).build(),
-        input_tool(Query, name="pay", tags=["zz-money", "zz-write"], metadata=PRIVATE),
+        InputTool.of(Query, name="pay", tags=["zz-money", "zz-write"], metadata=PRIVATE),
     ]
     for made in ways:
         stored = Tool.from_data(json.loads(json.dumps(made.to_data())))

@@ -15,13 +15,13 @@ from mcp_toolset import (
     FunctionCall,
     HookSet,
     Injected,
+    InputTool,
     RunNormally,
     Tool,
     ToolCall,
     ToolRound,
     Toolset,
     ToolsetServer,
-    input_tool,
     tool,
     tool_input,
 )
@@ -86,8 +86,8 @@ def half(value: Annotated[int, AfterValidator(even)]) -> int:
     return value // 2
 
 
-search = input_tool(WebSearch, output=Snippets)
-tools = Toolset(search, input_tool(Ping), day_after, Toolset(greet).injecting({"greeting": "hello"}))
+search = InputTool.of(WebSearch, output=Snippets)
+tools = Toolset(search, InputTool.of(Ping), day_after, Toolset(greet).injecting({"greeting": "hello"}))
 
 
 async def test_u26_a_round_is_matched_and_each_call_completed_by_its_type():
@@ -176,8 +176,8 @@ def test_u26_a_class_that_names_its_calls_names_all_of_them():
 
 
 def test_u25_the_output_given_again_is_that_of_the_declared_tool():
-    assert input_tool(WebSearch, output=Snippets) is input_tool(WebSearch)
-    other = input_tool(WebSearch, output=str)
+    assert InputTool.of(WebSearch, output=Snippets) is InputTool.of(WebSearch)
+    other = InputTool.of(WebSearch, output=str)
     assert other is not search and other.name == "web_search"
 
 

@@ -8,6 +8,7 @@ from mcp_toolset import (
     DecodedCall,
     FunctionCall,
     HookSet,
+    InputTool,
     RunNormally,
     Tool,
     ToolAvailability,
@@ -17,12 +18,10 @@ from mcp_toolset import (
     ToolRequirement,
     Toolset,
     ToolView,
-    input_tool,
     tagged,
     tool,
 )
 from mcp_toolset.arguments import default, describe, hide, rename
-from mcp_toolset.tools.declare.input import InputTool
 
 
 class User:
@@ -195,8 +194,8 @@ class Delete:
     id: int
 
 
-searching: InputTool[Query, list[str]] = input_tool(Query, output=list[str])
-deleting = input_tool(Delete, output=bool)
+searching: InputTool[Query, list[str]] = InputTool.of(Query, output=list[str])
+deleting = InputTool.of(Delete, output=bool)
 assert_type(deleting, InputTool[Delete, bool])
 
 

@@ -1,7 +1,7 @@
-"""`tool_input`: a pydantic model as a tool without a handler, and its calls decoded.
+"""`tool_input` declares a pydantic model as a tool without a handler; `InputTool` is that tool.
 
 The model stays the class that it is, so it can be used in annotations, of hooks for instance.
-`input_tool(Model)` is the tool; a toolset takes the class itself. The calls wait for the application,
+`InputTool.of(Model)` is the tool; a toolset takes the class itself. The calls wait for the application,
 unless a handler is attached with `with_handler`.
 """
 
@@ -29,6 +29,8 @@ from mcp_toolset.tools.view.view import ToolView
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
 O = TypeVar("O")  # noqa: E741
+A = TypeVar("A")
+B = TypeVar("B")
 M = TypeVar("M", bound=type)
 
 
@@ -46,6 +48,48 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
     reader: InputReader = field(kw_only=True)
     output: Any = field(default=None, kw_only=True)
+
+    @overload
+    @staticmethod
+    def of(
+        model: type[A], /, *, output: type[B], name: str | None = None, **options: Unpack[ToolOptions]
+    ) -> InputTool[A, B]: ...
+
+    @overload
+    @staticmethod
+    def of(
+        model: type[A], /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+    ) -> InputTool[A, Any]: ...
+
+    @overload
+    @staticmethod
+    def of(
+        model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+    ) -> InputTool[Any, Any]: ...
+
+    @staticmethod
+    def of(
+        model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
+    ) -> InputTool[Any, Any]:
+        """The tool of a class that is declared by `@tool_input`, or a tool made of any other type.
+
+        Args:
+            model: A declared class; or a model, a union of models, an enum or any type with a JSON form.
+            output: The type of the result, or its schema in any of the notations. Given again for a
+                declared class it changes nothing, and a type checker knows it: `InputTool[Input, Output]`.
+            name: The tool's name; a type that is no class needs one.
+            **options: See `ToolOptions`.
+
+        Raises:
+            DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
+        """
+        checked("InputTool.of()", options)
+        declared: InputTool[Any, Any] | None = declared_tool(model)
+        if declared is None:
+            return _made(model, name, output, options)
+        if output in (None, declared.output) and name is None and not options:
+            return declared
+        return _made(model, name or declared.name, output, options)
 
     @property
     def reads(self) -> Reads:
@@ -121,7 +165,7 @@ def tool_input(
 
     def declare(model: Any) -> Any:
         if not isinstance(model, type):
-            raise DefinitionError(f"@tool_input takes a class, not {model!r}; use input_tool(…, name=…)")
+            raise DefinitionError(f"@tool_input takes a class, not {model!r}; use InputTool.of(…, name=…)")
         made: InputTool[Any, Any] = _made(model, name, output, options)
         setattr(model, DECLARED, made)
         return cast("Any", model)
@@ -129,53 +173,11 @@ def tool_input(
     return declare if model is None else declare(model)
 
 
-@overload
-def input_tool(
-    model: type[I], /, *, output: type[O], name: str | None = None, **options: Unpack[ToolOptions]
-) -> InputTool[I, O]: ...
-
-
-@overload
-def input_tool(
-    model: type[I], /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
-) -> InputTool[I, Any]: ...
-
-
-@overload
-def input_tool(
-    model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
-) -> InputTool[Any, Any]: ...
-
-
-def input_tool(
-    model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
-) -> InputTool[Any, Any]:
-    """The tool of a class that is declared by `@tool_input`, or a tool made of any other type.
-
-    Args:
-        model: A declared class; or a model, a union of models, an enum or any type with a JSON form.
-        output: The type of the result, or its schema in any of the notations. Given again for a declared
-            class it changes nothing, and a type checker knows it: `InputTool[Input, Output]`.
-        name: The tool's name; a type that is no class needs one.
-        **options: See `ToolOptions`.
-
-    Raises:
-        DefinitionError: the type, or the output, has no JSON Schema, or there is no name.
-    """
-    checked("input_tool()", options)
-    declared: InputTool[Any, Any] | None = declared_tool(model)
-    if declared is None:
-        return _made(model, name, output, options)
-    if output in (None, declared.output) and name is None and not options:
-        return declared
-    return _made(model, name or declared.name, output, options)
-
-
 def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> InputTool[Any, Any]:
     own = name or (model.__name__ if isinstance(model, type) else "")
     place = f"input {inspect.formatannotation(model)}"
     if not own:
-        raise DefinitionError(f"{place} has no name of its own; give input_tool(…, name=…)")
+        raise DefinitionError(f"{place} has no name of its own; give InputTool.of(…, name=…)")
     reader, schema = read_input(model, place)
     returned, (description, schema) = promised(output, own), described(schema)
     definition = ToolDefinition(

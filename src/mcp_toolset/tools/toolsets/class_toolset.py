@@ -103,7 +103,7 @@ class ClassMembers(Generic[T]):
         if issubclass(value, BaseModel) and declared_tool(value) is None:
             raise DefinitionError(
                 f"{where} is a model that is no tool: declare {value.__name__} with @tool_input, write "
-                f"{name} = input_tool({value.__name__}), or _{name} for what is to be none"
+                f"{name} = InputTool.of({value.__name__}), or _{name} for what is to be none"
             )
 
     def _own_tools(self, kind: type[T]) -> Iterator[tuple[str, Tool[..., Any]]]:
