@@ -27,7 +27,7 @@ from mcp_toolset.sdk.models import (
     Server,
     TransportContext,
 )
-from mcp_toolset.transports.requests import Unasked
+from mcp_toolset.transports.requests import OneWayContext
 from mcp_toolset.transports.serving import modern_answers
 
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
@@ -124,14 +124,12 @@ class DirectCalls:
             await self._on_notify(call, method, params)
 
 
-class _DirectCall(Unasked):
+class _DirectCall(OneWayContext):
     """One request, as the server sees it."""
 
     __slots__ = ("_calls", "_opts", "request_id")
 
     transport = _TRANSPORT
-    message_metadata = None
-    can_send_request = False
 
     def __init__(self, calls: DirectCalls, opts: CallOptions, number: int) -> None:
         self._calls = calls

@@ -435,7 +435,7 @@ class LineDispatcher(Outbox):
                     result = None
                     answer = await self._read_first(number, answer)
         finally:
-            incoming.closed = True
+            incoming.can_send_request = False
             del self._requests[key]
             if not incoming.cancelled:
                 # Without an answer this task is cancelled from outside, because serving ends.

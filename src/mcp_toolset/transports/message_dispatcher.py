@@ -164,7 +164,7 @@ class _Calls:
                 if from_outside(raised):
                     raise
                 answer = _error(request, error_for_peer(raised))
-        incoming.closed = True
+        incoming.can_send_request = False
         if self._under_way.get(key) is incoming:
             del self._under_way[key]
         if incoming.cancelled:

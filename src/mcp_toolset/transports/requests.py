@@ -1,4 +1,4 @@
-"""One request under way, in either direction: `Waiting` for an answer, `Incoming` to be answered."""
+"""`OneWayContext` and `Incoming`: requests to be answered; `Waiting`: a request in flight to the peer."""
 
 from __future__ import annotations
 
@@ -61,18 +61,33 @@ class Waiting:
             self.answer.set_result(message)
 
 
-class Unasked:
-    """A request as its handler sees it (the SDK's `DispatchContext`); its client is asked nothing."""
+class OneWayContext:
+    """Dispatch context of a request during which the client cannot be sent requests.
 
-    __slots__ = ("_cancel_requested",)
+    The SDK's `DispatchContext`: what a handler knows of its request, and its way back to the client. Each
+    transport derives its own from it and says how a notification is sent.
 
+    Attributes:
+        can_send_request: Whether the client can be sent requests; a transport that can do it says so.
+        cancelled: Whether the client has cancelled the request by a message.
+        message_metadata: What the transport knows besides, such as the HTTP request.
+    """
+
+    __slots__ = ("_cancel_requested", "_token")
+
+    can_send_request: bool = False
+    cancelled: bool = False
+    message_metadata: Any = None
     _cancel_requested: anyio.Event | None
+    _token: types.ProgressToken | None
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        """Set if the client cancels the request by a message; otherwise the handler itself is cancelled."""
+        """Set when the client has cancelled the request by a message."""
         if self._cancel_requested is None:
             self._cancel_requested = anyio.Event()
+            if self.cancelled:
+                self._cancel_requested.set()
         return self._cancel_requested
 
     async def send_raw_request(
@@ -85,20 +100,31 @@ class Unasked:
         """
         raise NoBackChannelError(method)
 
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send the client a notification."""
+        raise NotImplementedError
 
-class Incoming:
-    """A message of the peer, as its handler sees it (the SDK's `DispatchContext`).
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
+        if self._token is None:
+            return
+        params = progress_params(self._token, progress, total, message)
+        await self.notify("notifications/progress", params)
+
+
+class Incoming(OneWayContext):
+    """A message of the peer, who can be sent requests until it is answered.
 
     Attributes:
         lasts: Whether it is a request that has no end by itself.
     """
 
     __slots__ = (
-        "_cancel_requested",
         "_dispatcher",
-        "_token",
+        "can_send_request",
         "cancelled",
-        "closed",
         "lasts",
         "reason",
         "request_id",
@@ -106,7 +132,6 @@ class Incoming:
     )
 
     transport = _TRANSPORT
-    message_metadata = None
 
     def __init__(
         self,
@@ -117,25 +142,12 @@ class Incoming:
         """Belong to `dispatcher`; a notification has neither id nor token."""
         self._dispatcher = dispatcher
         self._token = token
-        self._cancel_requested: anyio.Event | None = None
+        self._cancel_requested = None
         self.request_id = request_id
         self.scope = TaskScope()
-        self.cancelled = self.closed = self.lasts = False
+        self.can_send_request = True
+        self.cancelled = self.lasts = False
         self.reason: str | None = None
-
-    @property
-    def can_send_request(self) -> bool:
-        """Whether the peer can still be asked something because of this message."""
-        return not self.closed
-
-    @property
-    def cancel_requested(self) -> anyio.Event:
-        """Set when the peer has cancelled the request."""
-        if self._cancel_requested is None:
-            self._cancel_requested = anyio.Event()
-            if self.cancelled:
-                self._cancel_requested.set()
-        return self._cancel_requested
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the handler, because the peer has said so, and perhaps why."""
@@ -148,7 +160,7 @@ class Incoming:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Ask the peer, while its own request is being handled."""
-        if self.closed:
+        if not self.can_send_request:
             raise NoBackChannelError(method)
         return await self._dispatcher.send_raw_request(method, params, opts)
 
@@ -156,12 +168,5 @@ class Incoming:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Notify the peer, until its request is answered."""
-        if not self.closed:
+        if self.can_send_request:
             await self._dispatcher.notify(method, params, opts)
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the peer asked for it."""
-        if self._token is None:
-            return
-        params = progress_params(self._token, progress, total, message)
-        await self.notify("notifications/progress", params)

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
+import anyio
 import mcp_types as types
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
@@ -21,12 +22,12 @@ from mcp_toolset.context.client import came_on
 from mcp_toolset.protocol.errors import error_for_peer
 from mcp_toolset.sdk.headers import InboundLadderRejection, InboundModernRoute, classify_inbound_request
 from mcp_toolset.sdk.models import (
+    CallOptions,
     Connection,
     DispatchContext,
     Dispatcher,
     InitializationOptions,
     MCPError,
-    NoBackChannelError,
     NotifyOnlyOutbound,
     OnRequest,
     Outbound,
@@ -38,6 +39,7 @@ from mcp_toolset.sdk.models import (
 )
 from mcp_toolset.sdk.servers import ServerRunner, aclose_shielded, holds_cleanup, serve_one
 from mcp_toolset.transports.direct_handlers import tool_handler
+from mcp_toolset.transports.requests import OneWayContext
 
 INLINE: Final = frozenset({"initialize"})
 """What is answered before the next message is looked at: a client may send both at once."""
@@ -147,7 +149,7 @@ class _Serving:
             raise MCPError(route.code, route.message, route.data)
         # Over message streams and SSE a request is handled in the context of its sender.
         came_on(self._name)
-        refusing = _NoRequests(context)
+        refusing = _ModernContext(context)
         connection = self._callers.connection(route)
         quick = self._quick(method)
         try:
@@ -167,7 +169,7 @@ class _Serving:
         connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
         try:
             runner = ServerRunner(self._server, connection, self._state)
-            await runner.on_notify(_NoRequests(context), method, params)
+            await runner.on_notify(_ModernContext(context), method, params)
         finally:
             await aclose_shielded(connection)
 
@@ -258,27 +260,20 @@ def modern_answers(server: Server[Any], state: Any) -> OnRequest:
     return answer
 
 
-class _NoRequests:
+class _ModernContext(OneWayContext):
     """A request's context in the modern era, which knows no requests from server to client."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ("_inner", "message_metadata", "request_id")
 
     transport = _MODERN
-    can_send_request = False
 
     def __init__(self, inner: DispatchContext[Any]) -> None:
         self._inner = inner
+        self.request_id = inner.request_id
+        self.message_metadata = inner.message_metadata
 
     @property
-    def request_id(self) -> types.RequestId | None:
-        return self._inner.request_id
-
-    @property
-    def message_metadata(self) -> Any:
-        return self._inner.message_metadata
-
-    @property
-    def cancel_requested(self) -> Any:
+    def cancel_requested(self) -> anyio.Event:
         return self._inner.cancel_requested
 
     @property
@@ -286,10 +281,7 @@ class _NoRequests:
         """Why the client has cancelled the request, if it has said so."""
         return getattr(self._inner, "reason", None)
 
-    async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> dict[str, Any]:
-        raise NoBackChannelError(method)
-
-    async def notify(self, method: str, params: Params, opts: Any = None) -> None:
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         await self._inner.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

@@ -254,7 +254,7 @@ class _Call(PostedRequest):
         streams = session.streams
         super().__init__(message, http, send, streams=streams, asks=streams, headers=session.headers)
         self._session = session
-        self._cancelled = self._left = False
+        self._left = False
         self.reason: str | None = None
 
     async def run(self, quick: Quick) -> None:
@@ -269,7 +269,7 @@ class _Call(PostedRequest):
         finally:
             if token is not None:
                 closing.reset(token)
-        if self._cancelled:
+        if self.cancelled:
             outcome = None, _CANCELLED
         elif outcome == (None, None):
             outcome = None, CLOSED
@@ -280,7 +280,7 @@ class _Call(PostedRequest):
 
     def cancel(self, reason: str | None) -> None:
         """Cancel the handler, because the client has said so, and perhaps why."""
-        self._cancelled, self.reason = True, reason
+        self.cancelled, self.reason = True, reason
         self.cancel_requested.set()
         self.scope.cancel()
 

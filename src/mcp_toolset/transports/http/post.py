@@ -17,14 +17,14 @@ from starlette.requests import Request
 from starlette.types import Send
 
 from mcp_toolset.concurrency.task_set import Handling
-from mcp_toolset.protocol.codec import json_of, progress_params, progress_token
+from mcp_toolset.protocol.codec import json_of, progress_token
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
 from mcp_toolset.sdk.models import CallOptions, Connection, ServerMessageMetadata, TransportContext
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.kept_events import EventLog
 from mcp_toolset.transports.http.resumed import PING, STREAM
-from mcp_toolset.transports.requests import Unasked
+from mcp_toolset.transports.requests import OneWayContext
 from mcp_toolset.transports.serving import Quick, request_of
 
 PING_INTERVAL: Final = 15.0
@@ -36,7 +36,7 @@ Outcome = tuple[dict[str, Any] | None, types.ErrorData | None]
 _log = logging.getLogger("mcp_toolset.wire")
 
 
-class PostedRequest(Unasked):
+class PostedRequest(OneWayContext):
     """One request and its answer; the handler's context at the same time.
 
     Attributes:
@@ -80,7 +80,7 @@ class PostedRequest(Unasked):
         self._beside: Handling | None = None
         self._cancel_requested = None
         self.scope = anyio.CancelScope()
-        self.finished = False
+        self.finished, self.can_send_request = False, asks
         self.request_id: types.RequestId = request["id"]
         self.transport = TransportContext(kind="streamable-http", can_send_request=asks)
         self.message_metadata = ServerMessageMetadata(request_context=http)
@@ -99,7 +99,7 @@ class PostedRequest(Unasked):
                         raise
                     return None, error_for_peer(raised)
         finally:
-            self.finished = True
+            self.finished, self.can_send_request = True, False
             timer.cancel()
             if self._beside is not None:
                 await self._beside.end()
@@ -222,24 +222,12 @@ class PostedRequest(Unasked):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
-    @property
-    def can_send_request(self) -> bool:
-        """Whether the client can be asked something in the course of this request."""
-        return self.transport.can_send_request and not self.finished
-
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Send a notification before the answer."""
         if self._streams and not self.finished:
             await self.say(json_of({"jsonrpc": "2.0", "method": method, "params": dict(params or {})}))
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, if the client asked for it."""
-        if self._token is None:
-            return
-        params = progress_params(self._token, progress, total, message)
-        await self.notify("notifications/progress", params)
 
 
 def _event_of(message: bytes) -> bytes:
