@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Self
 
 import anyio
+from tests.support.warm import python
 
 from mcp_toolset import (
     HookSet,
@@ -28,7 +28,7 @@ SIZE = {
     "properties": {"size": {"type": "string", "enum": ["small", "large"]}},
     "required": ["size"],
 }
-UPSTREAM = [sys.executable, str(Path(__file__).with_name("upstream.py"))]
+UPSTREAM = str(Path(__file__).with_name("upstream.py"))
 
 
 @tool
@@ -137,7 +137,7 @@ def make() -> ToolsetServer:
             return Reject("13 is not added here")
         return RunNormally({**input, "b": 100} if input["a"] == 7 else input)
 
-    upstream = RemoteToolset(UPSTREAM, name="upstream")
+    upstream = RemoteToolset(python(UPSTREAM), name="upstream")
     serving: list[ToolsetServer] = []
     local = Toolset(add, count, linger, explode, book, compose, wipe, finish, approve, desk(serving))
     tools = Toolset(local, upstream.prefixed("up"), upstream.prefixed("deep").deferred())

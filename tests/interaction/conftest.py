@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from tests.interaction.bridge import make
+from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
 from mcp_toolset.transports.http.app import bound_socket, run_app
@@ -74,12 +74,12 @@ async def served(anyio_backend: str) -> AsyncGenerator[Served]:
 
 
 @pytest.fixture(scope="module")
-def connect(transport: str, era: str, served: Served) -> Connect:
+def connect(transport: str, era: str, served: Served, warm: Warm) -> Connect:
     """Connects clients to a bridge: to one that is shared or, over stdio, to one of their own."""
 
     @asynccontextmanager
     async def client(*, within: float = 90, **options: Any) -> AsyncGenerator[Client]:
-        target = _on_stdio(transport) if transport.startswith("stdio") else served.target(transport)
+        target = _on_stdio(transport, warm) if transport.startswith("stdio") else served.target(transport)
         with anyio.fail_after(within):
             async with Client(
                 target, mode="legacy" if era == "legacy" else "auto", cache=None, **options
@@ -89,10 +89,11 @@ def connect(transport: str, era: str, served: Served) -> Connect:
     return client
 
 
-def _on_stdio(way: str) -> StdioServerParameters:
+def _on_stdio(way: str, warm: Warm) -> StdioServerParameters:
     pipes = {PIPES: "sdk"} if way == "stdio-sdk" else {}
+    command, *arguments = warm.command(str(BRIDGE))
     return StdioServerParameters(
-        command=sys.executable,
-        args=[str(BRIDGE)],
+        command=command,
+        args=arguments,
         env={"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "MCP_TOOLSET_CACHE": "off", **pipes},
     )

@@ -7,7 +7,6 @@ wherever a wire leads to it. As all have the same names, the hub has to tell the
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -23,22 +22,19 @@ from tests.interaction.asking_hub import hub
 from tests.interaction.test_questions import (
     ENVIRONMENT,
     HERE,
-    ROOT,
     UPSTREAMS,
     PrintingPorts,
-    command,
     upstreams,
 )
 from tests.support.asking import text_of
+from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
 
 pytestmark = pytest.mark.anyio
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tests.interaction import library as l; l.run()"
-LIBRARY = ("-c", RUN, str(ROOT))
-"""A mounted command inherits no PYTHONPATH."""
+LIBRARY = ("-c", "from tests.interaction import library as l; l.run()")
 
 MINE = {"example.com/kind": "text"}
 
@@ -85,16 +81,16 @@ Logged = tuple[str, Any]
 
 
 @pytest.fixture(scope="module")
-def targets() -> Generator[dict[str, Any]]:
-    with upstreams(*LIBRARY) as made:
+def targets(warm: Warm) -> Generator[dict[str, Any]]:
+    with upstreams(warm, *LIBRARY) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def hub_url(targets: dict[str, Any]) -> Generator[str]:
+def hub_url(warm: Warm, targets: dict[str, Any]) -> Generator[str]:
     """One hub of all upstreams, on HTTP and SSE."""
     script = str(HERE / "asking_hub.py")
-    with PrintingPorts(command(script, json.dumps(targets), "http", "library")) as (port,):
+    with PrintingPorts(warm.command(script, json.dumps(targets), "http", "library")) as (port,):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -128,12 +124,12 @@ def target(request: pytest.FixtureRequest, transport: str) -> Callable[[], Any]:
 
 @pytest.fixture(scope="module")
 async def hub_on_stdio(
-    anyio_backend: str, targets: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    anyio_backend: str, targets: dict[str, Any], warm: Warm, tmp_path_factory: pytest.TempPathFactory
 ) -> StdioServerParameters:
     """A hub that has run once: one that nobody has started yet knows of its upstreams from its last run."""
     environment = {**ENVIRONMENT, "MCP_TOOLSET_CACHE": str(tmp_path_factory.mktemp("kept"))}
-    arguments = command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio", "library")[1:]
-    hub = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    python, *arguments = warm.command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio", "library")
+    hub = StdioServerParameters(command=python, args=arguments, env=environment)
     with anyio.fail_after(60):
         async with Client(hub, mode="legacy", cache=None) as client:
             await _joined(client)

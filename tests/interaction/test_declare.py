@@ -12,6 +12,7 @@ from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk
 from tests.interaction.test_questions import HERE, upstreams
 from tests.support.asking import connected, text_of
+from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.errors import DefinitionError
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
-def targets() -> Generator[dict[str, Any]]:
-    with upstreams(str(HERE / "asker.py")) as made:
+def targets(warm: Warm) -> Generator[dict[str, Any]]:
+    with upstreams(warm, str(HERE / "asker.py")) as made:
         yield {name: target for name, target in made.items() if name.startswith(("stdio", "http"))}
 
 

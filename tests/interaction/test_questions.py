@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
@@ -24,6 +23,7 @@ from tests.interaction.asking_hub import hub
 from tests.interaction.desk import Desk, Reception
 from tests.interaction.lines import RELAY
 from tests.support.asking import text_of
+from tests.support.warm import Warm
 
 from mcp_toolset import ToolsetServer
 
@@ -50,14 +50,10 @@ TWO = ("sse", "http")
 Opened = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-W", "error", *arguments]
-
-
 @contextmanager
-def upstreams(*arguments: str) -> Generator[dict[str, Any]]:
+def upstreams(warm: Warm, *arguments: str) -> Generator[dict[str, Any]]:
     """A command of an upstream as targets of mounts: one process, whatever the transport."""
-    with PrintingPorts(command(*arguments)) as (http, lines):
+    with PrintingPorts(warm.command(*arguments)) as (http, lines):
         url = f"http://127.0.0.1:{http}"
         yield {
             "memory_modern": "memory",
@@ -68,15 +64,15 @@ def upstreams(*arguments: str) -> Generator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def targets() -> Generator[dict[str, Any]]:
-    with upstreams(str(HERE / "asker.py")) as made:
+def targets(warm: Warm) -> Generator[dict[str, Any]]:
+    with upstreams(warm, str(HERE / "asker.py")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def hub_url(targets: dict[str, Any]) -> Generator[str]:
+def hub_url(warm: Warm, targets: dict[str, Any]) -> Generator[str]:
     """One hub of all upstreams, on HTTP and SSE."""
-    with PrintingPorts(command(str(HERE / "asking_hub.py"), json.dumps(targets), "http")) as (port,):
+    with PrintingPorts(warm.command(str(HERE / "asking_hub.py"), json.dumps(targets), "http")) as (port,):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -111,15 +107,17 @@ async def hub_here(anyio_backend: str, targets: dict[str, Any]) -> AsyncGenerato
 
 
 @pytest.fixture(scope="module")
-def target(request: pytest.FixtureRequest, transport: str, targets: dict[str, Any]) -> Callable[[], Any]:
+def target(
+    request: pytest.FixtureRequest, transport: str, targets: dict[str, Any], warm: Warm
+) -> Callable[[], Any]:
     """What clients connect to: one hub for the module, or over stdio one for each of them."""
     match transport:
         case "memory":
             here = request.getfixturevalue("hub_here").lowlevel
             return lambda: here
         case "stdio":
-            arguments = command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio")[1:]
-            return lambda: StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT)
+            python, *arguments = warm.command(str(HERE / "asking_hub.py"), json.dumps(targets), "stdio")
+            return lambda: StdioServerParameters(command=python, args=arguments, env=ENVIRONMENT)
         case _:
             here = request.getfixturevalue("hub_url")
             return lambda: sse_client(f"{here}/sse") if transport == "sse" else f"{here}/mcp"

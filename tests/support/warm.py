@@ -26,6 +26,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = str(Path(__file__).with_name("launch.py"))
+WARM = "MCP_TOOLSET_TEST_WARM"
+"""The variable of the environment that tells scripts in forks of the process that there is one."""
+
 MODULES = (
     "mcp.client.stdio",
     "mcp.client.streamable_http",
@@ -55,8 +58,14 @@ class Warm:
         self._path = path
 
     def command(self, *arguments: str) -> list[str]:
-        """What is started in place of `python ARGUMENT...`: a script, or `-m` and a module."""
+        """What is started in place of `python ARGUMENT...`: a script, `-m` and a module, or `-c` and code."""
         return [sys.executable, "-S", LAUNCH, self._path, *arguments]
+
+
+def python(*arguments: str) -> list[str]:
+    """`Warm.command` for a script that runs in such a fork itself, and `python ARGUMENT...` for any other."""
+    path = os.environ.get(WARM)
+    return Warm(path).command(*arguments) if path else [sys.executable, *arguments]
 
 
 @contextmanager
@@ -74,14 +83,18 @@ def warm_process() -> Generator[Warm]:
             # Its input is closed.
 
 
-def _run(asked: dict[str, Any]) -> int:
+def _run(asked: dict[str, Any], path: str) -> int:
     """Be the script that is asked for, in a fork."""
     os.environ.clear()
-    os.environ.update(asked["env"])
+    os.environ.update(asked["env"] | {WARM: path})
     os.chdir(asked["cwd"])
     sys.argv = argv = asked["argv"]
     try:
-        if argv[0] == "-m":
+        if argv[0] == "-c":
+            code = argv.pop(1)
+            sys.path.insert(0, "")
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        elif argv[0] == "-m":
             del argv[0]
             runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
         else:
@@ -98,7 +111,7 @@ def _run(asked: dict[str, Any]) -> int:
     return 0
 
 
-def _be(asked: bytes, descriptors: Sequence[int]) -> None:
+def _be(asked: bytes, descriptors: Sequence[int], path: str) -> None:
     code = 1
     try:
         for number, descriptor in enumerate(descriptors):
@@ -106,7 +119,7 @@ def _be(asked: bytes, descriptors: Sequence[int]) -> None:
         # Those of other forks, and of the process itself.
         os.closerange(3, 1024)
         signal.set_wakeup_fd(-1)
-        code = _run(json.loads(asked))
+        code = _run(json.loads(asked), path)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
@@ -118,6 +131,7 @@ class Forks:
     """The forks that run, each with the connection of the program that it is run for."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._selector = selectors.DefaultSelector()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listening.bind(path)
@@ -154,7 +168,7 @@ class Forks:
             return
         pid = os.fork()
         if pid == 0:
-            _be(asked, descriptors)
+            _be(asked, descriptors, self._path)
         for descriptor in descriptors:
             os.close(descriptor)
         end = os.pidfd_open(pid)
