@@ -39,10 +39,31 @@ LIBRARY = ("-c", "from tests.interaction import library as l; l.run()")
 MINE = {"example.com/kind": "text"}
 
 
+class Heard(list[str]):
+    """The kinds of news that a client was told, and an event for the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = anyio.Event()
+
+    def add(self, method: str) -> None:
+        self.append(method)
+        self._next.set()
+        self._next = anyio.Event()
+
+    async def more(self) -> None:
+        """Wait for the next."""
+        await self._next.wait()
+
+
+LOOK_AGAIN = 0.5
+"""Seconds after which something is looked for again although nothing was told."""
+
+
 class Visitor:
     """A client, and the names under which it sees the library of one upstream."""
 
-    def __init__(self, client: Client, upstream: str, heard: list[str]) -> None:
+    def __init__(self, client: Client, upstream: str, heard: Heard) -> None:
         self.client = client
         self.upstream = upstream
         self.heard = heard
@@ -142,11 +163,11 @@ async def column(
 ) -> AsyncGenerator[tuple[list[Visitor], list[Logged]]]:
     """A client of one era over one transport, which all tests share, and what was logged to it."""
     mode: Any = "legacy" if era == "legacy" else "auto"
-    heard: list[str] = []
+    heard = Heard()
     logged: list[Logged] = []
 
     async def hear(message: Any) -> None:
-        heard.append(str(getattr(message, "method", "")))
+        heard.add(str(getattr(message, "method", "")))
 
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         logged.append((params.level, params.data))
@@ -311,9 +332,10 @@ async def changes(visitor: Visitor, era: str) -> None:
         await told("notifications/prompts/list_changed")
         await visitor.call("touch")
         await told("notifications/resources/updated")
-    with anyio.fail_after(40):
-        while not await _shows(visitor, f"grown{tag}"):
-            pass
+        with anyio.fail_after(40):
+            while not await _shows(visitor, f"grown{tag}"):
+                with anyio.move_on_after(LOOK_AGAIN):
+                    await visitor.heard.more()
 
 
 async def _shows(visitor: Visitor, name: str) -> bool:
@@ -349,7 +371,7 @@ async def _told(visitor: Visitor, era: str, uri: str) -> AsyncGenerator[Callable
         async def told(method: str) -> None:
             with anyio.fail_after(40):
                 while method not in visitor.heard:
-                    await visitor.call("seen")
+                    await visitor.heard.more()
 
         yield told
         if era == "legacy":
