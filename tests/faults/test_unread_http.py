@@ -18,6 +18,7 @@ from tests.faults.harness import until
 from tests.faults.test_unread import Slow, caller_of
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
+from mcp_toolset.sdk.dispatch import ObservedDispatcher, stream_dispatcher
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.transports.http import sse_answers
 from mcp_toolset.transports.http.app import bound_socket, run_app
@@ -80,8 +81,23 @@ async def test_u40_bodies_wait_until_the_client_of_those_before_has_room() -> No
                 group.start_soon(read, Metered(body, intake))
             await anyio.wait_all_tasks_blocked()
             assert sum(body.read for body in bodies) <= 9
+            assert intake.waiting > 0
             client.gate.set()
     assert [body.read for body in bodies] == [3] * 4
+    assert intake.waiting == 0
+
+
+@pytest.mark.parametrize("is_paced", [False, True])
+async def test_u40_a_server_whose_answers_are_not_read_is_not_called_silent(is_paced: bool) -> None:
+    send, receive = anyio.create_memory_object_stream[Any](1)
+    async with send, receive:
+        inner = stream_dispatcher(receive, send, is_paced=lambda: is_paced)
+        dispatcher = ObservedDispatcher(inner, None, nothing, nothing, {})
+        assert dispatcher.reads is not is_paced
+
+
+async def nothing(*_: object) -> Any:
+    raise AssertionError("nothing is sent")
 
 
 async def test_u40_a_read_that_is_cancelled_makes_way_for_the_next() -> None:

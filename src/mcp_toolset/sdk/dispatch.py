@@ -122,15 +122,22 @@ class ObservedDispatcher:
             self.closed.set()
 
 
-def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozenset()) -> Dispatcher[Any]:
+def stream_dispatcher(
+    read: Any,
+    write: Any,
+    *,
+    inline: frozenset[str] = frozenset(),
+    is_paced: Callable[[], bool] = lambda: False,
+) -> Dispatcher[Any]:
     """The SDK's dispatcher over a transport's stream pair.
 
     Args:
         read: Where messages come from.
         write: Where they go.
         inline: Methods of which a request is finished before the next message is taken.
+        is_paced: Whether answers are not read for now, so that silence says nothing of the peer.
     """
-    return _ContextualDispatcher(read, write, inline_methods=inline)
+    return _ContextualDispatcher(read, write, inline_methods=inline, is_paced=is_paced)
 
 
 class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
@@ -140,9 +147,16 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
     up is `reason` of its context.
     """
 
-    def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
+    def __init__(
+        self, read: Any, write: Any, *, inline_methods: frozenset[str], is_paced: Callable[[], bool]
+    ) -> None:
         super().__init__(read, write, inline_methods=inline_methods)
         self._read = read
+        self._is_paced = is_paced
+
+    @property
+    def paced(self) -> bool:
+        return self._is_paced()
 
     async def _cancel_outbound(
         self, request_id: types.RequestId, reason: str, related_request_id: types.RequestId | None

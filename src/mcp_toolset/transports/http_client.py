@@ -103,6 +103,10 @@ class UpstreamHttp(_Client):
         self._opened: float | None = None
         self._intake = Intake()
 
+    def is_paced(self) -> bool:
+        """Whether answers are not read for now, since clients have no room for those before."""
+        return self._intake.waiting > 0
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; only what ends the connection is raised for a posted message."""
         if request.method == "GET" and _posting.get() is not self:

@@ -27,6 +27,7 @@ class Intake:
 
     Attributes:
         size: The bytes of it, and of what was read for clients that have no room yet.
+        waiting: Bodies that are not read on for now.
     """
 
     def __init__(self, limit: int = MAX_INTAKE) -> None:
@@ -34,7 +35,7 @@ class Intake:
         self._limit = limit
         self._turn = asyncio.Lock()
         self._read: deque[tuple[Caller, int]] = deque()
-        self.size = 0
+        self.size = self.waiting = 0
 
     def is_full(self, size: int) -> bool:
         """Whether there is no room for so many bytes more."""
@@ -42,6 +43,13 @@ class Intake:
 
     async def turn(self, size: int) -> None:
         """Wait to be the one that may read beyond the budget, until clients have room for what was read."""
+        self.waiting += 1
+        try:
+            await self._take_turn(size)
+        finally:
+            self.waiting -= 1
+
+    async def _take_turn(self, size: int) -> None:
         await self._turn.acquire()
         try:
             while self._read and self.is_full(size):

@@ -109,25 +109,22 @@ class Link:
                 errors = await stack.enter_async_context(stderr.opened())
                 yield await stack.enter_async_context(child_dispatcher(self.process, errors, name=self.name))
                 return
-            if self.transport == "sse":
-                streams: Any = await stack.enter_async_context(self._sse())
-            else:
-                streams = await stack.enter_async_context(self._http())
-            yield stream_dispatcher(streams[0], streams[1])
+            opened = self._sse() if self.transport == "sse" else self._http()
+            yield await stack.enter_async_context(opened)
 
     @asynccontextmanager
-    async def _http(self) -> AsyncGenerator[tuple[Any, Any]]:
+    async def _http(self) -> AsyncGenerator[Dispatcher[Any]]:
         async with UpstreamHttp(self.name, self.url, headers=dict(self.headers), auth=self.auth) as client:
             try:
                 async with streamable_http_client(
                     self.url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE
                 ) as streams:
-                    yield streams
+                    yield stream_dispatcher(streams[0], streams[1], is_paced=client.is_paced)
             finally:
                 await client.end()
 
     @asynccontextmanager
-    async def _sse(self) -> AsyncGenerator[tuple[Any, Any]]:
+    async def _sse(self) -> AsyncGenerator[Dispatcher[Any]]:
         sender, receiver = anyio.create_memory_object_stream[Any](0)
 
         async def answer(message: types.JSONRPCMessage) -> None:
@@ -154,7 +151,7 @@ class Link:
             anyio.create_task_group() as group,
         ):
             group.start_soon(pass_on, read)
-            yield receiver, write
+            yield stream_dispatcher(receiver, write)
             group.cancel_scope.cancel()
 
     @cached_property
