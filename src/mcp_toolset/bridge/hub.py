@@ -1,5 +1,5 @@
-"""The old path of `mcp_toolset.hub.toolset`."""
+"""An old path of names of `mcp_toolset`."""
 
 from mcp_toolset._moved import moved
 
-__getattr__ = moved(__name__, "mcp_toolset.hub.toolset", "toolset_from_config")
+__getattr__ = moved(__name__, "mcp_toolset", "toolset_from_config")

@@ -1,5 +1,5 @@
-"""The old path of `mcp_toolset.concurrency.signals`."""
+"""An old path of names of `mcp_toolset.serving`."""
 
 from mcp_toolset._moved import moved
 
-__getattr__ = moved(__name__, "mcp_toolset.concurrency.signals", "run_until_signal")
+__getattr__ = moved(__name__, "mcp_toolset.serving", "run_until_signal")

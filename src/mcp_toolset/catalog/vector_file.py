@@ -1,5 +1,5 @@
-"""The old path of `mcp_toolset.catalog.search.vector_file`."""
+"""An old path of names of `mcp_toolset.search`."""
 
 from mcp_toolset._moved import moved
 
-__getattr__ = moved(__name__, "mcp_toolset.catalog.search.vector_file", "VectorFile")
+__getattr__ = moved(__name__, "mcp_toolset.search", "VectorFile")

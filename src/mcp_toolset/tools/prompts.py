@@ -1,5 +1,5 @@
-"""The old path of `mcp_toolset.tools.declare.prompts`."""
+"""An old path of names of `mcp_toolset`."""
 
 from mcp_toolset._moved import moved
 
-__getattr__ = moved(__name__, "mcp_toolset.tools.declare.prompts", "Reference")
+__getattr__ = moved(__name__, "mcp_toolset", "Reference")

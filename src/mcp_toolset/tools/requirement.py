@@ -1,5 +1,5 @@
-"""The old path of `mcp_toolset.tools.export.requirement`."""
+"""An old path of names of `mcp_toolset`."""
 
 from mcp_toolset._moved import moved
 
-__getattr__ = moved(__name__, "mcp_toolset.tools.export.requirement", "ToolRequirement")
+__getattr__ = moved(__name__, "mcp_toolset", "ToolRequirement")

@@ -6,4 +6,4 @@
 
 from mcp_toolset._moved import moved
 
-__getattr__ = moved(__name__, "mcp_toolset.tools.view.view", "ToolBinding")
+__getattr__ = moved(__name__, "mcp_toolset", "ToolBinding")
