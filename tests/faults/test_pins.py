@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.faults.harness import calls_of, hostile, names, tool, until
+from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.arguments import describe
@@ -43,7 +43,8 @@ class SessionContext(ToolContext):
 class Upstream:
     """A hostile server whose list is a file, in a configuration of its own."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, warm: Warm, **options: Any) -> None:
+        self._warm = warm
         self.log = folder / "received.jsonl"
         self._tools = folder / "tools.json"
         self.lists(HONEST)
@@ -60,7 +61,7 @@ class Upstream:
 
     async def pin(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The command in a process of its own."""
-        line = [sys.executable, "-m", "mcp_toolset", "pin", str(self.config), *arguments]
+        line = self._warm.command("-m", "mcp_toolset", "pin", str(self.config), *arguments)
         with anyio.fail_after(90):
             return await anyio.to_thread.run_sync(
                 lambda: subprocess.run(line, capture_output=True, text=True)
@@ -77,8 +78,8 @@ async def refreshed(server: ToolsetServer, expected: list[str]) -> None:
     await until(lambda: sorted(names(server)) == sorted(expected))
 
 
-async def test_f24_p8_a_tool_that_turns_is_held_until_a_person_accepts_it(tmp_path: Path) -> None:
-    up = Upstream(tmp_path)
+async def test_f24_p8_a_tool_that_turns_is_held_until_a_person_accepts_it(tmp_path: Path, warm: Warm) -> None:
+    up = Upstream(tmp_path, warm)
     assert (await up.pin()).returncode == 0
     async with up.server() as server:
         assert sorted(names(server)) == ["other", "read", "storm"]
@@ -105,8 +106,8 @@ async def test_f24_p8_a_tool_that_turns_is_held_until_a_person_accepts_it(tmp_pa
     assert len(calls_of(up.log, "read")) == 1
 
 
-async def test_f24_x5_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: Path) -> None:
-    up = Upstream(tmp_path, deferred=True)
+async def test_f24_x5_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: Path, warm: Warm) -> None:
+    up = Upstream(tmp_path, warm, deferred=True)
     assert (await up.pin()).returncode == 0
     session = SessionContext()
     async with up.server() as server:
@@ -142,8 +143,8 @@ async def test_f24_x5_an_old_grant_does_not_reach_a_tool_that_is_held(tmp_path: 
     assert len(calls_of(up.log, "read")) == 1
 
 
-async def test_f24_a_server_that_is_not_pinned_may_reword_but_not_gain(tmp_path: Path) -> None:
-    up = Upstream(tmp_path)
+async def test_f24_a_server_that_is_not_pinned_may_reword_but_not_gain(tmp_path: Path, warm: Warm) -> None:
+    up = Upstream(tmp_path, warm)
     reworded = [STORM, HONEST[1] | {"description": "Read a file."}, tool("other"), tool("fresh")]
     async with up.server() as server:
         up.lists(reworded)
@@ -158,8 +159,10 @@ async def test_f24_a_server_that_is_not_pinned_may_reword_but_not_gain(tmp_path:
     assert not (tmp_path / "mcp.lock.json").exists(), "serving writes no file"
 
 
-async def test_f24_a_restarted_server_that_has_turned_is_held_from_its_first_listing(tmp_path: Path) -> None:
-    up = Upstream(tmp_path)
+async def test_f24_a_restarted_server_that_has_turned_is_held_from_its_first_listing(
+    tmp_path: Path, warm: Warm
+) -> None:
+    up = Upstream(tmp_path, warm)
     assert (await up.pin()).returncode == 0
     up.lists([*TURNED, tool("fresh")])
     async with up.server() as server:
@@ -168,8 +171,10 @@ async def test_f24_a_restarted_server_that_has_turned_is_held_from_its_first_lis
 
 
 @pytest.mark.parametrize(("policy", "listed"), [("accept", 3), ("warn", 3), ("quarantine", 2)])
-async def test_f24_a_policy_of_the_configuration_decides(policy: str, listed: int, tmp_path: Path) -> None:
-    up = Upstream(tmp_path, pins=policy)
+async def test_f24_a_policy_of_the_configuration_decides(
+    policy: str, listed: int, tmp_path: Path, warm: Warm
+) -> None:
+    up = Upstream(tmp_path, warm, pins=policy)
     assert (await up.pin()).returncode == 0
     up.lists(TURNED)
     async with up.server() as server:
@@ -177,8 +182,8 @@ async def test_f24_a_policy_of_the_configuration_decides(policy: str, listed: in
         assert len(server.statuses()["up"].changes) == (policy != "accept")
 
 
-async def test_f23_hidden_text_of_a_real_server_reaches_no_list(tmp_path: Path) -> None:
-    up = Upstream(tmp_path)
+async def test_f23_hidden_text_of_a_real_server_reaches_no_list(tmp_path: Path, warm: Warm) -> None:
+    up = Upstream(tmp_path, warm)
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "ignore")
     up.lists([tool("read", description=f"Read.{hidden}\u202e\x1b[8m Now."), tool("re\u200bad")])
     async with up.server() as server:
@@ -190,9 +195,9 @@ async def test_f23_hidden_text_of_a_real_server_reaches_no_list(tmp_path: Path) 
 
 
 async def test_f24_an_override_whose_text_beneath_has_changed_is_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, warm: Warm
 ) -> None:
-    up = Upstream(tmp_path)
+    up = Upstream(tmp_path, warm)
     hooks = HookSet()
 
     @hooks.description("read")

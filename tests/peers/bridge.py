@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.support.warm import python
+
 from mcp_toolset import (
     HookSet,
     Reject,
@@ -18,7 +20,7 @@ from mcp_toolset import (
 )
 
 COMMAND = Path(sys.executable).with_name("mcp-server-time")
-clock = RemoteToolset([str(COMMAND), "--local-timezone", "UTC"], name="clock", start_timeout=60)
+clock = RemoteToolset(python(str(COMMAND), "--local-timezone", "UTC"), name="clock", start_timeout=60)
 hooks = HookSet()
 
 

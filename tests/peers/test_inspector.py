@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import anyio
 import pytest
 from tests.peers.processes import listening_process
 from tests.peers.programs import HERE, INSPECTOR, node, node_script
+from tests.support.warm import Warm
 
 pytestmark = pytest.mark.anyio
 
-SERVE = [sys.executable, "-m", "mcp_toolset", "serve", str(HERE / "bridge.py")]
+SERVE = ("-m", "mcp_toolset", "serve", str(HERE / "bridge.py"))
 IS_ERROR = 5
 """The Inspector's exit code for a result that says `isError`."""
 
@@ -32,22 +32,22 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Generator[str]:
     """The base address of one bridge that serves both HTTP transports."""
     node()
     home = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
-    command = [*SERVE, "--transport", "http", "--port", "0"]
+    command = warm.command(*SERVE, "--transport", "http", "--port", "0")
     with listening_process(command, r"at (http://\S+)/mcp", home) as base:
         yield base
 
 
 @pytest.fixture
-def inspect(transport: str, era: str, tmp_path: Path, request: pytest.FixtureRequest) -> Inspect:
+def inspect(transport: str, era: str, tmp_path: Path, request: pytest.FixtureRequest, warm: Warm) -> Inspect:
     """Runs the Inspector on the bridge: a method, and for `tools/call` a tool and its arguments."""
     program = [node(), node_script(INSPECTOR), "--cli", "--quiet", "--format", "json", "--protocol-era", era]
     environment = {**os.environ, "HOME": str(tmp_path)}
     if transport == "stdio":
-        target = ["--", *SERVE]
+        target = ["--", *warm.command(*SERVE)]
     else:
         path = "mcp" if transport == "http" else "sse"
         url = f"{request.getfixturevalue('address')}/{path}"

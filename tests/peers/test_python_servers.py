@@ -10,6 +10,7 @@ from mcp import Client, MCPError
 from tests.peers.conftest import Bridged
 from tests.peers.programs import git, python_program
 from tests.peers.reading import names_of, text_of, value_of
+from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset
 
@@ -19,8 +20,9 @@ FIXED = ["search_tools", "resolve_tools", "call_tool", "call_read_only_tool"]
 
 
 @pytest.fixture
-def clock() -> Toolset:
-    return RemoteToolset([python_program("mcp-server-time"), "--local-timezone", "UTC"], name="time")
+def clock(warm: Warm) -> Toolset:
+    command = warm.command(python_program("mcp-server-time"), "--local-timezone", "UTC")
+    return RemoteToolset(command, name="time")
 
 
 def run_git(place: Path, *arguments: str) -> str:
@@ -48,8 +50,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def history(repository: Path) -> Toolset:
-    return RemoteToolset([python_program("mcp-server-git"), "--repository", str(repository)], name="git")
+def history(repository: Path, warm: Warm) -> Toolset:
+    command = warm.command(python_program("mcp-server-git"), "--repository", str(repository))
+    return RemoteToolset(command, name="git")
 
 
 async def granted(client: Client, tool: str) -> str:
