@@ -20,7 +20,8 @@ from tests.faults.harness import hostile_http, mount, specials
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.upstream.sessions.in_flight import CallInFlight, CallsInFlight
+from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.upstream.sessions.in_flight import CallInFlight, CallsInFlight
+from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 
 pytestmark = pytest.mark.anyio
 

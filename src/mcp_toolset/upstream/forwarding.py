@@ -26,8 +26,8 @@ from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import for_legacy, pages_of, required, undeclared
-from mcp_toolset.upstream.sessions.in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError
 from mcp_toolset.upstream.sessions.session import UpstreamSession

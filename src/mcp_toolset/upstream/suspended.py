@@ -22,8 +22,8 @@ from mcp_toolset.errors import CallError
 from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.transports.backpressure import calling
+from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import for_modern
-from mcp_toolset.upstream.sessions.in_flight import CallInFlight
 
 MAX_PARKED: Final = 128
 """Calls of one upstream that may wait for answers at once; further questions are refused."""

@@ -25,7 +25,8 @@ from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.upstream.sessions.in_flight import CallInFlight, CallsInFlight
+from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 
 MAX_ASKED: Final = 64
 """Requests that an upstream may put to the client in the course of one call."""

@@ -33,10 +33,11 @@ from mcp_toolset.sdk.models import CallOptions, ClientSession, MCPError, Request
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import Questions
 from mcp_toolset.upstream.sessions.handshake import negotiate
 from mcp_toolset.upstream.sessions.health import Health
-from mcp_toolset.upstream.sessions.in_flight import CallInFlight, CallsInFlight
+from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 from mcp_toolset.upstream.sessions.unsupported import missing_extensions
 from mcp_toolset.upstream.target import Link
 
