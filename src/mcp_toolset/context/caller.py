@@ -1,0 +1,140 @@
+"""`Caller`: who has made a request, read off the request; `WireContext` reports to it and asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import mcp_types as types
+
+from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
+from mcp_toolset.context.request_state import Replay
+from mcp_toolset.protocol.eras import SESSION, is_modern
+from mcp_toolset.sdk.models import ServerRequestContext
+from mcp_toolset.sdk.servers import request_outbound, token_principal
+from mcp_toolset.tools.core.asking import (
+    ANSWERABLE,
+)
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.capability import CAPABILITIES
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Caller(ToolContext):
+    """The client of one request: what it declares, what it can be asked, how much it wants to hear."""
+
+    __slots__ = (
+        "_carried",
+        "_client",
+        "_meta",
+        "_params",
+        "_replay",
+        "_request",
+        "_wants_progress",
+        "modern",
+        "principal",
+        "protocol_version",
+        "session",
+    )
+
+    capabilities = frozenset(CAPABILITIES)
+    """All: middleware and hooks are the host's own code; handlers get a `HandlerContext`."""
+
+    def __init__(self, request: ServerRequestContext[Any, Any]) -> None:
+        """Read the caller off a request."""
+        self._request = request
+        self.protocol_version = request.protocol_version
+        modern = self.modern = is_modern(request.protocol_version)
+        self._client: ServedClient | None = None if modern else client_of(request)
+        self.session = None if self._client is None else self._client.key
+        self.principal = _principal(request)
+        self._params: Mapping[str, Any] = request.params or {}
+        self._replay: Replay | None = None
+        self._carried: Mapping[str, Any] | None = None
+        raw = self._params.get("_meta")
+        self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
+        in_process = modern and request.request is None
+        self._wants_progress = "progressToken" in self._meta or in_process
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the request."""
+        return self._meta
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The request's parameters, without what is this server's own of a round trip."""
+        return self._params
+
+    @property
+    def client(self) -> ServedClient:
+        """The program that made this request."""
+        if self._client is None:
+            self._client = client_of(self._request)
+        return self._client
+
+    @property
+    def client_key(self) -> str | None:
+        """What tells its program from every other; `None` if nothing does."""
+        return stream_of() if self._client is None else self._client.key
+
+    @property
+    def declares(self) -> Mapping[str, Any]:
+        """The requests that this client answers in the course of this call, in wire form."""
+        if self.modern:
+            return declared_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+        return self.client.declares if self._request.session.can_send_request else _NOTHING
+
+    @property
+    def carried(self) -> Mapping[str, Any]:
+        """The client's capabilities that mounted servers are told of: what it answers, and extensions."""
+        if self.modern:
+            if self._carried is None:
+                self._carried = carried_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+            return self._carried
+        if self.answers:
+            return self.client.carried
+        return {name: each for name, each in self.client.carried.items() if name not in ANSWERABLE}
+
+    @property
+    def answers(self) -> bool:
+        """Whether requests reach this client in the course of this call, as it is legacy."""
+        return not self.modern and self._request.session.can_send_request
+
+    @property
+    def has_own_stream(self) -> bool:
+        """Whether what is said in this call and in others of its client comes on streams of their own."""
+        headers: Any = getattr(self._request.request, "headers", None)
+        return headers is not None and self.answers and SESSION.decode() in headers
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe log message that this client wants; `None` while it has not said."""
+        if self.modern:
+            return self._meta.get(types.LOG_LEVEL_META_KEY)
+        return self.client.log_level
+
+    @property
+    def authorization(self) -> str | None:
+        """The credentials that the client sent with this request, over HTTP."""
+        headers: Any = getattr(self._request.request, "headers", None)
+        return None if headers is None else headers.get("authorization")
+
+    @property
+    def cancelled_because(self) -> str | None:
+        """Why the client has cancelled this request, if it has, and has said so."""
+        return getattr(request_outbound(self._request.session), "reason", None)
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client sent a progress token (in process, modern, it needs none)."""
+        return self._wants_progress
+
+
+def _principal(request: ServerRequestContext[Any, Any]) -> str | None:
+    scope: Any = getattr(request.request, "scope", None)
+    user: Any = cast("dict[str, Any]", scope).get("user") if isinstance(scope, dict) else None
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    return token_principal(user) or str(user.display_name)
