@@ -105,22 +105,22 @@ class News:
                 # Another list may be the host's doing, of which no session of a client tells it.
                 sources = saying if self._served.wire == told else []
                 told = self._served.wire
-                await self._lowlevel.announce_tools(sources)
+                await self._lowlevel.announcements.tools(sources)
             elif deferred != before:
-                await self._lowlevel.announce_grants()
+                await self._lowlevel.announcements.grants()
             news = await self._offering.news()
             for capability in ("resources", "prompts"):
                 if sources := _saying(capability, said):
                     news[capability] = news.get(capability, frozenset()).union(sources)
-            await self._lowlevel.announce_offers(news)
-            await self._lowlevel.announce_lists(self._offering.list_news())
+            await self._lowlevel.announcements.offers(news)
+            await self._lowlevel.announcements.lists(self._offering.list_news())
             await self._served.moved.wait()
 
     async def _announce_grants(self) -> None:
         """Have legacy sessions list again: they list what they were granted."""
         while True:
             await self.revoked.wait()
-            await self._lowlevel.announce_grants()
+            await self._lowlevel.announcements.grants()
 
 
 def _saying(capability: str, said: Mapping[str, frozenset[str]]) -> list[str]:

@@ -6,17 +6,14 @@ besides is answered by `Reading`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Final
 
-import anyio
 import mcp_types as types
 from mcp_types.methods import serialize_server_result
 
-from mcp_toolset.context.client import CLIENT_KEY, ServedClient, client_of
-from mcp_toolset.context.offer_kinds import ListChange
+from mcp_toolset.context.client import client_of
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import (
@@ -41,17 +38,14 @@ from mcp_toolset.sdk.models import (
     ListenHandler,
     MCPError,
     NotificationOptions,
-    PromptsListChanged,
-    ResourcesListChanged,
     Server,
-    ServerEvent,
     ServerRequestContext,
-    ToolsListChanged,
 )
 from mcp_toolset.sdk.servers import connection_of
 from mcp_toolset.sdk.tracing import in_server_span, when_traced
+from mcp_toolset.server.announcements import Announcements
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.offers.resource_handlers import NOTIFY_DEADLINE, Reading
+from mcp_toolset.server.offers.resource_handlers import Reading
 from mcp_toolset.server.results import halted
 from mcp_toolset.server.surface import Surface
 from mcp_toolset.tools.core.asking import InputRequired, joined
@@ -87,7 +81,7 @@ class LowlevelServer(Server[Any]):
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
         self._lists: dict[tuple[bool, int], _KeptList] = {}
-        self._sessions: dict[int, Connection] = {}
+        self.announcements = Announcements(self._bus, offering)
         self._over_http: dict[str, Connection] = {}
         self._trips = RoundTrips()
         super().__init__(
@@ -140,56 +134,6 @@ class LowlevelServer(Server[Any]):
     def end_streams(self) -> None:
         """End every `subscriptions/listen` stream gracefully."""
         self._listening.close()
-
-    async def announce_tools(self, sources: Collection[str] = ()) -> None:
-        """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
-        await self._announce(ToolsListChanged(), Connection.send_tool_list_changed, sources)
-
-    async def announce_grants(self) -> None:
-        """Tell every legacy client that its own list may have changed: what it was granted is in it."""
-        async with anyio.create_task_group() as group:
-            for connection in list(self._sessions.values()):
-                group.start_soon(_bounded, connection.send_tool_list_changed)
-
-    async def announce_offers(self, news: Mapping[str, Collection[str]]) -> None:
-        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
-        if (sources := news.get("resources")) is not None:
-            await self._announce(ResourcesListChanged(), Connection.send_resource_list_changed, sources)
-        if (sources := news.get("prompts")) is not None:
-            await self._announce(PromptsListChanged(), Connection.send_prompt_list_changed, sources)
-
-    async def _announce(
-        self,
-        event: ServerEvent,
-        send: Callable[[Connection], Awaitable[None]],
-        sources: Collection[str] = (),
-    ) -> None:
-        await self._bus.publish(event)
-        async with anyio.create_task_group() as group:
-            for connection in list(self._sessions.values()):
-                if not self._hears_by_itself(connection, sources):
-                    group.start_soon(_bounded, partial(send, connection))
-
-    def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
-        """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
-        client: ServedClient | None = connection.state.get(CLIENT_KEY)
-        if client is None or not sources:
-            return False
-        return all(self._offering.tells_itself(source, client) for source in sources)
-
-    async def announce_lists(self, news: Collection[ListChange]) -> None:
-        """Tell the clients of single sessions that what they see has changed."""
-        for each in news:
-            for connection in list(self._sessions.values()):
-                client: ServedClient | None = connection.state.get(CLIENT_KEY)
-                if client is not None and each.is_for(client):
-                    await _bounded(partial(_SENDS[each.capability], connection))
-            if not each.of_one_client:
-                await self._bus.publish(_EVENTS[each.capability]())
-
-    async def announce_to(self, request: Request) -> None:
-        """Tell one legacy client that its own list has changed, as by a grant."""
-        await _bounded(connection_of(request.session).send_tool_list_changed)
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
@@ -308,7 +252,7 @@ class LowlevelServer(Server[Any]):
         except (UnknownToolError, UpstreamProtocolError) as fault:
             raise refusal(fault) from None
         if self._surface.grants_issued(context) != issued:
-            await self.announce_to(request)
+            await self.announcements.to(connection_of(request.session))
         return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
 
     async def _answered(self, call: ToolCall, context: WireContext) -> ToolResult:
@@ -341,9 +285,7 @@ class LowlevelServer(Server[Any]):
         if is_modern(request.protocol_version):
             return
         connection = connection_of(request.session)
-        if id(connection) not in self._sessions:
-            self._sessions[id(connection)] = connection
-            connection.exit_stack.callback(self._sessions.pop, id(connection), None)
+        self.announcements.add(connection)
 
     def _note_session(self, request: Request) -> None:
         connection = connection_of(request.session)
@@ -381,20 +323,3 @@ def _call_params(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if not isinstance(arguments, dict):
         raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: arguments must be an object")
     return name, arguments  # pyright: ignore[reportUnknownVariableType]
-
-
-_SENDS: Final[Mapping[str, Callable[[Connection], Awaitable[None]]]] = {
-    "tools": Connection.send_tool_list_changed,
-    "resources": Connection.send_resource_list_changed,
-    "prompts": Connection.send_prompt_list_changed,
-}
-_EVENTS: Final[Mapping[str, Callable[[], ServerEvent]]] = {
-    "tools": ToolsListChanged,
-    "resources": ResourcesListChanged,
-    "prompts": PromptsListChanged,
-}
-
-
-async def _bounded(send: Any) -> None:
-    with anyio.move_on_after(NOTIFY_DEADLINE):
-        await send()
