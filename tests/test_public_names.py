@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.test_moved import RENAMED
 
 import mcp_toolset
 
@@ -96,3 +97,21 @@ def test_importing_every_lazy_namespace_loads_nothing_behind_it():
     assert done.returncode == 0, done.stderr
     public = {"mcp_toolset", "mcp_toolset._lazy", *(f"mcp_toolset.{name}" for name in LAZY)}
     assert set(json.loads(done.stdout)) == public
+
+
+def test_no_namespace_has_the_name_of_a_public_object():
+    assert not {*NAMESPACES} & {*mcp_toolset.__all__}
+
+
+def test_the_page_of_public_names_has_all_of_them_and_no_others():
+    text = (ROOT / "docs" / "public-names.md").read_text()
+    first, namespaces, further, old = re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]
+    rows = dict(re.findall(r"^\| `(\w+)`: [^|]*\| (.*) \|$", namespaces, re.MULTILINE))
+    listed = {name: re.findall(r"`(\w+)`", row) for name, row in rows.items()}
+    assert listed == {name: list(import_module(f"mcp_toolset.{name}").__all__) for name in NAMESPACES}
+    front = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \| ", first, re.MULTILINE)[1:])))
+    assert 25 <= len(front) <= 35
+    others = set(re.findall(r"`(\w+)`", further))
+    assert front | others <= {*mcp_toolset.__all__}
+    assert {*mcp_toolset.__all__} - front - others <= set().union(*listed.values())
+    assert dict(re.findall(r"^\| `(\w+)` \| `mcp_toolset\.([\w.]+)` \|$", old, re.MULTILINE)) == RENAMED
