@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.in_process import run_here
+from tests.support.warm import Warm
 
 import mcp_toolset
 
@@ -81,8 +82,9 @@ def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str,
 class CommandLine:
     """Runs `mcp-toolset` in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: Warm) -> None:
         self.folder = folder
+        self._warm = warm
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -92,9 +94,9 @@ class CommandLine:
     def run(
         self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in this process, which is cheap; `serve` has one of its own."""
+        """Run a command in this process, which is cheap; `serve` has one of its own, a fork."""
         if arguments[:1] == ("serve",):
-            return self.process(*arguments, stdin=stdin, env=env)
+            return self._done(self.command(*arguments), stdin, env)
         return self.here(*arguments, stdin=stdin, env=env)
 
     def here(
@@ -107,8 +109,13 @@ class CommandLine:
         self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in a process of its own."""
+        return self._done(command(*arguments), stdin, env)
+
+    def _done(
+        self, command: Sequence[str], stdin: str | None, env: Mapping[str, str] | None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command(*arguments),
+            command,
             cwd=self.folder,
             env=environment(self.folder, env),
             input=stdin or "",
@@ -129,9 +136,25 @@ class CommandLine:
                 list(arguments), code, process.stdout.read(), process.stderr.read()
             )
 
+    def command(self, *arguments: str) -> list[str]:
+        """The line of a command that starts at once, as neither its start nor a signal is what is tested."""
+        return self._warm.command("-m", "mcp_toolset", *arguments)
+
+    def entry(self, *arguments: str) -> dict[str, Any]:
+        """Such a command as a mounted server of a configuration."""
+        program, *rest = self.command(*arguments)
+        return {"command": program, "args": rest}
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return self._started(command(*arguments))
+
+    def fork(self, *arguments: str) -> subprocess.Popen[str]:
+        """As `start`, with a `command` that starts at once."""
+        return self._started(self.command(*arguments))
+
+    def _started(self, command: Sequence[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            command(*arguments),
+            command,
             cwd=self.folder,
             env=environment(self.folder),
             stdin=subprocess.PIPE,
@@ -142,9 +165,9 @@ class CommandLine:
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> CommandLine:
+def line(tmp_path: Path, warm: Warm) -> CommandLine:
     """A folder with the shortest program and a small kit of tools in it."""
-    line = CommandLine(tmp_path)
+    line = CommandLine(tmp_path, warm)
     line.write("calc.py", CALC)
     line.write("kit.py", KIT)
     return line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from tests.cli.commandline import CommandLine, answer, line
 
@@ -11,7 +10,7 @@ __all__ = ["line"]
 
 
 def test_u20_a_configuration_that_excludes_no_tool_is_shown(line: CommandLine):
-    kit = {"command": sys.executable, "args": ["-m", "mcp_toolset", "serve", "kit.py"]}
+    kit = line.entry("serve", "kit.py")
     line.write(
         "mcp.json", json.dumps({"mcpServers": {"kit": {**kit, "exclude": ["bom", "nothing_*", "echo"]}}})
     )
@@ -48,7 +47,7 @@ def test_u20_a_local_program_with_a_hook_for_no_tool_does_not_start(line: Comman
 
 
 def test_u14_unknown_keys_are_told_by_every_command(line: CommandLine):
-    kit = {"command": sys.executable, "args": ["-m", "mcp_toolset", "serve", "kit.py"], "zzz": 1}
+    kit = line.entry("serve", "kit.py") | {"zzz": 1}
     line.write("mcp.json", json.dumps({"mcpServers": {"kit": kit}}))
     for command in (["list"], ["inspect"], ["search"], ["call"]):
         more = {"search": ["echo"], "call": ["kit_echo", "text=a"]}.get(command[0], [])

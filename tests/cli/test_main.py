@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.commandline import CALC, KIT, PATIENCE, CommandLine, answer, command, environment, line
+from tests.support.warm import Warm
 
 __all__ = ["line"]
 
@@ -40,9 +41,12 @@ def names(line: CommandLine, *arguments: str) -> list[str]:
 
 
 @contextmanager
-def served(line: CommandLine, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server over HTTP and its address, from the line that says so."""
-    process = line.start("serve", *arguments, "--port", "0")
+def served(
+    line: CommandLine, *arguments: str, own: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server over HTTP and its address, from the line that says so; `own` is a process from its start."""
+    start = line.start if own else line.fork
+    process = start("serve", *arguments, "--port", "0")
     assert process.stderr is not None
     try:
         said = next((said for said in iter(process.stderr.readline, "") if said.startswith("serving")), "")
@@ -111,7 +115,7 @@ def test_an_attribute_of_a_file_or_module_is_a_target(line: CommandLine, target:
 
 
 def test_a_command_after_the_dashes_is_a_target(line: CommandLine):
-    target = ("--", *command("serve", "kit.py:echo"))
+    target = ("--", *line.command("serve", "kit.py:echo"))
     assert "echo  " in line.run("list", *target).stdout
     assert line.run("call", "echo", "text=hello", *target).stdout == "hello\n"
 
@@ -126,9 +130,9 @@ def test_a_configuration_is_a_target_and_its_servers_are_told_apart(hub: Command
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def servers(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[dict[str, str]]:
     """The addresses of two servers, one process each for all tests of this file."""
-    line = CommandLine(tmp_path_factory.mktemp("served"))
+    line = CommandLine(tmp_path_factory.mktemp("served"), warm)
     line.write("calc.py", CALC)
     line.write("kit.py", KIT)
     with (
@@ -200,7 +204,7 @@ def test_inspect_says_how_servers_are_reached_and_what_tools_cost(hub: CommandLi
 
 
 def test_h23_a_name_for_a_tool_that_is_not_there_is_reported(line: CommandLine):
-    kit = {"command": sys.executable, "args": ["-m", "mcp_toolset", "serve", "kit.py"]}
+    kit = line.entry("serve", "kit.py")
     names = {"echo": "say", "ecko": "shout", "boom": "bang"}
     line.write("mcp.json", json.dumps({"mcpServers": {"kit": {**kit, "names": names, "exclude": ["boom"]}}}))
     (unused,) = answer(line, "inspect", "mcp.json")["set_aside"]
@@ -315,7 +319,7 @@ def test_f45_nothing_but_the_protocol_reaches_stdout_on_stdio(line: CommandLine)
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_a_url_is_a_target_and_a_signal_ends_its_server(line: CommandLine, transport: str):
-    with served(line, "kit.py:echo", "--transport", transport) as (process, address):
+    with served(line, "kit.py:echo", "--transport", transport, own=True) as (process, address):
         assert names(line, address) == ["echo"]
         (server,) = answer(line, "inspect", address)["servers"]
         # A path may be a secret.

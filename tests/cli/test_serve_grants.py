@@ -6,7 +6,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
-from tests.cli.commandline import PATIENCE, CommandLine, command, environment, line
+from tests.cli.commandline import PATIENCE, CommandLine, environment, line
 
 __all__ = ["line"]
 
@@ -26,7 +26,7 @@ async def test_f37_grants_outlive_the_process_in_the_file_that_is_named(
     line: CommandLine, target: str
 ) -> None:
     line.write("app.py", TOOLS)
-    program, *arguments = command("serve", target, "--grants", "grants.db")
+    program, *arguments = line.command("serve", target, "--grants", "grants.db")
     parameters = StdioServerParameters(
         command=program, args=arguments, cwd=line.folder, env=environment(line.folder)
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
-from tests.cli.commandline import PATIENCE, CommandLine, command, environment, line
+from tests.cli.commandline import PATIENCE, CommandLine, environment, line
 
 __all__ = ["line"]
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 async def served(line: CommandLine, *arguments: str) -> list[str]:
     """The names that a client of the real command sees."""
-    program, *rest = command("serve", *arguments)
+    program, *rest = line.command("serve", *arguments)
     parameters = StdioServerParameters(
         command=program, args=rest, cwd=line.folder, env=environment(line.folder)
     )

@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.sse import sse_client
-from tests.cli.commandline import CommandLine, command, environment, line
+from tests.cli.commandline import CommandLine, environment, line
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, release, text_of, visitor
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 async def command_of(line: CommandLine, transport: str) -> AsyncGenerator[tuple[Any, list[str]]]:
     """What a client connects to, the command itself or where it listens; and what that says on stderr."""
     if transport == "stdio":
-        program, *rest = command("serve", "mcp.json")
+        program, *rest = line.command("serve", "mcp.json")
         yield (
             StdioServerParameters(command=program, args=rest, cwd=line.folder, env=environment(line.folder)),
             [],
@@ -39,7 +39,7 @@ async def command_of(line: CommandLine, transport: str) -> AsyncGenerator[tuple[
 async def listening(line: CommandLine, *options: str) -> AsyncGenerator[tuple[str, list[str]]]:
     """The command over HTTP: its address, and its stderr as it comes."""
     said: list[str] = []
-    with line.start("serve", "mcp.json", "--port", "0", *options) as process:
+    with line.fork("serve", "mcp.json", "--port", "0", *options) as process:
         assert process.stderr is not None
         async with anyio.create_task_group() as group:
             try:

@@ -92,13 +92,14 @@ def _run(asked: dict[str, Any], path: str) -> int:
     try:
         if argv[0] == "-c":
             code = argv.pop(1)
-            sys.path.insert(0, "")
+            sys.path[0] = ""
             exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
         elif argv[0] == "-m":
             del argv[0]
+            sys.path[0] = asked["cwd"]
             runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
         else:
-            sys.path.insert(0, str(Path(argv[0]).parent))
+            sys.path[0] = str(Path(argv[0]).parent)
             runpy.run_path(argv[0], run_name="__main__")
     except SystemExit as end:
         if isinstance(end.code, str):
