@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, release, text_of, visitor
 
@@ -227,3 +227,16 @@ async def test_u8_nothing_secret_is_kept(folder: Folder) -> None:
     assert secret not in file.read_text()
     assert json.loads(file.read_text())["instructions"] == "Log in with ***."
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@ERAS
+async def test_u41_a_tool_of_a_server_that_never_came_up_is_refused_with_the_state_of_the_server(
+    folder: Folder, era: str
+) -> None:
+    folder.write({"broken": {"command": "no-such-command"}, "here": folder.entry("a")})
+    with anyio.fail_after(2 * BOUND):
+        async with serving(folder) as server, client_of(server, era) as client:
+            await server.settled()
+            with pytest.raises(MCPError, match="broken_x is not available: server `broken` is offline: "):
+                await client.call_tool("broken_x", {})
+            assert "here_a" in await listed(client)

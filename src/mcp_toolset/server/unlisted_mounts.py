@@ -13,6 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 import anyio
 
 from mcp_toolset.context.offer_kinds import OfferingSource
+from mcp_toolset.tools.core.names import prefix_from
 from mcp_toolset.tools.core.source import ToolSource
 
 LIST_PATIENCE: Final = 5.0
@@ -43,6 +44,7 @@ class UnlistedMounts:
         self._current = current
         self._mounts: list[ToolSource] = []
         self._listing = frozenset[int]()
+        self._listed: list[ToolSource] = []
         self._until = float("-inf")
         self._presumed = False
 
@@ -50,12 +52,23 @@ class UnlistedMounts:
         """Have been opened just now; of `sources`, those of `listing` have their tools in `tools/list`."""
         self._mounts = [source for source in sources if _is_pending(source)]
         self._listing = frozenset(map(id, listing))
+        self._listed = list(listing)
         self._until = anyio.current_time() + self._patience
         self._presumed = False
 
     def __bool__(self) -> bool:
         """Whether any mount was unlisted when this was last looked at; costs next to nothing."""
         return bool(self._mounts)
+
+    def away(self, name: str) -> list[ToolSource]:
+        """The mounts that never listed and cannot be called now, whose tools would have names like this."""
+        return [
+            source
+            for source in self._listed
+            if name.startswith(f"{prefix_from(source.source_name)}_")
+            and source.status.state != "ready"
+            and not _is_known(source)
+        ]
 
     def presumed(self) -> bool:
         """Whether clients are to be told that there may be prompts and resources, for now unknown.
@@ -98,9 +111,12 @@ async def _until_not(is_pending: Callable[[ToolSource], bool], source: ToolSourc
         stop()
 
 
+def _is_known(source: ToolSource) -> bool:
+    return isinstance(source, Known) and source.known
+
+
 def _is_unlisted(source: ToolSource) -> bool:
-    known = isinstance(source, Known) and source.known
-    return not known and source.status.state in ("starting", "closed")
+    return not _is_known(source) and source.status.state in ("starting", "closed")
 
 
 def _is_pending(source: ToolSource) -> bool:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.interface.parts import ServerParts
 from mcp_toolset.server.introductions import servers_meta
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import state_of
+from mcp_toolset.tools.core.source import not_ready, state_of
 from mcp_toolset.tools.toolsets.opening import settled
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ class ClientSide(ServerParts):
         """Run one call; see `ServedTools.call`."""
         if call.name not in self._served.table and (absent := await self._absent(call.name)) is not None:
             return absent
-        return await self._served.call(call, context)
+        try:
+            return await self._served.call(call, context)
+        except UnknownToolError as fault:
+            raise not_ready(fault, self._unlisted.away(call.name)) from None
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; see `ServedTools.listed`."""
