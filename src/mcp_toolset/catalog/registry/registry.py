@@ -8,45 +8,35 @@ no thread ever sees a half of it; it gives the registry another generation.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
-from mcp_toolset.catalog.registry.chosen import Chosen, chosen, is_hidden, joined, remembered
 from mcp_toolset.catalog.registry.hiding_patterns import HidingPatterns
 from mcp_toolset.catalog.registry.membership import RegistryMembership
-from mcp_toolset.catalog.registry.name_assignment import Assigned, NameRules, assigned, key_of
-from mcp_toolset.catalog.registry.state import RegistryEntry, RegistryState, ToolKey
-from mcp_toolset.errors import NameConflictError, StaleStateError, StateError, UnknownToolError
+from mcp_toolset.catalog.registry.name_assignment import NameRules, key_of
+from mcp_toolset.catalog.registry.state import RegistryState, ToolKey
+from mcp_toolset.catalog.registry.surface import (
+    SourceHandle,
+    Surface,
+    compiled_anew,
+    computed,
+    shown_in,
+    tell_altered,
+)
+from mcp_toolset.errors import StaleStateError, StateError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Gate
 from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.names import limit_beside, readable_name
+from mcp_toolset.tools.core.names import limit_beside
 from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.made import distinct
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
-
-_log = logging.getLogger("mcp_toolset.registry")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class SourceHandle:
-    """One registered toolset, as a handle to replace or remove it by.
-
-    Attributes:
-        name: The toolset's name, for people; several may have one.
-    """
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +50,6 @@ class StateReport:
 
     generation: int
     orphaned: tuple[ToolKey, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Surface:
-    """Everything there is at one generation; replaced, never changed."""
-
-    generation: int = 0
-    toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
-    entries: Mapping[ToolKey, RegistryEntry] = field(default_factory=dict[ToolKey, RegistryEntry])
-    live: Mapping[ToolKey, ToolBinding] = field(default_factory=dict[ToolKey, ToolBinding])
-    members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
-    hidden: tuple[str, ...] = ()
-    sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
-    compiled: tuple[ToolBinding, ...] = ()
-    offered: Mapping[str, ToolBinding] = field(default_factory=dict[str, ToolBinding])
-    # What the above was joined of, by source. A change takes over the sources that it does not touch.
-    parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
-    chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
-
-    def same_as(self, other: _Surface) -> bool:
-        """Whether the two differ in nothing that a state or a caller could tell."""
-        mine = (self.toolsets, self.entries, self.members, self.hidden)
-        return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
-
-    def _same_keys(self, other: _Surface) -> bool:
-        return self.parts.keys() == other.parts.keys() and all(
-            part is other.parts[source] or part.live.keys() == other.parts[source].live.keys()
-            for source, part in self.parts.items()
-        )
 
 
 class ToolRegistry:
@@ -116,15 +77,14 @@ class ToolRegistry:
             DefinitionError: the client's prefix leaves too little.
         """
         self._lock = threading.RLock()
-        self._limit = limit_beside(client_prefix)
-        self._reserved = frozenset(reserved)
-        self._surface = _Surface(hidden=tuple(hidden))
+        self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
+        self._surface = Surface(hidden=tuple(hidden))
         self._listeners: dict[object, Callable[[], None]] = {}
         self._hiding = HidingPatterns()
         self._missing_names = NameReport()
         if toolsets:
             handles = {_handle_of(toolset): toolset for toolset in toolsets}
-            self._put(_compiled(replace(self._surface, toolsets=handles)))
+            self._put(compiled_anew(replace(self._surface, toolsets=handles)))
 
     @property
     def generation(self) -> int:
@@ -182,7 +142,7 @@ class ToolRegistry:
     def members(self) -> dict[str, bool]:
         """Every tool that is there, and whether it is a member; what a policy hides is not shown."""
         surface = self._surface
-        return {name: surface.members.get(name) == key_of(one) for name, one in _shown(surface).items()}
+        return {name: surface.members.get(name) == key_of(one) for name, one in shown_in(surface).items()}
 
     def bindings(self) -> list[ToolBinding]:
         """The members under their public names, in order."""
@@ -234,7 +194,7 @@ class ToolRegistry:
         """
         handle = _handle_of(toolset)
         with self._changing() as surface:
-            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
+            self._put(compiled_anew(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
         return handle
 
     def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
@@ -245,7 +205,8 @@ class ToolRegistry:
         """
         surface = self._surface
         others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
-        self._computed(_compiled(replace(surface, toolsets={**others, _handle_of(toolset): toolset})))
+        wanted = replace(surface, toolsets={**others, _handle_of(toolset): toolset})
+        computed(compiled_anew(wanted), self._rules)
 
     def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
         """Put another toolset in the place of one; tools of the same id keep names and membership.
@@ -256,7 +217,7 @@ class ToolRegistry:
         """
         with self._changing() as surface:
             self._require(handle)
-            self._put(_compiled(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
+            self._put(compiled_anew(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
 
     def remove(self, handle: SourceHandle) -> None:
         """Take a toolset out; what was decided about its tools is kept until they return.
@@ -267,7 +228,7 @@ class ToolRegistry:
         with self._changing() as surface:
             self._require(handle)
             rest = {other: toolset for other, toolset in surface.toolsets.items() if other is not handle}
-            self._put(_compiled(replace(surface, toolsets=rest)))
+            self._put(compiled_anew(replace(surface, toolsets=rest)))
 
     def refresh(self) -> int:
         """Look at the toolsets again, as after a mounted server has listed other tools; the generation.
@@ -276,7 +237,7 @@ class ToolRegistry:
             NameConflictError: two local tools have one name by now; the last surface stays.
         """
         with self._changing() as surface:
-            self._put(_compiled(surface))
+            self._put(compiled_anew(surface))
         return self.generation
 
     def enable(self, *tools: ToolSelector) -> int:
@@ -374,7 +335,7 @@ class ToolRegistry:
             before = replace(
                 surface, entries=entries, live={}, generation=state.generation, parts={}, chosen={}
             )
-            self._surface = replace(self._computed(before), generation=state.generation)
+            self._surface = replace(computed(before, self._rules), generation=state.generation)
             return StateReport(state.generation, _orphaned(state, self._surface))
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -384,7 +345,7 @@ class ToolRegistry:
         return lambda: self._listeners.pop(token, None) and None
 
     @contextmanager
-    def _changing(self) -> Generator[_Surface]:
+    def _changing(self) -> Generator[Surface]:
         """Hold the lock; afterwards tell the listeners, outside of it, if something is different."""
         with self._lock:
             before = self._surface
@@ -394,49 +355,24 @@ class ToolRegistry:
             for callback in list(self._listeners.values()):
                 callback()
 
-    def _choose(self, surface: _Surface, members: Mapping[Any, bool | None]) -> int:
-        shown, entries = _shown(surface), dict(surface.entries)
+    def _choose(self, surface: Surface, members: Mapping[Any, bool | None]) -> int:
+        shown, entries = shown_in(surface), dict(surface.entries)
         for selector, member in members.items():
             key = key_of(shown[public_name_of(selector, shown)])
             entries[key] = replace(entries[key], member=member)
         self._put(replace(surface, entries=entries, chosen={}))
         return self._surface.generation
 
-    def _put(self, wanted: _Surface) -> None:
+    def _put(self, wanted: Surface) -> None:
         """Compute a surface and put it in place; without a difference the generation stays."""
         before = self._surface
-        after = self._computed(wanted)
+        after = computed(wanted, self._rules)
         if after.generation == before.generation:
             # Definitions may differ all the same; they are no part of what a generation stands for.
             moved = not after.same_as(before)
             after = replace(after, generation=before.generation + moved)
-        _tell_altered(after, before)
+        tell_altered(after, before)
         self._surface = after
-
-    def _computed(self, wanted: _Surface) -> _Surface:
-        toolsets = wanted.toolsets.values()
-        reserved = self._reserved if any(toolset.defers for toolset in toolsets) else frozenset[str]()
-        rules = NameRules(reserved, self._limit)
-        assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
-        parts = assignment.parts
-        fresh = {source for source, part in parts.items() if wanted.parts.get(source) is not part}
-        entries = remembered(wanted.entries, assignment.live, fresh)
-        by_source = {
-            source: wanted.chosen[source]
-            if source in wanted.chosen and source not in fresh
-            else chosen(part.live, entries, wanted.hidden)
-            for source, part in parts.items()
-        }
-        members = joined(by_source, assignment)
-        return replace(
-            wanted,
-            entries=entries if entries is wanted.entries else MappingProxyType(dict(entries)),
-            live=MappingProxyType(assignment.live),
-            members=MappingProxyType(members.keys),
-            offered=MappingProxyType(members.bindings),
-            parts=parts,
-            chosen=by_source,
-        )
 
     def _require(self, handle: SourceHandle) -> None:
         if handle not in self._surface.toolsets:
@@ -453,42 +389,7 @@ def _handle_of(toolset: Toolset) -> SourceHandle:
     return SourceHandle(toolset.name or type(toolset).__name__)
 
 
-def _compiled(surface: _Surface) -> _Surface:
-    """The surface with what its toolsets say now, before anything of it is settled."""
-    toolsets = surface.toolsets.values()
-    compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
-    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
-
-
-def _tell_altered(after: _Surface, before: _Surface) -> None:
-    """Log each name that is not as the host would have it, when it is given."""
-    fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
-    for key, binding in (item for part in fresh for item in part.live.items()):
-        entry = after.entries[key]
-        if entry.name in (entry.asked, readable_name(entry.asked, binding.definition.name)):
-            continue
-        if before.entries.get(key) != entry:
-            _log.warning(
-                "%s: %s is served as %s", binding.place or "a tool", in_log(entry.asked), in_log(entry.name)
-            )
-
-
-def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
-    named: dict[str, ToolSource] = {}
-    for source in (source for toolset in toolsets for source in toolset.sources()):
-        if named.setdefault(source.source_name, source) is not source:
-            raise NameConflictError(
-                f"two mounts are named {source.source_name!r}; give each a name of its own with name=…"
-            )
-    return named
-
-
-def _shown(surface: _Surface) -> dict[str, ToolBinding]:
-    """The tools that are there, members or not, by public name, but for what a policy hides."""
-    return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
-
-
-def _require_fresh(generation: int, surface: _Surface) -> None:
+def _require_fresh(generation: int, surface: Surface) -> None:
     if generation != surface.generation:
         raise StaleStateError(
             f"the state is of generation {generation}, the registry of {surface.generation} by now; "
@@ -496,5 +397,5 @@ def _require_fresh(generation: int, surface: _Surface) -> None:
         )
 
 
-def _orphaned(state: RegistryState, surface: _Surface) -> tuple[ToolKey, ...]:
+def _orphaned(state: RegistryState, surface: Surface) -> tuple[ToolKey, ...]:
     return tuple(entry.key for entry in state.tools if entry.key not in surface.live)

@@ -1,0 +1,130 @@
+"""`Surface`: everything that a registry serves at one generation; computed as a whole and never changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from mcp_toolset.catalog.registry.chosen import Chosen, chosen, is_hidden, joined, remembered
+from mcp_toolset.catalog.registry.name_assignment import Assigned, NameRules, assigned
+from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
+from mcp_toolset.errors import NameConflictError
+from mcp_toolset.tools.core.names import readable_name
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.made import distinct
+from mcp_toolset.tools.view.view import ToolBinding
+
+_log = logging.getLogger("mcp_toolset.registry")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourceHandle:
+    """One registered toolset, as a handle to replace or remove it by.
+
+    Attributes:
+        name: The toolset's name, for people; several may have one.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """Everything there is at one generation; replaced, never changed."""
+
+    generation: int = 0
+    toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
+    entries: Mapping[ToolKey, RegistryEntry] = field(default_factory=dict[ToolKey, RegistryEntry])
+    live: Mapping[ToolKey, ToolBinding] = field(default_factory=dict[ToolKey, ToolBinding])
+    members: Mapping[str, ToolKey] = field(default_factory=dict[str, ToolKey])
+    hidden: tuple[str, ...] = ()
+    sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
+    compiled: tuple[ToolBinding, ...] = ()
+    offered: Mapping[str, ToolBinding] = field(default_factory=dict[str, ToolBinding])
+    # What the above was joined of, by source. A change takes over the sources that it does not touch.
+    parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
+    chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
+
+    def same_as(self, other: Surface) -> bool:
+        """Whether the two differ in nothing that a state or a caller could tell."""
+        mine = (self.toolsets, self.entries, self.members, self.hidden)
+        return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
+
+    def _same_keys(self, other: Surface) -> bool:
+        return self.parts.keys() == other.parts.keys() and all(
+            part is other.parts[source] or part.live.keys() == other.parts[source].live.keys()
+            for source, part in self.parts.items()
+        )
+
+
+def computed(wanted: Surface, given: NameRules) -> Surface:
+    """The surface with names, members and bindings settled for what it was compiled from.
+
+    Args:
+        wanted: What the surface is to be made of.
+        given: What names have to keep to; nothing is reserved while no toolset is deferred.
+
+    Raises:
+        NameConflictError: two local tools have one name.
+    """
+    toolsets = wanted.toolsets.values()
+    rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
+    assignment = assigned(wanted.compiled, wanted.entries, wanted.live.keys(), rules, wanted.parts)
+    parts = assignment.parts
+    fresh = {source for source, part in parts.items() if wanted.parts.get(source) is not part}
+    entries = remembered(wanted.entries, assignment.live, fresh)
+    by_source = {
+        source: wanted.chosen[source]
+        if source in wanted.chosen and source not in fresh
+        else chosen(part.live, entries, wanted.hidden)
+        for source, part in parts.items()
+    }
+    members = joined(by_source, assignment)
+    return replace(
+        wanted,
+        entries=entries if entries is wanted.entries else MappingProxyType(dict(entries)),
+        live=MappingProxyType(assignment.live),
+        members=MappingProxyType(members.keys),
+        offered=MappingProxyType(members.bindings),
+        parts=parts,
+        chosen=by_source,
+    )
+
+
+def compiled_anew(surface: Surface) -> Surface:
+    """The surface with what its toolsets say now, before anything of it is settled."""
+    toolsets = surface.toolsets.values()
+    compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
+    return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
+
+
+def tell_altered(after: Surface, before: Surface) -> None:
+    """Log each name that is not as the host would have it, when it is given."""
+    fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
+    for key, binding in (item for part in fresh for item in part.live.items()):
+        entry = after.entries[key]
+        if entry.name in (entry.asked, readable_name(entry.asked, binding.definition.name)):
+            continue
+        if before.entries.get(key) != entry:
+            _log.warning(
+                "%s: %s is served as %s", binding.place or "a tool", in_log(entry.asked), in_log(entry.name)
+            )
+
+
+def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
+    named: dict[str, ToolSource] = {}
+    for source in (source for toolset in toolsets for source in toolset.sources()):
+        if named.setdefault(source.source_name, source) is not source:
+            raise NameConflictError(
+                f"two mounts are named {source.source_name!r}; give each a name of its own with name=…"
+            )
+    return named
+
+
+def shown_in(surface: Surface) -> dict[str, ToolBinding]:
+    """The tools that are there, members or not, by public name, but for what a policy hides."""
+    return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}
