@@ -26,9 +26,8 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.protocol.connection_faults import LOST, lost_by, says_broke_off, says_ended, told_briefly
-from mcp_toolset.protocol.eras import LOG_LEVELS, forwarded_meta, is_modern, modern_envelope
+from mcp_toolset.protocol.eras import LOG_LEVELS, is_modern
 from mcp_toolset.sdk.dispatch import ObservedDispatcher
-from mcp_toolset.sdk.headers import header_map, routing_headers
 from mcp_toolset.sdk.models import CallOptions, ClientSession, MCPError, RequestTimedOut
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -38,11 +37,10 @@ from mcp_toolset.upstream.sessions.client_questions import Questions
 from mcp_toolset.upstream.sessions.handshake import negotiate
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
+from mcp_toolset.upstream.sessions.request_stamp import CLIENT, RequestStamp
 from mcp_toolset.upstream.sessions.unsupported import missing_extensions
 from mcp_toolset.upstream.target import Link
 
-CLIENT: Final = types.Implementation(name="mcp-toolset", version="0.1.0")
-_CLIENT_WIRE: Final = CLIENT.model_dump(by_alias=True, exclude_none=True)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
@@ -83,7 +81,7 @@ class UpstreamSession:
             forwards_credentials: Whether callers' own credentials are sent on.
             shows: What is declared besides, for the sake of what is listed; nobody is asked for it.
         """
-        self._shown: Mapping[str, Any] = {types.CLIENT_CAPABILITIES_META_KEY: shows}
+        self._stamp = RequestStamp(link, shows=shows, forwards_credentials=forwards_credentials)
         self._says = {**shows, **declares}
         self.link = link
         self.declares = declares
@@ -99,7 +97,6 @@ class UpstreamSession:
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
         self.health = Health(self._check, self._reads)
-        self._forwards_credentials = forwards_credentials
         self._log_level: str | None = None
 
     @property
@@ -312,7 +309,7 @@ class UpstreamSession:
         if dispatcher is None or version is None:
             raise UpstreamUnavailableError(self.link.name, "the connection was lost")
         opts = opts or {}
-        self._stamp(version, method, params, context, opts, tool, token)
+        self._stamp.put(version, method, params, context, opts, tool, token)
         try:
             answer = await dispatcher.send_raw_request(method, params, opts)
         except RequestTimedOut:
@@ -341,42 +338,6 @@ class UpstreamSession:
         if self.dispatcher is not None:
             await self.dispatcher.notify(method, params)
 
-    def _stamp(
-        self,
-        version: str,
-        method: str,
-        params: dict[str, Any],
-        context: ToolContext | None,
-        opts: CallOptions,
-        tool: ToolDefinition | None,
-        token: str | None,
-    ) -> None:
-        meta = forwarded_meta(context.meta) if context is not None else {}
-        if is_modern(version):
-            meta.update(
-                modern_envelope(version, _CLIENT_WIRE, self._shown if context is None else _asked(context))
-            )
-        if token is not None:
-            meta["progressToken"] = token
-        if meta:
-            params["_meta"] = meta
-        if self.link.facts.carries_headers:
-            opts["headers"] = self._headers(version, method, params, context, tool)
-
-    def _headers(
-        self,
-        version: str,
-        method: str,
-        params: Mapping[str, Any],
-        context: ToolContext | None,
-        tool: ToolDefinition | None,
-    ) -> dict[str, str]:
-        annotated = header_map(tool.input_schema) if tool is not None else _NO_HEADERS
-        headers = routing_headers(version, method, params, annotated)
-        if self._forwards_credentials and isinstance(context, WireContext) and context.authorization:
-            headers["authorization"] = context.authorization
-        return headers
-
     def _lost(self) -> str:
         """What becomes of a call when the session ends."""
         silent = self.health.fault
@@ -398,24 +359,6 @@ class UpstreamSession:
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which this bridge does not carry"
         return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
-
-
-_NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
-
-HEARD_BY_DEFAULT: Final = "info"
-"""What a modern upstream sends to a legacy client that has set no level: there the server decides."""
-
-
-def _asked(context: ToolContext) -> Mapping[str, Any]:
-    """The keys of a modern envelope that are the caller's own: what it answers, what it wants to hear."""
-    if not isinstance(context, WireContext):
-        return context.meta
-    if context.modern:
-        return {**context.meta, types.CLIENT_CAPABILITIES_META_KEY: context.carried}
-    return {
-        types.CLIENT_CAPABILITIES_META_KEY: context.carried,
-        types.LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
-    }
 
 
 def digest_of(secret: str | None) -> str:
