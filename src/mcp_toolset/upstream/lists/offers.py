@@ -6,24 +6,22 @@ server that declares no such news is asked once more when a client lists, after 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from typing import Any, Final, cast
 
 import anyio
-from pydantic import ValidationError
 
 from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
-from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.protocol.eras import meta_of
 from mcp_toolset.sdk.models import CallOptions
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, in_log, visible
+from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, in_log
+from mcp_toolset.upstream.lists.offer_list import NOTHING_LISTED, OfferList, checked_list
 from mcp_toolset.upstream.pagination import Listing, NotAListError
 
 LIST_DEADLINE: Final = 5.0
@@ -45,29 +43,6 @@ _CHANGED: Final = {
 
 Request = Callable[..., Awaitable[dict[str, Any]]]
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class OfferList:
-    """One list as it was taken.
-
-    Attributes:
-        entries: The usable entries by their names, in the server's order.
-        set_aside: `(name, reason)` of those that are not usable.
-        hint: How long it may be kept, counted from `taken`, a time of the event loop.
-        meta: What the list itself has in `_meta`.
-    """
-
-    entries: Mapping[str, Wire] = field(default_factory=dict[str, Wire])
-    set_aside: tuple[tuple[str, str], ...] = ()
-    hint: CacheHint = STRICTEST
-    taken: float = float("-inf")
-    meta: Wire = field(default_factory=dict[str, Any])
-
-    @cached_property
-    def sequence(self) -> Sequence[Wire]:
-        """The entries, one object for as long as they stay."""
-        return tuple(self.entries.values())
 
 
 @dataclass(eq=False)
@@ -185,7 +160,7 @@ class UpstreamOffers:
         self._declared, self.known = declared, True
         for kind in KINDS:
             listing = Listing(kind.method, kind.key, tools=list(lists.get(kind.method, ())))
-            self._lists[kind.method] = _checked(kind, listing, self._hidden_text)
+            self._lists[kind.method] = checked_list(kind, listing, self._hidden_text)
 
     def settle(self, hidden_text: HiddenTextPolicy) -> None:
         """Take another policy about hidden text; what was listed is listed again for it."""
@@ -405,7 +380,7 @@ class UpstreamOffers:
             await self._request(method, {"uri": uri})
 
     def _list(self, kind: Kind) -> OfferList:
-        return self._lists.get(kind.method, _NOTHING)
+        return self._lists.get(kind.method, NOTHING_LISTED)
 
     async def _take_list(self, kind: Kind) -> None:
         if not self.declares(kind.capability):
@@ -437,7 +412,7 @@ class UpstreamOffers:
 
     def checked(self, kind: Kind, listing: Listing) -> OfferList:
         """The usable entries of a list."""
-        return _checked(kind, listing, self._hidden_text)
+        return checked_list(kind, listing, self._hidden_text)
 
     def common(self, method: str) -> Sequence[Wire] | None:
         """What was listed last by a method; `None` if nothing was."""
@@ -445,43 +420,9 @@ class UpstreamOffers:
         return None if held is None else held.sequence
 
 
-_NOTHING: Final = OfferList()
-
-
 def _level_of(fault: Exception) -> int:
     """How loud a failure is: the status of the mount tells of a lost or closed connection already."""
     return logging.DEBUG if isinstance(fault, UpstreamUnavailableError) else logging.WARNING
-
-
-def _checked(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> OfferList:
-    """The entries that the protocol allows; one that is broken goes alone."""
-    entries: dict[str, Wire] = {}
-    set_aside: list[tuple[str, str]] = []
-    for entry in listing.tools:
-        try:
-            kind.model.model_validate(entry, by_name=False)
-        except ValidationError as fault:
-            problem = fault.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, problem["loc"])) or kind.identity
-            set_aside.append((_shown(kind, entry), f"{kind.key}: {place}: {problem['msg']}"))
-            continue
-        name = str(entry[kind.identity])
-        if name in entries:
-            set_aside.append((name, f"{kind.key}: it is listed twice; the first one is used"))
-            continue
-        tidy = entry if policy == "flag" else cast("Wire", cleaned_metadata(entry))
-        # Cleaning an identity would change which thing it is.
-        if tidy[kind.identity] != name or (policy == "refuse" and tidy != entry):
-            found = ", ".join(hidden_in(json.dumps(entry, ensure_ascii=False)))
-            set_aside.append((visible(name), f"{kind.key}: it has hidden text: {found}"))
-            continue
-        entries[name] = tidy
-    return OfferList(entries, tuple(set_aside), listing.hint, listing.began, listing.meta)
-
-
-def _shown(kind: Kind, entry: Any) -> str:
-    name: Any = cast("Mapping[str, Any]", entry).get(kind.identity) if isinstance(entry, Mapping) else None
-    return name if isinstance(name, str) and name else "(no name)"
 
 
 def subscription_in(params: Mapping[str, Any] | None) -> str:
