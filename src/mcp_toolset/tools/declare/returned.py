@@ -8,16 +8,17 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, cast, get_args, get_origin
 
-from pydantic import TypeAdapter
 from pydantic_core import to_json, to_jsonable_python
 
 from mcp_toolset.errors import DefinitionError, InvalidOutputError
 from mcp_toolset.tools.core.outcome import AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult, encodable
 from mcp_toolset.tools.core.result_shape import checked_result
-from mcp_toolset.tools.schema.json_schema import UNUSABLE, PlainSchema, reason_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 _CONTENT: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
 _UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.empty)
@@ -110,6 +111,8 @@ def returned_as(annotation: Any, place: str) -> Returned:
     annotation = _value_type(annotation)
     if _is_untyped(annotation):
         return UNTYPED
+    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+
     try:
         return _promise(annotation)
     except UNUSABLE as fault:
@@ -134,6 +137,11 @@ def _remembered(annotation: Any, shown: str) -> Returned:
 
 
 def _read(annotation: Any) -> Returned:
+    # pydantic's models take longer to import than all of this; they are wanted when a tool is declared.
+    from pydantic import TypeAdapter
+
+    from mcp_toolset.tools.schema.json_schema import PlainSchema
+
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
     if schema.get("type") == "object" or "$ref" in schema:

@@ -10,11 +10,9 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import Field, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import to_json
+from pydantic_core import ValidationError, to_json
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -22,7 +20,9 @@ from mcp_toolset.tools.core.names import check_name
 from mcp_toolset.tools.declare.docstring import described_by
 from mcp_toolset.tools.declare.injected import InjectedParameter, injected_parameter
 from mcp_toolset.tools.declare.returned import Returned, returned_as
-from mcp_toolset.tools.schema.json_schema import UNUSABLE, PlainSchema, reason_of
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,9 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
 
 def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
     """The parameter as pydantic is to see it: by name only, which no alias in a `Field` changes."""
+    from pydantic import Field
+    from pydantic.fields import FieldInfo
+
     default: Any = parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
@@ -231,6 +234,9 @@ def _notes(annotation: Any) -> tuple[Any, ...]:
 def _adapted(
     place: str, parameters: Sequence[inspect.Parameter]
 ) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    # pydantic's models take longer to import than all of this; it is wanted when a tool is declared.
+    from mcp_toolset.tools.schema.json_schema import UNUSABLE
+
     try:
         return _adapter_and_schema(parameters)
     except UNUSABLE as fault:
@@ -240,6 +246,10 @@ def _adapted(
 def _adapter_and_schema(
     parameters: Sequence[inspect.Parameter],
 ) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    from pydantic import TypeAdapter
+
+    from mcp_toolset.tools.schema.json_schema import PlainSchema
+
     def keywords(**parsed: Any) -> dict[str, Any]:
         return parsed
 
@@ -251,6 +261,8 @@ def _adapter_and_schema(
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
     """Which parameter it is that has no schema: the first that has none by itself."""
+    from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
+
     for parameter in parameters:
         try:
             _adapter_and_schema([parameter])

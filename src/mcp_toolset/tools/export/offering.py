@@ -107,6 +107,26 @@ def plain_tools(view: Mapping[str, ToolBinding], provider: Provider) -> list[dic
     return exported.tools
 
 
+def to_openai(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+    """The `tools` of a chat completion request; see `ToolView.to_openai`."""
+    return plain_tools(view, "openai")
+
+
+def to_openai_responses(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+    """The `tools` of a Responses request; see `ToolView.to_openai_responses`."""
+    return plain_tools(view, "openai_responses")
+
+
+def to_anthropic(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+    """The `tools` of a Messages request; see `ToolView.to_anthropic`."""
+    return plain_tools(view, "anthropic")
+
+
+def to_gemini(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+    """The `tools` of a Gemini request; see `ToolView.to_gemini`."""
+    return plain_tools(view, "gemini")
+
+
 def _form(provider: Provider) -> ProviderForm:
     form = FORMS.get(provider)
     if form is None:

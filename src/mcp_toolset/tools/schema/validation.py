@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, cast
-from urllib.parse import unquote
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.frozen import thawed
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MAX_SCHEMA_DEPTH: Final = 64
 """Levels of nesting that a schema may have; deeper ones are refused unread."""
@@ -158,6 +158,8 @@ def _references(schema: Mapping[str, Any]) -> Iterator[str]:
 
 def resolved(schema: object, pointer: str) -> object:
     """What a local reference such as `#/$defs/name` points to; `None` if that is nothing."""
+    from urllib.parse import unquote
+
     found = schema
     for step in pointer.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -170,6 +172,9 @@ def resolved(schema: object, pointer: str) -> object:
 
 
 def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:
+    # Its import is a tenth of this package's, and `import mcp_toolset` compiles nothing.
+    import jsonschema_rs
+
     try:
         return _validator(schema, jsonschema_rs.RegexOptions())
     except jsonschema_rs.ValidationError as fault:
@@ -186,6 +191,8 @@ def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:
 def _validator(
     schema: dict[str, Any], patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions
 ) -> jsonschema_rs.Validator:
+    import jsonschema_rs
+
     return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, offline=True)
 
 

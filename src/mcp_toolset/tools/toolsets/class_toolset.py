@@ -12,8 +12,6 @@ from functools import partial
 from types import FunctionType, UnionType
 from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel
-
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.identity import declared_tool
@@ -98,6 +96,8 @@ class ClassMembers(Generic[T]):
                 )
 
     def _check_class(self, where: str, name: str, value: type) -> None:
+        from pydantic import BaseModel
+
         if issubclass(value, self._base):
             raise DefinitionError(f"{where} is a class; write {name} = {value.__name__}()")
         if issubclass(value, BaseModel) and declared_tool(value) is None:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ValidationError
 
 from mcp_toolset.errors import CallError, DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import Prepare, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.schema.json_schema import UNUSABLE
 from mcp_toolset.tools.text.hidden_text import in_log
 
 TurnOf = Callable[[ToolContext], Any]
@@ -123,6 +122,10 @@ def turn_from_meta(key: str, kind: Any) -> TurnOf:
     Raises:
         DefinitionError: nothing can be read into the type.
     """
+    from pydantic import TypeAdapter
+
+    from mcp_toolset.tools.schema.json_schema import UNUSABLE
+
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
     except UNUSABLE as fault:
