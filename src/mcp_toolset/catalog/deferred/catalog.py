@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol
 
-import anyio.to_thread
-
+from mcp_toolset.catalog.deferred.grant_gate import GrantGate
 from mcp_toolset.catalog.deferred.hit_ids import HitIds
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
 from mcp_toolset.catalog.deferred.tools import (
@@ -34,11 +33,8 @@ from mcp_toolset.catalog.deferred.tools import (
 from mcp_toolset.catalog.grants.access import Access, AccessDenied, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
-from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
-from mcp_toolset.tools.core.asking import InputRequired
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.errors import GrantStoreError
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
@@ -54,8 +50,6 @@ _REMOVED: Final = 256
 
 _LOOKED_AT: Final = 10
 """Hits among which those are looked for that an unknown id is like."""
-
-_T = TypeVar("_T")
 
 
 class Reporting(Protocol):
@@ -104,11 +98,12 @@ class DeferredCatalog:
         self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
         self._ids = HitIds()
+        self._gate = GrantGate(ledger, self._policy, self._ids)
         self._searching = search_binding(self._search)
         self._fixed = (
             resolve_binding(self._resolve),
-            call_binding(self._redirect),
-            read_binding(self._redirect_read_only),
+            call_binding(self._gate.redirect),
+            read_binding(self._gate.redirect_read_only),
         )
 
     def update(self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()) -> None:
@@ -134,6 +129,7 @@ class DeferredCatalog:
         for name in gone:
             del self._indexed[name]
         self._tools, self._held = tools, kept
+        self._gate.tools = tools
         found, before = self._findable(), self._indexed
         self._ids.remove(gone)
         self._ids.add(found[name] for name, binding in before.items() if found[name] is not binding)
@@ -176,7 +172,7 @@ class DeferredCatalog:
         return self._made_gated.of(self._tools.values())
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
-        return replace(binding, gate=self._gate, execute=partial(self._run, binding))
+        return replace(binding, gate=self._gate.gate, execute=partial(self._gate.run, binding))
 
     def ungated(self, name: str) -> ToolBinding | None:
         """A deferred tool as it is without a gate, for the host, who needs no grant."""
@@ -320,7 +316,7 @@ class DeferredCatalog:
             return []
         replay = replay_key(context)
         wanted = {id: self._available(id, context) for id in ids}
-        records = await self._apart(partial(self._records, wanted, context, replay))
+        records = await self._gate.apart(partial(self._records, wanted, context, replay))
         return [self._resolution(id, records[id], context) for id in ids]
 
     def _records(
@@ -395,72 +391,6 @@ class DeferredCatalog:
         except GrantStoreError:
             return []
 
-    def _gate(self, call: ToolCall, context: ToolContext) -> None:
-        self._admitted(call, context)
-
-    def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
-        """The grant that lets a call through; an unknown tool to whoever has none, whatever it is."""
-        try:
-            grant = self._found(call.grant or call.name, context)
-        except GrantStoreError:
-            raise UnknownToolError(call.name) from None
-        if grant is None or grant.name != call.name:
-            raise UnknownToolError(call.name)
-        self._ledger.check(grant, self._tools.get(grant.name))
-        return grant
-
-    def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The caller's grant, if the host lets the caller have its tool at all."""
-        grant = self._ledger.find(reference, context) or self._by_id(reference, context)
-        binding = None if grant is None else self._tools.get(grant.name)
-        if binding is not None and self._policy.withheld(binding, context) is not None:
-            return None
-        return grant
-
-    def _by_id(self, id: str, context: ToolContext) -> ToolGrant | None:
-        """The caller's grant for the tool that an id stands for."""
-        names = self._ids.named(id, lambda name: name != id)
-        return self._ledger.find(names[0], context) if len(names) == 1 else None
-
-    async def _run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
-        grant = self._admitted(call, context)
-        if grant.uses is None:
-            return await binding.execute(call, context)
-        if not await self._apart(partial(self._ledger.use, grant)):
-            raise GrantError(f"the grant for {grant.name} is used up; search for it and resolve it again")
-        try:
-            result = await binding.execute(call, context)
-        except InputRequired:
-            await self._apart(partial(self._ledger.give_back, grant))
-            raise
-        # A round trip to the client (2026-07-28) ends with the use that it began with.
-        if not result.is_complete:
-            await self._apart(partial(self._ledger.give_back, grant))
-        return result
-
-    async def _apart(self, work: Callable[[], _T]) -> _T:
-        """Do what may wait for a disk in a worker thread, so that it holds up no other call."""
-        return await anyio.to_thread.run_sync(work) if self._ledger.waits else work()
-
-    def _redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        return _standing_for(call, self._verified(call, context))
-
-    def _redirect_read_only(self, call: ToolCall, context: ToolContext) -> ToolCall:
-        grant = self._verified(call, context)
-        if not _changes_nothing(self._tools[grant.name].definition):
-            raise GrantError(f"{grant.name} is not annotated as read-only; use call_tool")
-        return _standing_for(call, grant)
-
-    def _verified(self, call: ToolCall, context: ToolContext) -> ToolGrant:
-        reference: str = call.arguments["grant"]
-        grant = self._found(reference, context)
-        if grant is None:
-            raise GrantError(
-                f"no live grant for {reference!r}; find the tool with search_tools, then resolve_tools"
-            )
-        self._ledger.check(grant, self._tools.get(grant.name))
-        return grant
-
 
 def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (names[start : start + size] for start in range(0, len(names), size))
@@ -468,16 +398,6 @@ def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def _differs(one: ToolBinding, other: ToolBinding) -> bool:
     return one.definition is not other.definition and one.definition != other.definition
-
-
-def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:
-    arguments: dict[str, Any] = call.arguments.get("arguments") or {}
-    return ToolCall(grant.name, arguments, call.id, grant=call.arguments["grant"])
-
-
-def _changes_nothing(definition: ToolDefinition) -> bool:
-    """Whether a tool says that it changes nothing, and does not say the opposite as well."""
-    return definition.read_only and (definition.annotations or {}).get("destructiveHint") is not True
 
 
 def _offline(source: str, status: SourceStatus) -> str:
