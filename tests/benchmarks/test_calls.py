@@ -6,7 +6,6 @@ import importlib.util
 import json
 import math
 import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,22 @@ from typing import Any
 import pytest
 from benchmarks.measuring import Sample, figures, interleaved
 from tests.benchmarks.conftest import Refused
+from tests.support.warm import Warm
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calls.py"
 OWN = ["direct", "ours", "ours_deferred"]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(warm: Warm, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=300, check=False
+        warm.command(str(SCRIPT), *arguments), capture_output=True, text=True, timeout=300, check=False
     )
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+def quick(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> tuple[dict[str, Any], str]:
     file = tmp_path_factory.mktemp("calls") / "calls.json"
-    done = run("--quick", "--peers", ",".join(OWN), "--scenario", "memory", "--json", str(file))
+    done = run(warm, "--quick", "--peers", ",".join(OWN), "--scenario", "memory", "--json", str(file))
     assert done.returncode == 0, done.stderr
     return json.loads(file.read_text()), done.stdout
 
@@ -67,10 +67,10 @@ def test_the_table_has_a_line_for_each_row(quick: tuple[dict[str, Any], str]) ->
     assert len(lines) == len(report["rows"])
 
 
-def test_bridges_and_upstreams_that_are_processes_are_measured(tmp_path: Path) -> None:
+def test_bridges_and_upstreams_that_are_processes_are_measured(tmp_path: Path, warm: Warm) -> None:
     file = tmp_path / "calls.json"
     chosen = ("--scenario", "stdio,pipe,http", "--mode", "auto", "--conc", "1", "--peers", "ours,typed")
-    done = run("--quick", *chosen, "--json", str(file))
+    done = run(warm, "--quick", *chosen, "--json", str(file))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["rows"]
     own = [(row["scenario"], row["peer"]) for row in rows if row["scenario"] != "stdio"]
@@ -81,10 +81,10 @@ def test_bridges_and_upstreams_that_are_processes_are_measured(tmp_path: Path) -
 
 
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed here")
-def test_without_fastmcp_its_peers_are_named_as_left_out(tmp_path: Path) -> None:
+def test_without_fastmcp_its_peers_are_named_as_left_out(tmp_path: Path, warm: Warm) -> None:
     file = tmp_path / "calls.json"
     asked = ("--scenario", "memory", "--mode", "auto", "--conc", "1")
-    done = run("--quick", "--peers", "fastmcp_proxy", *asked, "--json", str(file))
+    done = run(warm, "--quick", "--peers", "fastmcp_proxy", *asked, "--json", str(file))
     assert done.returncode == 0, done.stderr
     assert "fastmcp_proxy is left out: fastmcp is not installed" in done.stderr
     report = json.loads(file.read_text())

@@ -14,6 +14,7 @@ import anyio
 import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
+from tests.support.warm import Warm
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 
@@ -23,9 +24,9 @@ FEWER_PIECES = 0.8
 """How many function calls a local tool of ours may take for each on the SDK's own server."""
 
 
-def run(name: str, *arguments: str) -> str:
+def run(warm: Warm, name: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / name), *arguments],
+        warm.command(str(BENCHMARKS / name), *arguments),
         capture_output=True,
         text=True,
         timeout=300,
@@ -40,22 +41,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bench")
 
 
-def report(folder: Path, name: str, *arguments: str) -> dict[str, Any]:
+def report(warm: Warm, folder: Path, name: str, *arguments: str) -> dict[str, Any]:
     file = folder / f"{name}.json"
-    run(f"{name}.py", *arguments, "--json", str(file))
+    run(warm, f"{name}.py", *arguments, "--json", str(file))
     return json.loads(file.read_text())
 
 
-def test_growth_measures_both_curves_the_start_of_several_servers_and_a_change_of_one(folder: Path) -> None:
-    found = report(folder, "growth", "--quick")
+def test_growth_measures_both_curves_the_start_of_several_servers_and_a_change_of_one(
+    warm: Warm, folder: Path
+) -> None:
+    found = report(warm, folder, "growth", "--quick")
     assert [list(found[curve]) for curve in ("tools", "servers")] == [["10", "30"], ["1", "3"]]
     assert all(cost > 0 for curve in ("tools", "servers") for cost in found[curve].values())
     assert found["starting"]["all, s"] >= 0.3
     assert set(found["changing"]) == {"listed", "deferred"} and all(found["changing"].values())
 
 
-def test_pauses_are_measured_while_another_client_is_answered(folder: Path) -> None:
-    found = report(folder, "pauses", "--quick")
+def test_pauses_are_measured_while_another_client_is_answered(warm: Warm, folder: Path) -> None:
+    found = report(warm, folder, "pauses", "--quick")
     phases = [row["phase"] for row in found["rows"]]
     kinds = ("listed: load", "listed: refresh", "deferred: load", "deferred: search", "deferred: refresh")
     assert phases == list(kinds)
@@ -63,8 +66,8 @@ def test_pauses_are_measured_while_another_client_is_answered(folder: Path) -> N
     assert all(row["calls meanwhile"] > 0 for row in found["rows"] if "search" not in row["phase"])
 
 
-def test_a_local_tool_is_measured_on_our_server_and_on_those_of_the_sdk(folder: Path) -> None:
-    found = report(folder, "local_tool", "--quick")
+def test_a_local_tool_is_measured_on_our_server_and_on_those_of_the_sdk(warm: Warm, folder: Path) -> None:
+    found = report(warm, folder, "local_tool", "--quick")
     assert found["base"] == "mcpserver"
     assert len(found["rows"]) == 2 * 2 * 2 * 3
     assert all(row["x_cpu"] > 0 for row in found["rows"])
@@ -109,8 +112,8 @@ async def function_calls(target: Any, mode: Any) -> int:
     return counted
 
 
-def test_the_soak_counts_what_could_leak(folder: Path) -> None:
-    found = report(folder, "soak", "--seconds", "1")
+def test_the_soak_counts_what_could_leak(warm: Warm, folder: Path) -> None:
+    found = report(warm, folder, "soak", "--seconds", "1")
     assert found["calls"] > 0
     # Worker threads come and go with the load; what leaks is more at the end than ever before.
     half = len(found["samples"]) // 2
@@ -119,11 +122,11 @@ def test_the_soak_counts_what_could_leak(folder: Path) -> None:
         assert numbers[-1] <= max(numbers[:half])
 
 
-def test_what_was_measured_is_drawn(folder: Path, tmp_path: Path) -> None:
+def test_what_was_measured_is_drawn(warm: Warm, folder: Path, tmp_path: Path) -> None:
     docs = tmp_path / "images"
-    drawn = run("plots.py", str(folder), str(docs)).split()
+    drawn = run(warm, "plots.py", str(folder), str(docs)).split()
     assert {Path(file).name for file in drawn} == {"growth.svg", "pauses.svg", "local-tool.svg", "soak.svg"}
     for file in drawn:
         texts = [element.text for element in ElementTree.parse(file).iter() if element.text]
         assert any("Python" in str(text) for text in texts)
-    assert run("plots.py", str(tmp_path), str(docs)) == ""
+    assert run(warm, "plots.py", str(tmp_path), str(docs)) == ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.requirements import ROWS, manifest
+from tests.support.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "rows.md").read_text()
@@ -32,8 +32,8 @@ def test_every_program_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("file", PROGRAMS)
-def test_a_program_prints_what_the_page_says(file: str) -> None:
-    command = [sys.executable, "-W", "error", str(ROOT / file)]
+def test_a_program_prints_what_the_page_says(file: str, warm: Warm) -> None:
+    command = warm.command(str(ROOT / file))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, PROGRAMS[file]), done.stderr
 

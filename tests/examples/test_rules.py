@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.support.warm import Warm
 
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"<!-- (examples/rules/[^ ]+) -->\n```python\n.*?```\n\n```text\n(.*?)```", re.DOTALL)
@@ -22,7 +22,7 @@ def test_every_program_of_rules_is_on_a_page() -> None:
 
 
 @pytest.mark.parametrize("file", PROGRAMS)
-def test_a_program_prints_what_its_page_says(file: str) -> None:
-    command = [sys.executable, "-W", "error", str(ROOT / file)]
+def test_a_program_prints_what_its_page_says(file: str, warm: Warm) -> None:
+    command = warm.command(str(ROOT / file))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, PROGRAMS[file]), done.stderr
