@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_toolset._lazy import lazily
 
 if TYPE_CHECKING:
+    from mcp_toolset import arguments
     from mcp_toolset.calls.background import BackgroundWork
     from mcp_toolset.calls.events import EventLog
     from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
@@ -309,4 +310,18 @@ _RENAMED: Final = {
 }
 """Names of earlier versions, and what to use in their place."""
 
-__getattr__, __dir__ = lazily(__name__, _HOMES, namespaces=_NAMESPACES, renamed=_RENAMED)
+if TYPE_CHECKING:
+    Answer = ElicitationAnswer
+    IssueReason = InvalidCallReason
+    LoopContext = RoundContext
+    Next = CallNext
+    RoundIssue = InvalidCall
+    Sample = SampledMessage
+    TextCleaner = HiddenTextFilter
+    ToolEntry = RegistryEntry
+    ToolState = RegistryState
+    Withheld = AccessDenied
+    default, describe, hide, rename = arguments.default, arguments.describe, arguments.hide, arguments.rename
+    input_tool = InputTool.of
+else:  # hidden from type checkers, so that they report a name that is none
+    __getattr__, __dir__ = lazily(__name__, _HOMES, namespaces=_NAMESPACES, renamed=_RENAMED)

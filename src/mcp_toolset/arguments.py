@@ -25,4 +25,5 @@ _HOMES: Final = {
     "rename": "tools.toolsets.transform",
 }
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

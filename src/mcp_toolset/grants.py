@@ -40,4 +40,5 @@ _HOMES: Final = {
     "ToolGrant": "catalog.grants.store",
 }
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -29,4 +29,5 @@ _HOMES: Final = {
     "execute": "tools.view.view",
 }
 
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never, assert_type
 
+import mcp_toolset
 from mcp_toolset import (
     DecodedCall,
     FunctionCall,
@@ -263,3 +264,7 @@ class Store(Toolset):
 assert_type(Store().find("k"), bytes)
 Store().find()  # expected-error
 Store().find(3)  # expected-error
+
+round_context: mcp_toolset.LoopContext = mcp_toolset.RoundContext()
+assert_type(round_context, mcp_toolset.RoundContext)
+unknown = mcp_toolset.no_such_name  # expected-error
