@@ -53,7 +53,7 @@ else:
     C = typing.TypeVar("C", covariant=True)
 
 
-class Toolset(ToolsetVerbs, Generic[C]):
+class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
     """A group of tools, plain functions and other toolsets.
 
     Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input

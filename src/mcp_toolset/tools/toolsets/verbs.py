@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
 from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
@@ -37,7 +37,6 @@ from mcp_toolset.tools.view.unbound import KnownTools, unbound
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.selector import BySelector
-    from mcp_toolset.tools.toolsets.toolset import Toolset
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: a binding as it should be, or `None` to leave it out."""
@@ -47,13 +46,14 @@ Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
 
 _log = logging.getLogger("mcp_toolset.names")
 
+T = TypeVar("T")
 V = TypeVar("V")
 
 
-class ToolsetVerbs:
-    """What can be made of a toolset; `Toolset` says how."""
+class ToolsetVerbs(Generic[T]):
+    """What can be made of a toolset: another one, a `T`; `Toolset` says how."""
 
-    def through(self, step: Step, *, defers: bool = False) -> Toolset:
+    def through(self, step: Step, *, defers: bool = False) -> T:
         """The toolset with every binding passed through a step."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class ToolsetVerbs:
         """What names are held against."""
         raise NotImplementedError
 
-    def prefixed(self, prefix: str) -> Toolset:
+    def prefixed(self, prefix: str) -> T:
         """Every tool as `prefix_name`; hooks and the like for the names before go on reaching them.
 
         Raises:
@@ -78,7 +78,7 @@ class ToolsetVerbs:
         check_prefix(prefix)
         return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
-    def renamed(self, names: BySelector[str]) -> Toolset:
+    def renamed(self, names: BySelector[str]) -> T:
         """Tools under other names: `{"now": "then"}`; the others keep theirs.
 
         Raises:
@@ -99,7 +99,7 @@ class ToolsetVerbs:
         *,
         include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
         exclude: ToolSelector | Iterable[ToolSelector] = (),
-    ) -> Toolset:
+    ) -> T:
         """Only some of the tools, by tools, name patterns (`get_*`) and a predicate.
 
         The rest cannot be called.
@@ -109,7 +109,7 @@ class ToolsetVerbs:
         """
         wanted = self._known("include", dict.fromkeys(_several(include), True))
         unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
-        kept = cast("Toolset", self)
+        kept: Any = self
         if EVERY_TOOL not in wanted:
             kept = kept.through(NamedStep("include", wanted, _kept))
         if unwanted:
@@ -117,9 +117,10 @@ class ToolsetVerbs:
         if predicate is None:
             return kept.through(Each(lambda binding: binding))
         # It may look at anything, and is asked each time.
-        return kept.through(lambda binding: binding if predicate(binding) else None)
+        chosen: Transform = lambda binding: binding if predicate(binding) else None  # noqa: E731
+        return kept.through(chosen)
 
-    def described(self, descriptions: BySelector[str]) -> Toolset:
+    def described(self, descriptions: BySelector[str]) -> T:
         """Other descriptions for some tools: a mapping, or `Descriptions`.
 
         Raises:
@@ -128,7 +129,7 @@ class ToolsetVerbs:
         texts = self._known("described", descriptions)
         return self.through(NamedStep("described", texts, redescribed))
 
-    def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> Toolset:
+    def with_arguments(self, transforms: BySelector[Mapping[str, ArgumentTransform]]) -> T:
         """Some parameters of some tools hidden, renamed, defaulted or re-described.
 
         `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
@@ -142,9 +143,7 @@ class ToolsetVerbs:
         known = self._known("with_arguments", transforms)
         return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
 
-    def prepared(
-        self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None
-    ) -> Toolset:
+    def prepared(self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None) -> T:
         """Tools and calls as the input of each turn wants them.
 
         Args:
@@ -163,7 +162,7 @@ class ToolsetVerbs:
             raise DefinitionError("prepared() needs a function of the definition, or call=…")
         return self.through(prepared_step(define, call))
 
-    def with_turn(self, turn_of: TurnOf) -> Toolset:
+    def with_turn(self, turn_of: TurnOf) -> T:
         """The turn's own input for each call of these tools, for `.prepared(call=…)` and providers.
 
         Served, the function is asked about each request: `lambda context: Turn(context.principal)`, or
@@ -178,7 +177,7 @@ class ToolsetVerbs:
         """
         return self.through(turn_step(turn_of))
 
-    def granting(self, *capabilities: str) -> Toolset:
+    def granting(self, *capabilities: str) -> T:
         """Capabilities for these tools, beyond those that every tool has.
 
         Raises:
@@ -193,7 +192,7 @@ class ToolsetVerbs:
             )
         )
 
-    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Toolset:
+    def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> T:
         """Tags and metadata of the host's own for these tools, mounted ones too; no client sees them.
 
         `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
@@ -210,7 +209,7 @@ class ToolsetVerbs:
             )
         )
 
-    def injecting(self, supplies: Supplies) -> Toolset:
+    def injecting(self, supplies: Supplies) -> T:
         """Values for the injected parameters of these tools.
 
         Args:
@@ -219,7 +218,7 @@ class ToolsetVerbs:
         """
         return self.through(Each(lambda binding: with_injected(binding, supplies)))
 
-    def off(self, *selectors: ToolSelector) -> Toolset:
+    def off(self, *selectors: ToolSelector) -> T:
         """Some tools, or all when none is named, outside the default availability.
 
         Raises:
@@ -228,7 +227,7 @@ class ToolsetVerbs:
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
         return self.through(NamedStep("off", chosen, _switched_off))
 
-    def deferred(self) -> Toolset:
+    def deferred(self) -> T:
         """All tools behind search: found by meaning, resolved, granted and only then callable."""
         return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True)
 
