@@ -1,8 +1,7 @@
 """The server behind every door: `doors_server.py LOOP [http]`; for ASGI servers it is in `doors_app`.
 
 What its tools have been through is written into the file named by `DOORS_LOG`, a line each, so that a test
-can read it when the connection, or the process, is gone. Over HTTP it tells its
-address on standard error.
+can read it when the connection, or the process, is gone. Over HTTP it tells its address on standard error.
 """
 
 from __future__ import annotations
