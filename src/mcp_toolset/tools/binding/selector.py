@@ -16,7 +16,6 @@ from typing import (
     Final,
     ForwardRef,
     Protocol,
-    TypeVar,
     Union,
     runtime_checkable,
 )
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.declare.tool import Tool
+    from mcp_toolset.tools.core.definition import ToolDefinition
 
     class _IsDataclass(Protocol):
         __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -39,17 +38,29 @@ if TYPE_CHECKING:
     InputClass = type[BaseModel] | type[_IsDataclass] | type[Enum] | type[Mapping[str, object]]
     """A class that can be declared with `@tool_input`."""
 
-    ToolSelector = str | Tool[..., Any] | InputClass | FunctionType | Tagged
+    class DeclaredTool(Protocol):
+        """A `Tool`."""
+
+        @property
+        def definition(self) -> ToolDefinition:
+            """What the tool says of itself."""
+            ...
+
+        @property
+        def waits(self) -> bool:
+            """Whether its calls wait for the application."""
+            ...
+
+        def bind(self) -> ToolBinding:
+            """The tool as an entry of a view."""
+            ...
+
+    ToolSelector = str | DeclaredTool | InputClass | FunctionType | Tagged
     """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
     of: a declared input class, a function."""
 else:
     _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.declare.tool")
     ToolSelector = Union[str, _Tool, type, FunctionType, Tagged]  # noqa: UP007
-
-V = TypeVar("V")
-if TYPE_CHECKING:
-    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
-    """Something for each of some tools; mappings do not widen their keys, so all three are named."""
 
 MAX_NEAR: Final = 3
 """Near matches that an error names."""

@@ -23,7 +23,8 @@ from mcp_toolset.tools.view.unbound import NameReport
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
-    from mcp_toolset.tools.binding.selector import BySelector, ToolSelector
+    from mcp_toolset.tools.binding.selector import ToolSelector
+    from mcp_toolset.tools.toolsets.named_step import BySelector
     from mcp_toolset.tools.view.view import ToolView
 
 __all__ = ["Descriptions"]

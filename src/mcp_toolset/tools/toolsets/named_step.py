@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName, unbound
@@ -12,8 +12,12 @@ from mcp_toolset.tools.view.unbound import KnownTools, UnboundName, unbound
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.binding.selector import ToolSelector
+    from mcp_toolset.tools.declare.tool import Tool
 
 V = TypeVar("V")
+if TYPE_CHECKING:
+    BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
+    """Something for each of some tools; mappings do not widen their keys, so all three are named."""
 
 
 class NamedStep(Generic[V]):

@@ -36,7 +36,7 @@ from mcp_toolset.tools.view.tool_names import EVERY_TOOL, ToolNames, use_of
 from mcp_toolset.tools.view.unbound import KnownTools, unbound
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.binding.selector import BySelector
+    from mcp_toolset.tools.toolsets.named_step import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
 """One step of a verb: a binding as it should be, or `None` to leave it out."""
