@@ -149,7 +149,8 @@ class Forks:
                     for pid, _ in self._running.values():
                         os.kill(pid, signal.SIGKILL)
                     return
-                if key.fileobj in self._selector.get_map():
+                # What came before it in this turn may have ended it.
+                if self._selector.get_map().get(key.fileobj) is key:
                     key.data()
 
     def _accept(self) -> None:
@@ -157,7 +158,11 @@ class Forks:
         self._selector.register(asking, selectors.EVENT_READ, lambda: self._heard(asking))
 
     def _heard(self, asking: socket.socket) -> None:
-        asked, descriptors, _, _ = socket.recv_fds(asking, 1 << 18, 3)
+        try:
+            asked, descriptors, _, _ = socket.recv_fds(asking, 1 << 18, 3)
+        except ConnectionError:
+            # The program was killed before it had read what it was sent.
+            asked, descriptors = b"", []
         ends = [(end, pid) for end, (pid, mine) in self._running.items() if mine is asking]
         if not asked:
             # The program was killed.
@@ -175,7 +180,8 @@ class Forks:
         end = os.pidfd_open(pid)
         self._running[end] = (pid, asking)
         self._selector.register(end, selectors.EVENT_READ, lambda: self._ended(end))
-        asking.send(b"%d" % pid)
+        with suppress(OSError):
+            asking.send(b"%d" % pid)
 
     def _ended(self, end: int) -> None:
         asking = self._running[end][1]
