@@ -16,6 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from tests.interaction.test_crossings import LIBRARY
 from tests.interaction.test_questions import upstreams
 from tests.support.asking import Person, connected
+from tests.support.warm import Warm
 
 from mcp_toolset import CacheHint, Prompts, RemoteToolset, Toolset, ToolsetError, ToolsetServer, tool
 from mcp_toolset.protocol.cache_hints import LONGEST, STRICTEST, strictest
@@ -113,8 +114,8 @@ async def test_n10_a_list_before_grants_is_for_one_client_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def libraries() -> Generator[dict[str, Any]]:
-    with upstreams(*LIBRARY) as made:
+def libraries(warm: Warm) -> Generator[dict[str, Any]]:
+    with upstreams(warm, *LIBRARY) as made:
         yield made
 
 
