@@ -63,19 +63,28 @@ async def child_dispatcher(
             yield stream_dispatcher(read, write)
         return
     with _Pipe() as stdin, _Pipe() as stdout:
-        process = await anyio.open_process(
+        process = await _started(parameters, stdin.reader, stdout.writer, errors)
+        stdin.close_reader()
+        stdout.close_writer()
+        async with watchdog(process.pid), _Child(name, process, stdin, stdout).opened() as dispatcher:
+            yield dispatcher
+
+
+async def _started(
+    parameters: StdioServerParameters, stdin: int, stdout: int, errors: TextIO
+) -> anyio.abc.Process:
+    # Cut short in the middle, this would leave a child that is ended by nobody.
+    with anyio.CancelScope(shield=True):
+        return await anyio.open_process(
             [parameters.command, *parameters.args],
-            stdin=stdin.reader,
-            stdout=stdout.writer,
+            stdin=stdin,
+            stdout=stdout,
             stderr=errors,
             env=get_default_environment() | (parameters.env or {}),
             cwd=parameters.cwd,
             start_new_session=True,
         )
-        stdin.close_reader()
-        stdout.close_writer()
-        async with watchdog(process.pid), _Child(name, process, stdin, stdout).opened() as dispatcher:
-            yield dispatcher
+    raise AssertionError("a shielded scope that nobody cancels is left by its return")
 
 
 class _Pipe:
