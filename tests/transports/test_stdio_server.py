@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,9 +54,9 @@ def started(*command: str) -> subprocess.Popen[bytes]:
     )
 
 
-def answered(process: subprocess.Popen[bytes]) -> dict[str, object]:
+def answered(process: subprocess.Popen[bytes], request: Mapping[str, Any] = INITIALIZE) -> dict[str, Any]:
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+    process.stdin.write(json.dumps(request).encode() + b"\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline())
 
@@ -97,10 +99,7 @@ def test_what_a_server_has_loaded_is_kept_out_of_garbage_collections(tmp_path: P
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "frozen", "arguments": {}}}
     with started(sys.executable, str(app)) as process:
         assert answered(process)["id"] == 1
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(call).encode() + b"\n")
-        process.stdin.flush()
-        answer = json.loads(process.stdout.readline())
+        answer = answered(process, call)
         process.communicate(timeout=60)
     assert answer["result"]["structuredContent"]["result"] > 10_000
 
@@ -131,10 +130,7 @@ def test_f45_prints_of_tools_and_their_children_do_not_reach_the_protocol(tmp_pa
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "shout", "arguments": {}}}
     with started(sys.executable, str(noisy)) as process:
         assert answered(process)["id"] == 1
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(call).encode() + b"\n")
-        process.stdin.flush()
-        answer = json.loads(process.stdout.readline())
+        answer = answered(process, call)
         rest, err = process.communicate(timeout=60)
     assert answer["result"]["content"] == [{"type": "text", "text": "done"}]
     assert rest == b""

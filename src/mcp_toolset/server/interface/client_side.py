@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
@@ -15,9 +15,6 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import not_ready, state_of
 from mcp_toolset.tools.toolsets.opening import settled
-
-if TYPE_CHECKING:
-    pass
 
 
 class ClientSide(ServerParts):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.server.changes import News
@@ -13,9 +11,6 @@ from mcp_toolset.server.mcp_server import LowlevelServer
 from mcp_toolset.server.options import ServerOptions
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
-
-if TYPE_CHECKING:
-    pass
 
 
 class ServerParts:
