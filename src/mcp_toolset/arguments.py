@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.transform import ArgumentTransform, default, describe, hide, rename
@@ -17,13 +17,5 @@ __all__ = [
     "rename",
 ]
 
-_HOMES: Final = {
-    "ArgumentTransform": "tools.toolsets.transform",
-    "default": "tools.toolsets.transform",
-    "describe": "tools.toolsets.transform",
-    "hide": "tools.toolsets.transform",
-    "rename": "tools.toolsets.transform",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.access import AccessDenied
@@ -29,16 +29,5 @@ __all__ = [
     "ToolGrant",
 ]
 
-_HOMES: Final = {
-    "AccessDenied": "catalog.grants.access",
-    "GrantFilter": "catalog.grants.store",
-    "GrantLedger": "catalog.grants.ledger",
-    "GrantRecord": "catalog.grants.store",
-    "GrantStore": "catalog.grants.store",
-    "MemoryGrantStore": "catalog.grants.store",
-    "SqliteGrantStore": "catalog.grants.sqlite_store",
-    "ToolGrant": "catalog.grants.store",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

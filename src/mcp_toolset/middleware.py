@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
@@ -30,19 +30,5 @@ __all__ = [
     "tool_middleware",
 ]
 
-_HOMES: Final = {
-    "CallNext": "calls.pipeline.middleware",
-    "HiddenTextFilter": "calls.middleware.hidden_text_filter",
-    "OutputFormatter": "calls.middleware.builtin",
-    "PermissionChecker": "calls.middleware.builtin",
-    "RateLimit": "calls.middleware.rate",
-    "ResultCache": "calls.middleware.cache",
-    "RetryLimit": "calls.middleware.retry",
-    "SchemaValidator": "calls.middleware.validator",
-    "Timeout": "calls.middleware.timeout",
-    "ToolMiddleware": "calls.pipeline.middleware",
-    "tool_middleware": "calls.pipeline.middleware",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.background import BackgroundWork
@@ -53,28 +53,5 @@ __all__ = [
     "ToolRoundPlan",
 ]
 
-_HOMES: Final = {
-    "AnyCall": "tools.declare.typed_call",
-    "BackgroundWork": "calls.background",
-    "CallResult": "calls.rounds.call_result",
-    "DecodedCall": "tools.declare.typed_call",
-    "EventLog": "calls.events",
-    "FunctionCall": "tools.declare.typed_call",
-    "HandledInput": "tools.declare.typed_call",
-    "InvalidCall": "calls.rounds.invalid_call",
-    "InvalidCallReason": "calls.rounds.invalid_call",
-    "RejectedInput": "tools.declare.typed_call",
-    "RoundCommit": "calls.rounds.round_commit",
-    "RoundContext": "tools.declare.round_context",
-    "RoundHalt": "calls.rounds.call_result",
-    "RoundQuestion": "calls.rounds.call_result",
-    "RunReport": "calls.rounds.call_result",
-    "ToolAvailability": "tools.view.availability",
-    "ToolFailure": "calls.rounds.call_result",
-    "ToolRequirement": "tools.export.requirement",
-    "ToolRound": "calls.rounds.tool_round",
-    "ToolRoundPlan": "calls.rounds.tool_round",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.embedding import (
@@ -32,18 +32,5 @@ __all__ = [
     "VectorFile",
 ]
 
-_HOMES: Final = {
-    "CatalogEntry": "catalog.search.entry",
-    "Embedder": "catalog.search.embedding",
-    "EmbeddingScorer": "catalog.search.embedding",
-    "MeaningScorer": "catalog.search.meaning",
-    "Scorer": "catalog.search.ranking",
-    "SearchHit": "catalog.search.index",
-    "SearchIndex": "catalog.search.index",
-    "SentenceTransformerEmbedder": "catalog.search.embedding",
-    "VectorCache": "catalog.search.embedding",
-    "VectorFile": "catalog.search.vector_file",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

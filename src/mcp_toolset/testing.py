@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
@@ -21,13 +21,5 @@ __all__ = [
     "execute",
 ]
 
-_HOMES: Final = {
-    "LOCAL_CONTEXT": "tools.core.call",
-    "MemoryGrantStore": "catalog.grants.store",
-    "RoundContext": "tools.declare.round_context",
-    "ToolDispatch": "calls.pipeline.dispatch",
-    "execute": "tools.view.view",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -5,9 +5,9 @@ The command line and programs call it. It may import every other room except `cl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mcp_toolset._lazy import lazily
+from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.concurrency.signals import run_until_signal
@@ -19,11 +19,5 @@ __all__ = [
     "run_until_signal",
 ]
 
-_HOMES: Final = {
-    "bound_socket": "transports.http.app",
-    "run_app": "transports.http.app",
-    "run_until_signal": "concurrency.signals",
-}
-
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
-    __getattr__, __dir__ = lazily(__name__, _HOMES)
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))
