@@ -22,7 +22,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ PAIRS = (
 DEPTHS = (1, 5, 10)
 LARGE = 8_118
 REPEATS = 5
-ALL_PEERS = ("words", "built-in", "built-in, numpy", "MiniLM", "FastMCP BM25")
+ALL_PEERS = ("words", "built-in", "MiniLM", "FastMCP BM25")
 
 Build = Callable[[Sequence[CatalogEntry]], Finder]
 
@@ -181,8 +180,6 @@ def memory_of(peer: str, catalogs: Sequence[Path]) -> float:
 def grown_by(peer: str, entries: Sequence[CatalogEntry]) -> float:
     """Megabytes of resident memory that an index and its first answer add, a table or model included."""
     build = peers()[peer]
-    if "numpy" in peer:
-        import_module("numpy")
     for entry in entries:
         _ = entry.definition.digest
     before = resident()

@@ -3,7 +3,7 @@
 Each peer indexes catalog entries and answers a query with the public names it finds, best first.
 """
 
-# The checks run in .venv, which is without fastmcp, numpy and sentence-transformers.
+# The checks run in .venv, which is without fastmcp and sentence-transformers.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Finder(Protocol):
 
 
 class Ours:
-    def __init__(self, entries: Sequence[CatalogEntry], scorer: Scorer | None, numpy: Any = None) -> None:
-        self.index = SearchIndex(entries, scorer=scorer, numpy=numpy)
+    def __init__(self, entries: Sequence[CatalogEntry], scorer: Scorer | None) -> None:
+        self.index = SearchIndex(entries, scorer=scorer)
         if isinstance(scorer, EmbeddingScorer) and not scorer.settle():
             raise RuntimeError("the model did not embed the catalog; its error stands above")
 
@@ -75,11 +75,9 @@ class FastMCPSearch:
 def peers() -> dict[str, Callable[[Sequence[CatalogEntry]], Finder]]:
     """The peers whose packages are here, by name."""
     found: dict[str, Callable[[Sequence[CatalogEntry]], Finder]] = {
-        "words": lambda entries: Ours(entries, None, numpy=False),
-        "built-in": lambda entries: Ours(entries, MeaningScorer(numpy=False), numpy=False),
+        "words": lambda entries: Ours(entries, None),
+        "built-in": lambda entries: Ours(entries, MeaningScorer()),
     }
-    if find_spec("numpy"):
-        found["built-in, numpy"] = lambda entries: Ours(entries, MeaningScorer())
     if find_spec("sentence_transformers") and find_spec(MINILM_PACKAGE):
         found["MiniLM"] = lambda entries: Ours(entries, EmbeddingScorer(_minilm()))
     if find_spec("fastmcp"):

@@ -1,4 +1,4 @@
-"""Search by meaning: the built-in table, with numpy and without, and what it does not pretend to know."""
+"""Search by meaning: the built-in table, exact cosines, and queries that no tool answers."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.packed_vectors import Lanes
+from mcp_toolset.catalog.search.packed_vectors import PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.catalog.search.vectors import built_in
 from mcp_toolset.catalog.search.wordpieces import pieces_of, words_of
@@ -135,7 +135,7 @@ def test_f36_a_huge_text_is_read_in_part(unit: str) -> None:
     assert built_in().encode(unit * 1_000_000) == built_in().encode(unit * 4_000)
 
 
-# Lanes: exact, and the same with numpy
+# PackedVectors: all at once gives what one by one gives
 
 
 numbers = st.floats(-1, 1, width=32)
@@ -152,13 +152,13 @@ def unit(vector: list[float]) -> list[float]:
 def test_x9_long_integers_compare_as_exactly_as_one_by_one(
     held: list[list[float]], asked: list[float], count: int
 ) -> None:
-    lanes = Lanes(6)
+    packed = PackedVectors(6)
     for place, vector in enumerate(held):
-        lanes.put(f"t{place:02}", unit(vector))
-    cosines = lanes.cosines(unit(asked))
+        packed.put(f"t{place:02}", unit(vector))
+    cosines = packed.cosines(unit(asked))
     alone: dict[str, float] = {}
     for place, vector in enumerate(held):
-        single = Lanes(6)
+        single = PackedVectors(6)
         single.put("it", unit(vector))
         alone[f"t{place:02}"] = single.cosines(unit(asked)).of(["it"])["it"]
     assert cosines.of(alone) == alone
@@ -172,22 +172,10 @@ def test_x9_long_integers_compare_as_exactly_as_one_by_one(
 @given(vectors, vectors)
 def test_x9_whole_numbers_come_close_to_the_cosine(one: list[float], other: list[float]) -> None:
     one, other = [x * 0.4 + 1 for x in one], [x * 0.4 - 0.2 for x in other]
-    lanes = Lanes(6)
-    lanes.put("it", unit(one))
+    packed = PackedVectors(6)
+    packed.put("it", unit(one))
     exact = sum(x * y for x, y in zip(unit(one), unit(other), strict=True))
-    assert lanes.cosines(unit(other)).of(["it"])["it"] == pytest.approx(exact, abs=0.06)
-
-
-def test_x9_the_ranking_is_the_same_with_numpy_and_without() -> None:
-    numpy = pytest.importorskip("numpy", reason="numpy is installed with the tests but no dependency")
-    entries = [
-        tool(f"{one.public_name}_{number}", f"{one.definition.description} {other.definition.description}")
-        for number, (one, other) in enumerate((a, b) for a in TOOLS for b in TOOLS)
-    ]
-    plain = SearchIndex(entries, scorer=MeaningScorer(numpy=False), numpy=False)
-    fast = SearchIndex(entries, scorer=MeaningScorer(numpy=numpy), numpy=numpy)
-    for query in ("send money", "pictures of food", "calendar", "fly", *[e.public_name for e in entries]):
-        assert plain.search(query, limit=100) == fast.search(query, limit=100)
+    assert packed.cosines(unit(other)).of(["it"])["it"] == pytest.approx(exact, abs=0.06)
 
 
 SUBJECTS = ["refund", "weather", "a file", "flights to Rome", "天気", "", "x7", "photo of a cat"]
@@ -205,20 +193,50 @@ changes = st.lists(
     st.sampled_from([*SUBJECTS, "money back for a flight", "file file weather"]),
     st.integers(1, 100),
 )
-def test_h19_ties_holes_and_servers_are_the_same_with_numpy_and_without(
+def test_h19_ties_holes_and_servers_rank_as_in_an_index_that_was_built_at_once(
     came: list[tuple[str, int, str | None]], went: list[tuple[str, int, str | None]], query: str, limit: int
 ) -> None:
-    numpy = pytest.importorskip("numpy", reason="numpy is installed with the tests but no dependency")
-    plain, fast = SearchIndex(numpy=False), SearchIndex(numpy=numpy)
-    for index in (plain, fast):
-        for subject, number, server in came:
-            index.add(tool(f"{subject} {n} {server}", subject, server) for n in range(number))
-        for subject, number, server in went:
-            index.remove(f"{subject} {n} {server}" for n in range(0, number, 3))
-        index.add(tool(f"again {n}", "weather and files", "one") for n in range(7))
+    grown, held = SearchIndex(), dict[str, CatalogEntry]()
+    for subject, number, server in came:
+        more = [tool(f"{subject} {n} {server}", subject, server) for n in range(number)]
+        held |= {entry.public_name: entry for entry in more}
+        grown.add(more)
+    for subject, number, server in went:
+        less = [f"{subject} {n} {server}" for n in range(0, number, 3)]
+        held = {name: entry for name, entry in held.items() if name not in less}
+        grown.remove(less)
+    last = [tool(f"again {n}", "weather and files", "one") for n in range(7)]
+    grown.add(last)
+    built = SearchIndex([*reversed(last), *held.values()])
     for server in (None, "one", "nowhere"):
-        found = fast.search(query, limit=limit, server=server, exclude=["again 3"])
-        assert found == plain.search(query, limit=limit, server=server, exclude=["again 3"])
+        found = grown.search(query, limit=limit, server=server, exclude=["again 3"])
+        assert found == built.search(query, limit=limit, server=server, exclude=["again 3"])
+
+
+def test_the_parameter_numpy_is_ignored_and_says_so() -> None:
+    for made in (
+        lambda: SearchIndex(TOOLS, numpy=False),
+        lambda: SearchIndex(TOOLS, scorer=MeaningScorer(numpy=False)),
+    ):
+        with pytest.warns(DeprecationWarning, match="numpy is deprecated and ignored") as told:
+            index = made()
+        assert told[0].filename == __file__
+        assert index.search("send money") == SearchIndex(TOOLS).search("send money")
+
+
+def test_search_imports_no_numpy() -> None:
+    script = (
+        "import sys\n"
+        "from mcp_toolset.search import SearchIndex\n"
+        "from mcp_toolset import ToolDefinition\n"
+        "index = SearchIndex([ToolDefinition('read_file', 'Read a file.')])\n"
+        "assert index.search('read a file'), 'found'\n"
+        "print('numpy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 def test_h20_removed_tools_leave_no_meaning_behind() -> None:

@@ -1,9 +1,9 @@
-"""Ranking by a sentence model of the host's choice: better than the built-in table, and slower.
+"""`EmbeddingScorer`: ranking by a sentence model of the host's choice, better and slower than the table.
 
-A catalog is embedded in the background, by a thread that lives only while there is something to embed.
-Until it is done the built-in table answers, so no query waits. What was embedded once is kept by content.
-Then both have a say: the model knows more, and the table was made for tools.
-A query is embedded by `read`, in the thread of whoever asks or in another while an event loop goes on.
+Give it to `SearchIndex(scorer=…)`. A background thread embeds the catalog and ends when all tools are
+embedded. Until then the built-in table answers, so no query waits. Vectors are cached by the digest of the
+text. Afterwards the cosines of model and table are averaged. `read` embeds a query: in the caller's thread,
+or in a worker thread when an event loop runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from math import isfinite
 from typing import Any, Protocol, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.meaning import MeaningScorer, opinion, said_of
-from mcp_toolset.catalog.search.model_blend import Blend
-from mcp_toolset.catalog.search.packed_vectors import Lanes, Likeness, numpy_if_present
+from mcp_toolset.catalog.search.fusion import Blend
+from mcp_toolset.catalog.search.meaning import MeaningScorer, best_cosines, text_of, warn_about_numpy
+from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity
 from mcp_toolset.errors import ToolsetError
 
 _log = logging.getLogger("mcp_toolset.search")
@@ -86,10 +86,10 @@ class VectorCache(Protocol):
 
 @final
 class EmbeddingScorer:
-    """Cosines by an embedder; give it to `SearchIndex(scorer=…)`.
+    """Scores tools by an embedder's cosines; give it to `SearchIndex(scorer=…)`.
 
     Attributes:
-        enough: See `Scorer`. Both models are scaled to it, so that a query may meet either.
+        enough: See `Scorer`. The cosines of both models are scaled to it.
         patience: See `ReadingScorer`.
     """
 
@@ -109,43 +109,38 @@ class EmbeddingScorer:
 
         Args:
             embedder: The model.
-            cache: Where vectors are kept by content; in memory if `None`.
+            cache: Where vectors are kept by the digest of their text; in memory if `None`.
             enough: The cosine at which this model makes a tool worth showing; 0.2 suits MiniLM.
-            part: How much of the opinion is the model's, from 0 to 1; the built-in table has the rest, as
-                far as it can read a query. Give a model that is much larger than MiniLM more.
+            part: The weight of the model's cosines, from 0 to 1; the built-in table has the rest, for queries
+                that it can read. Give a model that is much larger than MiniLM more.
             patience: Seconds that a query waits for the model at most; then the built-in table answers.
-            numpy: As for `MeaningScorer`.
+            numpy: Deprecated and ignored.
         """
+        warn_about_numpy(numpy)
         self.patience = patience
         self._part = part
         self._embedder = embedder
         self._cache: VectorCache = {} if cache is None else cache
         self._scale = self.enough / enough
-        self._numpy = numpy_if_present() if numpy is None else numpy or None
-        self._table = MeaningScorer(numpy=numpy)
-        self._lanes: Lanes | None = None
+        self._table = MeaningScorer()
+        self._packed: PackedVectors | None = None
         self._waiting: dict[str, tuple[str, str]] = {}
         self._worker: threading.Thread | None = None
         self._queries: dict[str, Sequence[float]] = {}
         self._state, self._model = threading.RLock(), threading.Lock()
 
     @property
-    def numpy(self) -> Any:
-        """The module it compares with, or `None`."""
-        return self._numpy
-
-    @property
     def share(self) -> float:
-        """See `Scorer`. A sentence model has more to say than the table that stands in for it."""
+        """See `Scorer`. A sentence model gets a larger share than the table that answers in its place."""
         return self._table.share if self._waiting else _SHARE
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Take in entries whose public names are not indexed yet, and start to embed what is not kept."""
+        """Index entries whose public names are not indexed yet; embed those whose vectors are not cached."""
         entries = list(entries)
         with self._state:
             self._table.add(entries)
             for entry in entries:
-                text = said_of(entry, stressed=False)
+                text = text_of(entry, name_twice=False)
                 digest = self._digest(text)
                 kept = self._cache.get(digest)
                 if kept is None:
@@ -157,47 +152,47 @@ class EmbeddingScorer:
                 self._worker.start()
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Forget entries."""
+        """Remove entries."""
         names = list(public_names)
         with self._state:
             self._table.remove(names)
             for name in names:
                 self._waiting.pop(name, None)
-                if self._lanes is not None:
-                    self._lanes.drop(name)
+                if self._packed is not None:
+                    self._packed.drop(name)
 
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
-        """By the embedder if all is embedded and the query has been read, else by the built-in table."""
-        likeness = self.compare(query)
-        return {} if likeness is None else opinion(likeness, count, among, also)
+        """By the embedder if all tools and the query are embedded, else by the built-in table."""
+        similarity = self.compare(query)
+        return {} if similarity is None else best_cosines(similarity, count, among, also)
 
-    def compare(self, query: str) -> Likeness | None:
-        """The likeness of every tool to the query, on the scale of `enough`; `None` if nobody can tell."""
+    def compare(self, query: str) -> Similarity | None:
+        """The similarity of every tool to the query, scaled to `enough`; `None` if it cannot be read."""
         with self._state:
             vector = self._queries.get(query[:_QUERY_CHARACTERS])
             by_table = self._table.compare(query)
-            if vector is None or self._waiting or not self._lanes:
+            if vector is None or self._waiting or not self._packed:
                 return by_table
-            by_model = self._lanes.cosines(vector, self._scale)
+            by_model = self._packed.cosines(vector, self._scale)
             return by_model if by_table is None else Blend(by_model, by_table, self._part)
 
     def must_read(self, query: str) -> bool:
         """See `ReadingScorer`."""
         query = query[:_QUERY_CHARACTERS]
-        return bool(query.strip() and self._lanes) and not self._waiting and query not in self._queries
+        return bool(query.strip() and self._packed) and not self._waiting and query not in self._queries
 
     def read(self, query: str) -> None:
-        """See `ReadingScorer`. A model that fails is reported in the log."""
+        """See `ReadingScorer`. If the model fails, the failure is logged and the built-in table answers."""
         query = query[:_QUERY_CHARACTERS]
         if not self._model.acquire(timeout=self.patience):
             return
         try:
             (vector,) = self._embedder.embed([query])
             if not all(map(isfinite, vector)):
-                raise ValueError("its vector has numbers that are none")
-        # The model is the host's and may raise anything; the built-in table goes on without it.
+                raise ValueError("its vector has values that are not finite numbers")
+        # The model is the host's and may raise anything; the built-in table answers in its place.
         except Exception:
             _log.exception("%s could not read a query; the built-in table answers", self._embedder.name)
             return
@@ -209,7 +204,7 @@ class EmbeddingScorer:
             self._queries[query] = vector
 
     def settle(self, timeout: float | None = None) -> bool:
-        """Wait until all is embedded, for so many seconds at most; whether it is."""
+        """Wait until all tools are embedded, at most `timeout` seconds; return whether they are."""
         worker = self._worker
         if worker is not None:
             worker.join(timeout)
@@ -219,7 +214,7 @@ class EmbeddingScorer:
         return hashlib.sha256(f"{self._embedder.name}\0{text}".encode("utf-8", "replace")).hexdigest()
 
     def _work(self) -> None:
-        """Embed until nothing waits. If the model fails the rest waits, and the built-in table goes on."""
+        """Embed until all tools are embedded. If the model fails, the built-in table keeps answering."""
         try:
             while batch := self._next():
                 with self._model:
@@ -237,12 +232,12 @@ class EmbeddingScorer:
 
     def _take(self, name: str, digest: str, vector: Sequence[float]) -> None:
         self._cache[digest] = array("f", vector).tobytes()
-        # While the model was at it the tool may have gone, or changed.
+        # The tool may have been removed or changed while the model embedded its text.
         if self._waiting.get(name, ("",))[0] == digest:
             self._put(name, vector)
             del self._waiting[name]
 
     def _put(self, name: str, vector: Sequence[float]) -> None:
-        if self._lanes is None:
-            self._lanes = Lanes(len(vector), numpy=self._numpy)
-        self._lanes.put(name, vector)
+        if self._packed is None:
+            self._packed = PackedVectors(len(vector))
+        self._packed.put(name, vector)

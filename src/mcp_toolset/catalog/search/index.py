@@ -1,8 +1,8 @@
-"""`SearchIndex`: finding tools by what they do, in a catalog that changes.
+"""`SearchIndex`: full-text and semantic search over tools, in a catalog that changes.
 
-Three things order the hits. A query that names a tool puts it first (`name_matching`). The words of the
-query rank the rest (`lexical`), joined with what they mean (`meaning`); `ranking` holds the two together.
-Queries are text and nothing else: no operators, no expressions, and a cap on what is read, so no query can
+`DeferredCatalog` and `mcp-toolset search` use it. A query that names a tool puts that tool first
+(`name_matching`). The rest are ranked by the query's words (`lexical`) fused with its meaning (`meaning`);
+see `ranking`. A query is plain text: it has no operators, and only its first part is read, so no query can
 raise or run long.
 """
 
@@ -17,9 +17,8 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
-from mcp_toolset.catalog.search.meaning import MeaningScorer
+from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
 from mcp_toolset.catalog.search.name_matching import NameTable
-from mcp_toolset.catalog.search.packed_vectors import numpy_if_present
 from mcp_toolset.catalog.search.ranking import Ranking, ReadingScorer, Scorer
 from mcp_toolset.catalog.search.text import is_one_word
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -41,8 +40,8 @@ class SearchHit:
         server: The source it comes from, if any.
         description: One line of at most 160 characters.
         signature: The public name with parameters and their types.
-        score: From 0 to 1, 1 for the very name; to be compared within one answer only.
-        state: `available`, or why it cannot be called now; whoever knows the servers sets it.
+        score: From 0 to 1, 1 for the tool's exact name; comparable within one answer only.
+        state: `available`, or why the tool cannot be called now; the deferred catalog sets it.
     """
 
     id: str
@@ -55,7 +54,7 @@ class SearchHit:
 
 
 class SearchIndex:
-    """An index over tools, kept by content: what has not changed is not read again."""
+    """An index over tools. Adding a tool whose content has not changed costs nothing."""
 
     def __init__(
         self,
@@ -69,20 +68,17 @@ class SearchIndex:
         Args:
             definitions: Bare definitions stand under their own names; a later one replaces an earlier
                 one of the same name. Use `CatalogEntry` to tell servers apart.
-            scorer: What is joined with the ranking by words: the built-in table of meanings, another
-                scorer such as an `EmbeddingScorer`, or `None` for the words alone.
-            numpy: The module to reckon with; `None` takes it if it is installed, `False` does without.
-                Queries are quicker with it, the hits are the same.
+            scorer: The ranking that is fused with the ranking by words: the built-in table of meanings,
+                another scorer such as an `EmbeddingScorer`, or `None` for the words alone.
+            numpy: Deprecated and ignored.
         """
+        warn_about_numpy(numpy)
         self._entries: dict[str, CatalogEntry] = {}
         self._servers: dict[str, set[str]] = {}
         self._names = NameTable()
-        second = MeaningScorer(numpy=numpy) if isinstance(scorer, str) else scorer
+        second = MeaningScorer() if isinstance(scorer, str) else scorer
         self._reader = second if isinstance(second, ReadingScorer) else None
-        self._ranking = Ranking(
-            second,
-            numpy=numpy_if_present() if numpy is None else numpy or None,
-        )
+        self._ranking = Ranking(second)
         self.add(definitions)
 
     def __len__(self) -> int:
@@ -108,7 +104,7 @@ class SearchIndex:
         return {entry.public_name for entry in fresh}
 
     def remove(self, public_names: Iterable[str]) -> set[str]:
-        """Remove tools by public name, names not held being passed over; return those that were held."""
+        """Remove tools by public name; return the names that were indexed."""
         gone = {name: self._entries.pop(name) for name in set(public_names) if name in self._entries}
         for name, entry in gone.items():
             if entry.server is not None:
@@ -119,10 +115,10 @@ class SearchIndex:
         return set(gone)
 
     def replace(self, server: str, entries: Iterable[ToolDefinition | CatalogEntry]) -> set[str]:
-        """Make these the only tools of a server; return the public names that came, changed or went.
+        """Make these the only tools of a server; return the public names that were added, changed or removed.
 
         Raises:
-            ValueError: An entry belongs to another server; nothing has changed.
+            ValueError: An entry belongs to another server; the index is unchanged.
         """
         wanted = [entry_of(entry, server) for entry in entries]
         strangers = [entry.public_name for entry in wanted if entry.server != server]
@@ -140,17 +136,17 @@ class SearchIndex:
         exclude: Iterable[str] = (),
         wait: bool = True,
     ) -> list[SearchHit]:
-        """The tools that answer a query, best first; none if nothing in it is known here.
+        """The tools that match a query, best first; empty if no tool matches well enough.
 
-        Name the server in the query, if it is known: that helps more than any other word.
+        Name the server in the query if you know it: that helps more than any other word.
 
         Args:
-            query: What the tool should do, or its name. Any text, read literally.
-            server: Only tools of this server; its case does not matter unless two differ in nothing else.
-            limit: At most so many hits, 1 to 100.
+            query: What the tool should do, or its name. Any text; no operators.
+            server: Only tools of this server; case matters only if two servers differ in nothing else.
+            limit: The largest number of hits, 1 to 100.
             exclude: Ids or public names to leave out.
-            wait: Whether a sentence model reads the query now if it has not yet; in an event loop, `await
-                index.read(query)` before and wait for nothing here. The built-in table never waits.
+            wait: Whether a sentence model that has not read the query reads it now. In an event loop `await
+                index.read(query)` first and pass `False`. The built-in table never waits.
 
         Raises:
             ValueError: The limit is out of range.
@@ -217,5 +213,5 @@ def _hit(entry: CatalogEntry, score: float) -> SearchHit:
 
 
 def _placed(closeness: float, score: float) -> float:
-    """The score of a named tool: its ranking decides only among names that are equally close."""
+    """The score of a tool that the query names: the ranking decides among names that are equally close."""
     return closeness if closeness == 1 else closeness + _WITHIN_MATCH * score

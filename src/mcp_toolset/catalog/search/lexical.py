@@ -13,7 +13,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log
-from typing import Any
 
 from mcp_toolset.catalog.search.aliases import ALIASES
 from mcp_toolset.catalog.search.entry import CatalogEntry
@@ -72,11 +71,9 @@ class LexicalScorer:
         places: Where each tool stands.
     """
 
-    def __init__(self, weights: Weights | None = None, *, numpy: Any = None) -> None:
-        """Start empty. `numpy` is the module itself, or `None` to do without it; no ranking depends on it."""
+    def __init__(self, weights: Weights | None = None) -> None:
         self._weights = weights or Weights()
         self._tokenizer = Tokenizer()
-        self._numpy = numpy
         self._postings: dict[str, Posting] = {}
         self._vocabulary = Vocabulary(self._postings.keys())
         self._held: dict[str, tuple[Posting, ...]] = {}
@@ -116,7 +113,7 @@ class LexicalScorer:
         """Take a query in: any text, read literally, and only its first part if it is very long."""
         clauses, unknown = self._clauses(self._wanted(query))
         most = (self._weights.saturation + 1) * IMPACT
-        return WordQuery(clauses, unknown, most, self.places, self._held, self._numpy)
+        return WordQuery(clauses, unknown, most, self.places, self._held)
 
     def _put(self, place: int, term: str, impact: int) -> Posting:
         posting = self._postings.get(term)

@@ -1,7 +1,7 @@
-"""Ranking by meaning: the cosines between a query and what tools say of themselves.
+"""`MeaningScorer`: ranking by meaning, the cosine similarity of a query to the text of each tool.
 
-`MeaningScorer` uses the built-in table, which is not read before there is a tool to index; `embedding`
-does the same with a sentence model of the host's choice.
+`SearchIndex` uses it by default. It embeds with the built-in table of word vectors, which is read from disk
+when the first tool is indexed. `EmbeddingScorer` does the same with a sentence model of the host's choice.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, final
+from warnings import warn
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.packed_vectors import Cosines, Lanes, Likeness, numpy_if_present
+from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors, Similarity
 from mcp_toolset.catalog.search.vectors import WordVectors, built_in
 from mcp_toolset.catalog.search.wordpieces import words_of
 
@@ -23,49 +24,56 @@ _PARAMETERS = 8
 _TAGS = 8
 
 
-def said_of(entry: CatalogEntry, *, stressed: bool = True) -> str:
-    """What a tool says of itself, as short as the models that read it were trained on.
+def text_of(entry: CatalogEntry, *, name_twice: bool = True) -> str:
+    """The text of a tool that is embedded, as short as the texts that the models were trained on.
 
     Args:
         entry: The tool.
-        stressed: Whether its name is said twice, for a table that only adds words up.
+        name_twice: Whether the text has the tool's name twice, for a model that only adds words up.
     """
     definition = entry.definition
     own, server = definition.name[:_NAME], (entry.server or "")[:_NAME]
     parameters = [name[:_NAME] for name, _ in islice(entry.parameters(), _PARAMETERS)]
     description = " ".join((definition.description or "")[: 4 * _DESCRIPTION].split())[:_DESCRIPTION]
-    said = (
+    parts = (
         server,
-        own if stressed else "",
+        own if name_twice else "",
         f"{own}:",
         _renaming(entry),
         (definition.title or "")[:_NAME],
         *entry.tags[:_TAGS],
     )
-    return " ".join(filter(None, [*said, description, *parameters]))
+    return " ".join(filter(None, [*parts, description, *parameters]))
 
 
 def _renaming(entry: CatalogEntry) -> str:
-    """What the public name says beyond the tool's own name and its server's."""
+    """The words of the public name that are neither in the tool's own name nor in its server's."""
     known = {*words_of(entry.definition.name[:_NAME]), *words_of((entry.server or "")[:_NAME])}
     return " ".join(word for word in words_of(entry.public_name[:_NAME]) if word not in known)
 
 
-def opinion(
-    likeness: Likeness, count: int, among: AbstractSet[str] | None, also: Iterable[str]
+def best_cosines(
+    similarity: Similarity, count: int, among: AbstractSet[str] | None, also: Iterable[str]
 ) -> dict[str, float]:
-    """The `count` best names, and every one of `also` that has anything in common with the query."""
-    asked = likeness.of(also)
-    return {name: cosine for name, cosine in asked.items() if cosine > 0} | likeness.best(count, among)
+    """The cosines of the `count` best names, and of every name in `also` that has one above 0."""
+    others = similarity.of(also)
+    return {name: cosine for name, cosine in others.items() if cosine > 0} | similarity.best(count, among)
+
+
+def warn_about_numpy(numpy: Any) -> None:
+    """Warn that the parameter `numpy`, which once chose how cosines are computed, is ignored."""
+    if numpy is not None:
+        told = "the parameter numpy is deprecated and ignored: search computes with the standard library"
+        warn(told, DeprecationWarning, stacklevel=3)
 
 
 @final
 class MeaningScorer:
-    """Cosines by a table of word pieces.
+    """Scores tools by the cosine of their word-piece vectors with the query's.
 
     Attributes:
         enough: The cosine at which meaning alone makes a tool worth showing; see `Scorer`.
-        share: The part of the score that is the meaning's; see `Scorer`.
+        share: The part of the score that comes from meaning; see `Scorer`.
     """
 
     enough = 0.35
@@ -76,52 +84,45 @@ class MeaningScorer:
 
         Args:
             vectors: The table; the built-in one if `None`.
-            numpy: The module to compare with; `None` takes it if it is installed, `False` does without.
+            numpy: Deprecated and ignored.
         """
+        warn_about_numpy(numpy)
         self._vectors = vectors
-        self._numpy = numpy_if_present() if numpy is None else numpy or None
-        self._lanes: Lanes | None = None
-
-    @property
-    def numpy(self) -> Any:
-        """The module it compares with, or `None`."""
-        return self._numpy
+        self._packed: PackedVectors | None = None
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Take in entries whose public names are not indexed yet."""
+        """Index entries whose public names are not indexed yet."""
         for entry in entries:
-            vector = self._table().encode(said_of(entry))
-            if vector is not None:
-                self._held().put(entry.public_name, vector)
+            vector = self._table().encode(text_of(entry))
+            if vector is None:
+                continue
+            if self._packed is None:
+                self._packed = PackedVectors(self._table().dimensions)
+            self._packed.put(entry.public_name, vector)
         if self._vectors is not None:
             self._vectors.forget()
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Forget entries; names that are not held are passed over."""
-        if self._lanes is not None:
+        """Remove entries; names that are not indexed are ignored."""
+        if self._packed is not None:
             for name in public_names:
-                self._lanes.drop(name)
+                self._packed.drop(name)
 
     def best(
         self, query: str, count: int, among: AbstractSet[str] | None = None, also: Iterable[str] = ()
     ) -> Mapping[str, float]:
-        """The names that mean most nearly what the query does, and the cosines of those in `also`."""
+        """The cosines of the names closest in meaning to the query, and of those in `also`."""
         cosines = self.compare(query)
-        return {} if cosines is None else opinion(cosines, count, among, also)
+        return {} if cosines is None else best_cosines(cosines, count, among, also)
 
     def compare(self, query: str) -> Cosines | None:
-        """The likeness of every tool to the query; `None` if the table cannot tell."""
-        if not self._lanes:
+        """The similarity of every tool to the query; `None` if the table knows no word of the query."""
+        if not self._packed:
             return None
         vector = self._table().encode(query[:_QUERY_CHARACTERS], wordlike=True)
-        return None if vector is None else self._lanes.cosines(vector)
+        return None if vector is None else self._packed.cosines(vector)
 
     def _table(self) -> WordVectors:
         if self._vectors is None:
             self._vectors = built_in()
         return self._vectors
-
-    def _held(self) -> Lanes:
-        if self._lanes is None:
-            self._lanes = Lanes(self._table().dimensions, numpy=self._numpy)
-        return self._lanes

@@ -1,8 +1,7 @@
 """Which tools have a term and how much it counts there, summed over the terms of a query.
 
 Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat
-array of eight bytes a tool. With numpy the arrays are summed as they lie; without it one by one, in the same
-order, so that both give the same numbers to the bit.
+array of eight bytes a tool.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-# Of numbers of so many bytes the highest are found at once; of longer ones it is quicker to drop the zeros.
-_SHORT = 2
 # So many tools are looked for one by one; for more it is quicker to write a posting anew.
 _FEW = 8
 
@@ -101,7 +98,6 @@ class WordQuery:
         most: float,
         places: Places,
         held: Mapping[str, Iterable[Posting]],
-        numpy: Any,
     ) -> None:
         """Hold a query.
 
@@ -111,13 +107,11 @@ class WordQuery:
             most: The highest impact that a term can have, as a whole number.
             places: The names of the tools.
             held: The postings in which each tool is.
-            numpy: The module, or `None` to do without it.
         """
         self._clauses = clauses
         self._most = most
         self._places = places
         self._held = held
-        self._numpy = numpy
         self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
@@ -142,18 +136,7 @@ class WordQuery:
         return had * self._most / self.ceiling if had else 0.0
 
     @cached_property
-    def dense(self) -> Any:
-        """The score at every place, as a numpy array."""
-        numpy, clauses = self._numpy, self._clauses
-        if not clauses:
-            return numpy.zeros(len(self._places.names))
-        numbers = numpy.frombuffer(b"".join([clause.posting.numbers for clause in clauses]), dtype="i")
-        places, impacts = numbers[::2], numbers[1::2]
-        weights = numpy.repeat([c.weight for c in clauses], [len(c.posting) for c in clauses])
-        return numpy.bincount(places, weights * impacts, minlength=len(self._places.names))
-
-    @cached_property
-    def _sparse(self) -> dict[int, float]:
+    def _scores(self) -> dict[int, float]:
         """The score at every place that has one."""
         scores: dict[int, float] = {}
         for clause in self._clauses:
@@ -166,56 +149,14 @@ class WordQuery:
         return scores
 
     def _of(self, names: Iterable[str]) -> dict[str, float]:
-        if not self._clauses:
-            return {}
-        of = self._places.of
+        of, scores = self._places.of, self._scores
         places = [(name, of[name]) for name in names if name in of]
-        if self._numpy is not None:
-            at = [place for _, place in places]
-            numbers: list[float] = self.dense[at].tolist() if at else []
-            return {name: score for (name, _), score in zip(places, numbers, strict=True) if score}
-        scores = self._sparse
         return {name: scores[place] for name, place in places if place in scores}
 
     def _highest(self, count: int) -> dict[str, float]:
         """The `count` highest scores, perhaps with all that equal the last."""
-        if not self._clauses:
-            return {}
-        names = self._places.names
-        if self._numpy is not None:
-            places = highest(self._numpy, self.dense, count, names)
-            scores = self.dense[places].tolist()
-            return {names[place]: score for place, score in zip(places.tolist(), scores, strict=True)}
-        found = self._sparse
+        names, found = self._places.names, self._scores
         if len(found) > count:
             last = heapq.nlargest(count, found.values())[-1]
             found = {place: score for place, score in found.items() if score >= last}
         return {names[place]: score for place, score in found.items()}
-
-
-def highest(numpy: Any, values: Any, count: int, names: Sequence[str], places: Any = None) -> Any:
-    """Where the `count` highest values above 0 are, like ones by name.
-
-    Args:
-        numpy: The module.
-        values: An array.
-        count: How many are wanted at most.
-        names: The names by place.
-        places: The place of each value; in the order of places if `None`.
-    """
-    if len(values) > count and values.itemsize <= _SHORT:
-        least = numpy.partition(values, -count)[-count]
-        found = numpy.flatnonzero(values >= max(least, 1))
-    else:
-        found = numpy.flatnonzero(values > 0)
-    if len(found) <= count:
-        return found
-    some = values[found]
-    least = numpy.partition(some, -count)[-count]
-    found = found[some >= least]
-    if len(found) == count:
-        return found
-    above, level = found[values[found] > least], found[values[found] == least]
-    at: list[int] = (level if places is None else places[level]).tolist()
-    by_name = sorted(range(len(at)), key=lambda number: names[at[number]])
-    return numpy.concatenate((above, level[by_name[: count - len(above)]]))
