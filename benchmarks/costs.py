@@ -1,4 +1,4 @@
-"""What the bridge's own process costs, spoken to in raw bytes: lists, big results, its start, idle mounts.
+"""What the bridge's own process costs, spoken to in raw bytes: lists, big results, idle mounts.
 
     python benchmarks/costs.py [--rounds 5] [--json FILE]
 
@@ -8,12 +8,11 @@ CPU is that of the bridge's process, the least of the rounds: a busy neighbour o
 from __future__ import annotations
 
 import argparse
-import compileall
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,31 +20,20 @@ from typing import Any
 from measuring import cpu_of, markdown
 from reporting import say, surroundings
 
-import mcp_toolset
-
 HERE = Path(__file__).parent
 CLIENT = {"name": "costs", "version": "1"}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
 BIG = 32_000_000
 
-LOCAL = """
-from mcp_toolset import serve, tool
-
-@tool
-def add(a: int, b: int) -> int:
-    \"\"\"Add.\"\"\"
-    return a + b
-
-serve(add)
-"""
-
 
 class Raw:
     """A server as a process, and the bytes that it is spoken to in."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.began = time.perf_counter()
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
         self._id = 0
 
     def request(self, method: str, **params: Any) -> bytes:
@@ -84,8 +72,11 @@ class Raw:
 
 
 @contextmanager
-def raw(*command: str) -> Generator[Raw]:
-    server = Raw([sys.executable, *command])
+def raw(
+    *command: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
+) -> Generator[Raw]:
+    """A server that is a Python program; it has been greeted, and is ended at the end."""
+    server = Raw([python, *command], environment)
     try:
         server.greet()
         yield server
@@ -130,24 +121,6 @@ def big(rounds: int) -> dict[str, float]:
     return {"a result of 32 MB, CPU ms": 1e3 * min(taken)}
 
 
-def start(rounds: int) -> dict[str, float]:
-    # As an installer does, so that none of them compiles its own source at each start.
-    compileall.compile_dir(str(Path(mcp_toolset.__file__).parent), quiet=1)
-    commands = {"ours": ["-c", LOCAL], "sdk": [str(HERE / "echo_server.py")]}
-    cpu: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(rounds):
-        for name, command in commands.items():
-            with raw(*command) as server:
-                server.request("tools/list")
-                cpu[name].append(server.cpu)
-    least = {name: min(taken) for name, taken in cpu.items()}
-    return {
-        "start to the first list, CPU s": least["ours"],
-        "the SDK's low-level server, CPU s": least["sdk"],
-        "start, ratio": least["ours"] / least["sdk"],
-    }
-
-
 def idle(upstreams: int = 20) -> dict[str, float]:
     found: dict[int, float] = {}
     for count in (1, 1 + upstreams):
@@ -168,7 +141,7 @@ def main() -> int:
     rounds = 1 if options.quick else options.rounds
     about = surroundings("costs", {"rounds": rounds, "quick": options.quick})
     figures: dict[str, float] = {}
-    parts = [lambda: lists(50 if options.quick else 5000, rounds), lambda: big(rounds), lambda: start(rounds)]
+    parts = [lambda: lists(50 if options.quick else 5000, rounds), lambda: big(rounds)]
     if not options.quick:
         parts += [idle]
     for part in parts:

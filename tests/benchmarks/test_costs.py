@@ -10,11 +10,11 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "costs.py"
 
 
-def test_quick_measures_lists_big_results_and_the_start(tmp_path: Path) -> None:
+def test_quick_measures_lists_and_big_results(tmp_path: Path) -> None:
     file = tmp_path / "costs.json"
     command = [sys.executable, str(SCRIPT), "--quick", "--json", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     figures = json.loads(file.read_text())["figures"]
-    assert len(figures) == 6
+    assert len(figures) == 3
     assert all(figure > 0 for figure in figures.values())
