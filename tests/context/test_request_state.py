@@ -11,9 +11,8 @@ import mcp_types as types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
-from mcp.shared.exceptions import MCPError
 from tests.support.asking import ERAS, Person, connected, text_of
 
 from mcp_toolset import (

@@ -8,7 +8,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.server.runner import modern_error_data
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPError as SdkError
+from mcp.shared.exceptions import UrlElicitationRequiredError
 from pydantic import ValidationError
 
 from mcp_toolset.errors import (
@@ -33,6 +34,7 @@ from mcp_toolset.protocol.errors import (
     in_era,
     refusal,
 )
+from mcp_toolset.protocol.json_rpc import ErrorData, MCPError
 
 URI = "memo://one"
 
@@ -117,8 +119,9 @@ def test_a_missing_resource_has_the_code_of_the_era(
 @pytest.mark.parametrize(
     "raised",
     [
-        MCPError(-32055, "no", {"a": 1}),
-        MCPError(-32055, "no"),
+        SdkError(-32055, "no", {"a": 1}),
+        SdkError(-32055, "no"),
+        UrlElicitationRequiredError([]),
         _invalid(),
         ValueError("secret"),
         CallError("x"),
@@ -129,10 +132,14 @@ def test_what_leaves_a_handler_is_told_as_the_sdk_tells_it(
 ) -> None:
     with caplog.at_level(logging.ERROR, logger="mcp_toolset.wire"):
         told = error_for_peer(raised)
-    assert told == modern_error_data(raised)
+    assert told.to_wire() == modern_error_data(raised).model_dump(exclude_none=True)
     logged = [record for record in caplog.records if record.name == "mcp_toolset.wire"]
-    assert bool(logged) == (not isinstance(raised, MCPError | ValidationError))
+    assert bool(logged) == (not isinstance(raised, SdkError | ValidationError))
     assert "secret" not in told.message
+
+
+def test_an_error_of_the_bridge_is_told_as_it_is() -> None:
+    assert error_for_peer(MCPError(-32055, "no", [1])) == ErrorData(-32055, "no", [1])
 
 
 def test_a_status_other_than_200_is_for_modern_answers_alone() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mcp import MCPError
 from mcp_types import INVALID_PARAMS
 
 from mcp_toolset.protocol.eras import MetaCheck
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.protocol.unreadable import traced
 
 PREFIX = "io.modelcontextprotocol"

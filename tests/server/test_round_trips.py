@@ -7,14 +7,13 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.interaction.desk import Desk
 
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError
-from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.server.offers.round_trips import resumable
 from mcp_toolset.tools.core.asking import InputRequired
 

@@ -17,7 +17,7 @@ from tests.support.spans import Spans
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.protocol.eras import modern_envelope
-from mcp_toolset.sdk.models import MCPError, RequestTimedOut
+from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.transports.direct_dispatcher import DirectCalls
 from mcp_toolset.transports.direct_handlers import tool_handler
 

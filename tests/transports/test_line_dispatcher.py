@@ -17,7 +17,7 @@ from tests.faults.harness import until
 
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.encoded_answers import Encoded
-from mcp_toolset.sdk.models import MCPError, RequestTimedOut
+from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.transports import line_dispatcher as jsonrpc
 from mcp_toolset.transports import pipes
 from mcp_toolset.transports.line_dispatcher import LineDispatcher

@@ -14,8 +14,8 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
 from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.models import MCPError
 from mcp_toolset.transports.message_dispatcher import MessageStreams
 
 pytestmark = pytest.mark.anyio

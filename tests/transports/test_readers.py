@@ -16,7 +16,7 @@ from tests.transports.test_line_dispatcher import echo, request, speaking
 
 from mcp_toolset import Toolset, ToolsetServer
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 
 pytestmark = pytest.mark.anyio

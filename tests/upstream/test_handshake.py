@@ -17,8 +17,9 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk.dispatch import ObservedDispatcher, stream_dispatcher
-from mcp_toolset.sdk.models import ClientSession, MCPError
+from mcp_toolset.sdk.models import ClientSession
 from mcp_toolset.upstream.sessions import handshake as negotiation
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +72,7 @@ async def connected(server: ModernOnly) -> AsyncGenerator[tuple[ClientSession, O
         ):
             await group.start(stream_dispatcher(*theirs).run, server.answer, _ignore)
             dispatcher = ObservedDispatcher(stream_dispatcher(*ours), None, _ignore, _refuse, {})
-            async with ClientSession(dispatcher=dispatcher) as session:
+            async with ClientSession(dispatcher=dispatcher) as session:  # pyright: ignore[reportArgumentType]
                 yield session, dispatcher
             group.cancel_scope.cancel()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-import mcp_types as types
-
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.protocol.eras import SESSION, is_modern
+from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_toolset.sdk.models import ServerRequestContext
 from mcp_toolset.sdk.servers import request_outbound, token_principal
 from mcp_toolset.tools.core.asking import (
@@ -83,7 +82,7 @@ class Caller(ToolContext):
     def declares(self) -> Mapping[str, Any]:
         """The requests that this client answers in the course of this call, in wire form."""
         if self.modern:
-            return declared_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+            return declared_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
         return self.client.declares if self._request.session.can_send_request else _NOTHING
 
     @property
@@ -91,7 +90,7 @@ class Caller(ToolContext):
         """The client's capabilities that mounted servers are told of: what it answers, and extensions."""
         if self.modern:
             if self._carried is None:
-                self._carried = carried_by(self._meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+                self._carried = carried_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
             return self._carried
         if self.answers:
             return self.client.carried
@@ -112,7 +111,7 @@ class Caller(ToolContext):
     def log_level(self) -> str | None:
         """The least severe log message that this client wants; `None` while it has not said."""
         if self.modern:
-            return self._meta.get(types.LOG_LEVEL_META_KEY)
+            return self._meta.get(LOG_LEVEL_META_KEY)
         return self.client.log_level
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 import mcp_types as types
 
 from mcp_toolset.protocol.eras import is_modern
+from mcp_toolset.sdk.errors import from_sdk
 from mcp_toolset.sdk.models import Connection, ServerRequestContext
 from mcp_toolset.sdk.servers import connection_of
 from mcp_toolset.tools.core.asking import ANSWERABLE
@@ -113,7 +114,7 @@ class ServedClient:
         """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
         if self._connection is None:
             return None
-        return await self._connection.send_raw_request(method, params)
+        return await from_sdk(self._connection.send_raw_request(method, params))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Tell it something outside of any call; nothing happens if it has no connection of its own."""

@@ -18,7 +18,9 @@ from mcp_toolset.context.delivery import PATIENCE
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
-from mcp_toolset.sdk.models import MCPError, ServerMessageMetadata
+from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
+from mcp_toolset.sdk.errors import from_sdk
+from mcp_toolset.sdk.models import ServerMessageMetadata
 from mcp_toolset.sdk.servers import request_outbound
 from mcp_toolset.tools.core.asking import (
     CALL_META_KEY,
@@ -41,7 +43,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 ASK_DEADLINE: Final = 300.0
 """Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
 
-_MADE_UP: Final = (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT)
+_MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
 """Codes with which the SDK says that a connection has ended, or that nobody answered."""
 
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
@@ -215,22 +217,19 @@ class WireContext(Caller):
             with anyio.fail_after(ASK_DEADLINE):
                 return await self._sent(method, params)
         except TimeoutError:
-            raise MCPError(
-                types.INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s"
-            ) from None
+            raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s") from None
         except ValidationError:
-            raise MCPError(
-                types.INTERNAL_ERROR, "the client's answer is none that the protocol knows"
-            ) from None
+            raise MCPError(INTERNAL_ERROR, "the client's answer is none that the protocol knows") from None
         except MCPError as fault:
             if fault.code in _MADE_UP:
-                raise MCPError(types.INTERNAL_ERROR, "the client can no longer be reached") from None
+                raise MCPError(INTERNAL_ERROR, "the client can no longer be reached") from None
             raise
 
     async def _sent(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         asked = types.Request[dict[str, Any], str](method=method, params=dict(params or {}))
         metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
-        answer = await self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
+        sent = self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
+        answer = await from_sdk(sent)
         return answer.model_dump(by_alias=True, exclude_none=True)
 
     def _wants_log(self, level: object) -> bool:

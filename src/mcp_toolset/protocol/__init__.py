@@ -1,5 +1,5 @@
 """Messages and rules of MCP and JSON-RPC, without I/O: framing, codec, eras, cache hints, errors.
 
-Every room above calls it. It may import `sdk`, `tools` and `errors`, and no event loop and no web
+Every room above calls it. It may import `tools` and `errors`, and no event loop and no web
 framework.
 """

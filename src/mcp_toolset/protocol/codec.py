@@ -7,11 +7,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, cast
 
-import mcp_types as types
 from pydantic_core import to_json
 
 from mcp_toolset.protocol.errors import CLOSED
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, PARSE_ERROR, MCPError, ProgressToken, RequestId
 
 orjson: Any = import_module("orjson") if find_spec("orjson") else None
 
@@ -49,7 +48,7 @@ def json_of(value: Any) -> bytes:
 
 
 def request_line(
-    number: types.RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
+    number: RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
 ) -> bytes:
     """A request; its id is its progress token as well, so that progress finds the way like an answer.
 
@@ -65,7 +64,7 @@ def request_line(
     try:
         return json_of(message)
     except ValueError as fault:
-        raise MCPError(types.INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
+        raise MCPError(INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
 
 
 def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
@@ -84,10 +83,10 @@ def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
         code, message = fields.get("code"), fields.get("message")
         if type(code) is int and type(message) is str:
             raise MCPError(code, message, fields.get("data"))
-    raise MCPError(types.PARSE_ERROR, "its answer cannot be read")
+    raise MCPError(PARSE_ERROR, "its answer cannot be read")
 
 
-def request_key(number: types.RequestId) -> types.RequestId:
+def request_key(number: RequestId) -> RequestId:
     """What an id is looked up by: `"7"` and 7 are one, since some peers send a number back as text."""
     # Most ids that are no numbers begin with a letter.
     if type(number) is str and number[:1] <= "9" and len(number) < _LONG:
@@ -95,15 +94,15 @@ def request_key(number: types.RequestId) -> types.RequestId:
     return number
 
 
-def progress_token(params: dict[str, Any] | None) -> types.ProgressToken | None:
+def progress_token(params: dict[str, Any] | None) -> ProgressToken | None:
     """The token under which a request wants progress reported, if it does."""
     meta = params.get("_meta") if params else None
     token: object = cast("dict[str, Any]", meta).get("progressToken") if type(meta) is dict else None
-    return cast("types.ProgressToken", token) if type(token) in (int, str) else None
+    return cast("ProgressToken", token) if type(token) in (int, str) else None
 
 
 def progress_params(
-    token: types.ProgressToken, progress: float, total: float | None, message: str | None
+    token: ProgressToken, progress: float, total: float | None, message: str | None
 ) -> dict[str, Any]:
     """The parameters of `notifications/progress`, without what was not said (basic/utilities/progress)."""
     params: dict[str, Any] = {"progressToken": token, "progress": progress}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import mcp_types as types
 from pydantic import ValidationError
 
 from mcp_toolset.errors import ToolsetError, UpstreamError, innermost
 from mcp_toolset.protocol.errors import CLOSED
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
 
 ENDED: Final = "the connection was lost"
 LOST: Final = f"{ENDED} during the call; it may have run and was not repeated"
@@ -36,9 +35,7 @@ def says_ended(fault: MCPError) -> bool:
 
 def says_broke_off(fault: MCPError) -> bool:
     """Whether this error was made up here because one request over HTTP failed, or its answer broke off."""
-    return (
-        fault.code == types.CONNECTION_CLOSED and fault.data is None and fault.message.startswith(_BROKE_OFF)
-    )
+    return fault.code == CONNECTION_CLOSED and fault.data is None and fault.message.startswith(_BROKE_OFF)
 
 
 def lost_by(fault: MCPError) -> str:

@@ -14,10 +14,9 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-import mcp_types as types
-
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.errors import UNWRITTEN
+from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
 
 LONG: Final = 256 * 1024
 """Characters from which on a text is worth it."""
@@ -76,9 +75,7 @@ def carried(before: Mapping[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return Verbatim(after, before.texts) if type(before) is Verbatim else after
 
 
-def answer_line(
-    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
-) -> bytes:
+def answer_line(number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None) -> bytes:
     """The answer to a request: its result, or the fault if there is one.
 
     Raises:
@@ -88,7 +85,7 @@ def answer_line(
 
 
 def answer_parts(
-    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
+    number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None
 ) -> list[bytes]:
     """`answer_line` in parts, so that long texts need not be copied to where the rest of it is.
 
@@ -96,8 +93,7 @@ def answer_parts(
         ValueError: the result has no JSON form.
     """
     if fault is not None:
-        error = fault.model_dump(mode="json", exclude_none=True)
-        return [json_of({"jsonrpc": "2.0", "id": number, "error": error})]
+        return [json_of({"jsonrpc": "2.0", "id": number, "error": fault.to_wire()})]
     if type(result) is Encoded:
         return [b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json_of(number), result.json)]
     if type(result) is Verbatim:
@@ -106,7 +102,7 @@ def answer_parts(
 
 
 def surely_parts(
-    number: types.RequestId | None, result: dict[str, Any] | None, fault: types.ErrorData | None
+    number: RequestId | None, result: dict[str, Any] | None, fault: ErrorData | None
 ) -> list[bytes]:
     """`answer_parts`, and an error in place of a result that has no JSON form."""
     try:
@@ -116,7 +112,7 @@ def surely_parts(
         return answer_parts(number, None, UNWRITTEN)
 
 
-def _spliced(number: types.RequestId | None, result: Verbatim) -> list[bytes]:
+def _spliced(number: RequestId | None, result: Verbatim) -> list[bytes]:
     known = {id(text) for text in result.texts}
     # Nobody who writes a result can know what stands for its texts.
     mark = secrets.token_hex(16)

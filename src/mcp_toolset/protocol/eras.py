@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from mcp_types import (
+from mcp_toolset.protocol.encoded_answers import carried
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
+from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
-    INVALID_PARAMS,
     LOG_LEVEL_META_KEY,
+    MODERN_PROTOCOL_VERSIONS,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
-from mcp_toolset.protocol.encoded_answers import carried
-from mcp_toolset.sdk.models import MCPError
 
 SESSION: Final = b"mcp-session-id"
 """The header that names a legacy session over HTTP."""

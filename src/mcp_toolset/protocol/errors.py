@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-import mcp_types as types
 from pydantic import ValidationError
 
 from mcp_toolset.errors import (
@@ -21,26 +20,41 @@ from mcp_toolset.errors import (
     ToolsetError,
     UpstreamProtocolError,
 )
-from mcp_toolset.sdk.headers import ERROR_CODE_HTTP_STATUS
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ErrorData,
+    MCPError,
+)
 
 RESOURCE_NOT_FOUND: Final = -32002
 """What the legacy era says of a resource that is not there (2025-11-25, server/resources); now -32602."""
 
-INVALID_REQUEST_PARAMS: Final = types.ErrorData(
-    code=types.INVALID_PARAMS, message="Invalid request parameters", data=""
-)
-INTERNAL: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="Internal server error")
+INVALID_REQUEST_PARAMS: Final = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
+INTERNAL: Final = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
 """All that a client is told of an exception that nobody expected."""
 
-INVALID_RESULT: Final = types.ErrorData(
-    code=types.INTERNAL_ERROR, message="Handler returned an invalid result"
-)
-UNWRITTEN: Final = types.ErrorData(code=types.INTERNAL_ERROR, message="the result has no JSON form")
-CLOSED: Final = types.ErrorData(code=types.CONNECTION_CLOSED, message="Connection closed")
+INVALID_RESULT: Final = ErrorData(code=INTERNAL_ERROR, message="Handler returned an invalid result")
+UNWRITTEN: Final = ErrorData(code=INTERNAL_ERROR, message="the result has no JSON form")
+CLOSED: Final = ErrorData(code=CONNECTION_CLOSED, message="Connection closed")
 """What a dispatcher says of a connection that has ended, as the SDK's does."""
 
-MODERN_STATUSES: Final[Mapping[int, int]] = ERROR_CODE_HTTP_STATUS
+MODERN_STATUSES: Final[Mapping[int, int]] = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
 """The HTTP status of an answer by the code of its error, from 2026-07-28 on; 200 for every other code."""
 
 LEGACY_STATUSES: Final[Mapping[int, int]] = {}
@@ -71,17 +85,17 @@ def _first_argument(fault: Any) -> str:
 
 
 ROWS: Final[tuple[tuple[type[Exception], Code, Message, Data], ...]] = (
-    (LookupError, _always(types.INVALID_PARAMS), _first_argument, _about),
+    (LookupError, _always(INVALID_PARAMS), _first_argument, _about),
     (UpstreamProtocolError, lambda fault: fault.code, str, lambda fault, _: fault.data),
     (
         ClientCapabilityError,
-        _always(types.MISSING_REQUIRED_CLIENT_CAPABILITY),
+        _always(MISSING_REQUIRED_CLIENT_CAPABILITY),
         str,
         lambda fault, _: {"requiredCapabilities": {fault.capability: {}}},
     ),
-    (InvalidOutputError, _always(types.INTERNAL_ERROR), str, _no_data),
-    (CallError, _always(types.INVALID_PARAMS), str, _no_data),
-    (ToolsetError, _always(types.INTERNAL_ERROR), str, _no_data),
+    (InvalidOutputError, _always(INTERNAL_ERROR), str, _no_data),
+    (CallError, _always(INVALID_PARAMS), str, _no_data),
+    (ToolsetError, _always(INTERNAL_ERROR), str, _no_data),
 )
 """Exception, code, message, data; the first row that fits counts. Subclasses stand before their bases."""
 
@@ -93,9 +107,23 @@ def error_of(raised: Exception, *, uri: str | None = None) -> MCPError | None:
         raised: What the handler raised.
         uri: The resource that the request is about, which the error then names.
     """
+    if (foreign := _of_the_sdk(raised)) is not None:
+        return MCPError.from_error_data(foreign)
     for kind, code, message, data in ROWS:
         if isinstance(raised, kind):
             return MCPError(code(raised), message(raised), data(raised, uri))
+    return None
+
+
+def _of_the_sdk(raised: BaseException) -> ErrorData | None:
+    """The error in an exception of the SDK, which an application's handler may raise.
+
+    The class is told by its name: where nothing of the SDK is loaded, none of its exceptions is raised.
+    """
+    for kind in type(raised).__mro__:
+        if kind.__name__ == "MCPError" and kind.__module__ == "mcp.shared.exceptions":
+            fault: Any = raised
+            return ErrorData(fault.code, fault.message, fault.data)
     return None
 
 
@@ -112,17 +140,19 @@ def in_era(error: MCPError, *, modern: bool, about_resource: bool) -> MCPError:
     data: object = error.data
     code = error.code
     if modern and code == RESOURCE_NOT_FOUND:
-        code = types.INVALID_PARAMS
-    elif not modern and about_resource and code == types.INVALID_PARAMS:
+        code = INVALID_PARAMS
+    elif not modern and about_resource and code == INVALID_PARAMS:
         code = RESOURCE_NOT_FOUND if isinstance(data, dict) and "uri" in data else code
     return error if code == error.code else MCPError(code, error.message, cast("Any", data))
 
 
-def error_for_peer(raised: BaseException) -> types.ErrorData:
+def error_for_peer(raised: BaseException) -> ErrorData:
     """The error for an exception that left a handler: its own, or only that there was one."""
     if isinstance(raised, MCPError):
         return raised.error
     if isinstance(raised, ValidationError):
         return INVALID_REQUEST_PARAMS
+    if (foreign := _of_the_sdk(raised)) is not None:
+        return foreign
     _log.error("a request handler raised", exc_info=raised)
     return INTERNAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from mcp_types import RequestId
+from mcp_toolset.protocol.json_rpc import RequestId
 
 _HEAD: Final = 256
 _TAIL: Final = 160

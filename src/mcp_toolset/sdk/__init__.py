@@ -2,5 +2,5 @@
 
 `tests/sdk/test_seams.py` fails if one of its seams moves.
 
-Every room above calls it. It may import `tools`, `concurrency` and `errors`.
+Every room above calls it. It may import `protocol` and the rooms below.
 """

@@ -7,30 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
-import anyio.abc
 import mcp_types as types
-from mcp.shared.dispatcher import coerce_request_id, run_notify_intercept
+from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import MessageMetadata
+from mcp.shared.transport_context import TransportContext
 
 from mcp_toolset.concurrency.cancel_reason import given_up, reason_in, reason_or
-from mcp_toolset.sdk.models import (
+from mcp_toolset.protocol.dispatch import (
+    NOT_AWAITED,
     CallOptions,
     DispatchContext,
     Dispatcher,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
-    TransportContext,
+    Started,
+    run_notify_intercept,
 )
+from mcp_toolset.protocol.json_rpc import RequestId
+from mcp_toolset.sdk.errors import from_sdk, to_sdk
 from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 
 __all__ = [
     "ObservedDispatcher",
-    "run_notify_intercept",
     "stream_dispatcher",
 ]
 
@@ -53,7 +56,7 @@ class ObservedDispatcher:
 
     def __init__(
         self,
-        inner: Dispatcher[Any],
+        inner: Dispatcher,
         take: OnNotifyIntercept | None,
         on_notification: NotificationSink,
         on_request: RequestAnswerer,
@@ -93,18 +96,16 @@ class ObservedDispatcher:
         on_notify: OnNotify,
         on_notify_intercept: OnNotifyIntercept | None = None,
         *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        task_status: Started = NOT_AWAITED,
     ) -> None:
         """Run the inner dispatcher to its end, then say that it has ended."""
 
-        async def note(
-            context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
-        ) -> None:
+        async def note(context: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
             if not await self._on_notification(method, params):
                 await on_notify(context, method, params)
 
         async def answer(
-            context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+            context: DispatchContext, method: str, params: Mapping[str, Any] | None
         ) -> dict[str, Any]:
             if method in _ANSWERED_HERE:
                 given_up.set(lambda: getattr(context, "reason", None))
@@ -128,7 +129,7 @@ def stream_dispatcher(
     *,
     inline: frozenset[str] = frozenset(),
     is_paced: Callable[[], bool] = lambda: False,
-) -> Dispatcher[Any]:
+) -> Dispatcher:
     """The SDK's dispatcher over a transport's stream pair.
 
     Args:
@@ -137,7 +138,7 @@ def stream_dispatcher(
         inline: Methods of which a request is finished before the next message is taken.
         is_paced: Whether answers are not read for now, so that silence says nothing of the peer.
     """
-    return _ContextualDispatcher(read, write, inline_methods=inline, is_paced=is_paced)
+    return cast("Any", _ContextualDispatcher(read, write, inline_methods=inline, is_paced=is_paced))
 
 
 class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
@@ -158,6 +159,18 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
     def paced(self) -> bool:
         return self._is_paced()
 
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: Any = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> dict[str, Any]:
+        sent = super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
+        # A request within another one is sent by the code of the SDK, which knows its own errors.
+        return await (sent if _related_request_id is not None else from_sdk(sent))
+
     async def _cancel_outbound(
         self, request_id: types.RequestId, reason: str, related_request_id: types.RequestId | None
     ) -> None:
@@ -167,7 +180,7 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
         self,
         msg: types.JSONRPCNotification,
         metadata: MessageMetadata,
-        on_notify: OnNotify,
+        on_notify: Any,
         sender_ctx: Context | None,
     ) -> None:
         """Note on the request that a peer gives up why it does."""
@@ -180,11 +193,11 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
 
     async def run(
         self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
+        on_request: Any,
+        on_notify: Any,
         on_notify_intercept: OnNotifyIntercept | None = None,
         *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        task_status: Any = NOT_AWAITED,
     ) -> None:
         def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
             sender: Context | None = getattr(self._read, "last_context", None)
@@ -192,4 +205,7 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
                 return run_notify_intercept(on_notify_intercept, method, params)
             return sender.run(run_notify_intercept, on_notify_intercept, method, params)
 
-        await super().run(on_request, on_notify, intercept, task_status=task_status)
+        async def answer(context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+            return await to_sdk(on_request(context, method, params))
+
+        await super().run(answer, on_notify, intercept, task_status=task_status)

@@ -17,42 +17,19 @@ from mcp.server.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from mcp.shared.dispatcher import (
-    CallOptions,
-    DispatchContext,
-    Dispatcher,
-    OnNotify,
-    OnNotifyIntercept,
-    OnRequest,
-    Outbound,
-    ProgressFnT,
-)
-from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp.shared.transport_context import TransportContext
 
 __all__ = [
     "CallNext",
-    "CallOptions",
     "ClientSession",
     "Connection",
-    "DispatchContext",
-    "Dispatcher",
     "HandlerResult",
     "InMemorySubscriptionBus",
     "InitializationOptions",
     "ListenHandler",
-    "MCPError",
-    "NoBackChannelError",
     "NotificationOptions",
     "NotifyOnlyOutbound",
-    "OnNotify",
-    "OnNotifyIntercept",
-    "OnRequest",
-    "Outbound",
-    "ProgressFnT",
     "PromptsListChanged",
-    "RequestTimedOut",
     "ResourceUpdated",
     "ResourcesListChanged",
     "Server",
@@ -63,9 +40,4 @@ __all__ = [
     "ServerSession",
     "SessionMessage",
     "ToolsListChanged",
-    "TransportContext",
 ]
-
-
-class RequestTimedOut(MCPError):
-    """No answer came within the time given with a request; the peer was told."""

@@ -14,7 +14,8 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.mcpserver import MCPServer
 from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
 
-from mcp_toolset.sdk.models import Connection, Outbound, Server, ServerSession
+from mcp_toolset.protocol.dispatch import Outbound
+from mcp_toolset.sdk.models import Connection, Server, ServerSession
 
 __all__ = [
     "ServerRunner",
@@ -45,7 +46,7 @@ def connection_of(session: ServerSession) -> Connection:
 
 def request_outbound(session: ServerSession) -> Outbound:
     """What sends messages on the stream of the request that a session is scoped to."""
-    return session._request_outbound  # pyright: ignore[reportPrivateUsage]
+    return session._request_outbound  # pyright: ignore[reportPrivateUsage, reportReturnType]
 
 
 def holds_cleanup(connection: Connection) -> bool:

@@ -13,6 +13,7 @@ from mcp.server._otel import OpenTelemetryMiddleware
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 
+from mcp_toolset.sdk.errors import from_sdk, to_sdk
 from mcp_toolset.sdk.models import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
 __all__ = [
@@ -82,8 +83,11 @@ def in_server_span(
     if not tracing():
         return answer
 
+    async def raising(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        return await to_sdk(answer(request))
+
     async def spanned(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        return cast("dict[str, Any]", await _SPANS(request, answer))
+        return cast("dict[str, Any]", await from_sdk(_SPANS(request, raising)))
 
     return spanned
 

@@ -28,7 +28,10 @@ from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras import MetaCheck, is_modern, list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
+from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
+from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
 from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk.errors import to_sdk
 from mcp_toolset.sdk.models import (
     CallNext,
     Connection,
@@ -36,7 +39,6 @@ from mcp_toolset.sdk.models import (
     InitializationOptions,
     InMemorySubscriptionBus,
     ListenHandler,
-    MCPError,
     NotificationOptions,
     Server,
     ServerRequestContext,
@@ -100,7 +102,7 @@ class LowlevelServer(Server[Any]):
         self._own_middleware = tuple(self.middleware)
         self._answerers = {"tools/call": self._call, "tools/list": self._quick_list}
         stamp = self.server_info.model_dump(by_alias=True, mode="json", exclude_none=True)
-        self._stamp = {types.SERVER_INFO_META_KEY: stamp}
+        self._stamp = {SERVER_INFO_META_KEY: stamp}
         self._meta = MetaCheck()
 
     def get_capabilities(
@@ -168,6 +170,9 @@ class LowlevelServer(Server[Any]):
             await serve_connection(self, dispatcher, state, initialization_options)
 
     async def _fast(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        return await to_sdk(self._answer(ctx, call_next))
+
+    async def _answer(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         match ctx.method:
             case "tools/call":
                 _require_session(ctx)
@@ -212,9 +217,7 @@ class LowlevelServer(Server[Any]):
 
     def _list(self, request: Request) -> dict[str, Any]:
         if (request.params or {}).get("cursor") is not None:
-            raise MCPError(
-                types.INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page"
-            )
+            raise MCPError(INVALID_PARAMS, "Unknown cursor: this server lists all its tools on one page")
         context = WireContext(request)
         encoded, granted = self._encoded(context), self._surface.granted(context)
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
@@ -311,15 +314,15 @@ def _require_session(request: Request) -> None:
     if is_modern(request.protocol_version):
         return
     if not connection_of(request.session).initialize_accepted:
-        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: initialize first", "")
+        raise MCPError(INVALID_PARAMS, "Invalid request parameters: initialize first", "")
 
 
 def _call_params(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
-        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: name must be a string")
+        raise MCPError(INVALID_PARAMS, "Invalid request parameters: name must be a string")
     if arguments is None:
         return name, {}
     if not isinstance(arguments, dict):
-        raise MCPError(types.INVALID_PARAMS, "Invalid request parameters: arguments must be an object")
+        raise MCPError(INVALID_PARAMS, "Invalid request parameters: arguments must be an object")
     return name, arguments  # pyright: ignore[reportUnknownVariableType]

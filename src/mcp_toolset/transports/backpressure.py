@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from typing import Final
 
 import anyio
-import mcp_types as types
 
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData
 from mcp_toolset.transports.pipes import PipePair
 
 BIG: Final = 256 * 1024
@@ -92,10 +92,10 @@ class Unread:
             self.size -= size
 
 
-def given_up(size: int) -> types.ErrorData:
+def given_up(size: int) -> ErrorData:
     """What a client is told in place of a result that was given up."""
-    return types.ErrorData(
-        code=types.INTERNAL_ERROR,
+    return ErrorData(
+        code=INTERNAL_ERROR,
         message=f"the call ran, but its result of {size} bytes was dropped: more than {MAX_UNREAD} bytes "
         f"wait for this client, which has read nothing for {PATIENCE:g} s; read the answers, or call fewer "
         "tools at once",

@@ -12,21 +12,27 @@ from itertools import count
 from typing import Any, Final
 
 import anyio
-import anyio.abc
-from mcp_types import REQUEST_TIMEOUT, RequestId
 
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
-from mcp_toolset.sdk.dispatch import run_notify_intercept
-from mcp_toolset.sdk.models import (
+from mcp_toolset.protocol.dispatch import (
+    NOT_AWAITED,
     CallOptions,
-    MCPError,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
-    RequestTimedOut,
-    Server,
+    Started,
     TransportContext,
+    run_notify_intercept,
 )
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.protocol.json_rpc import (
+    REQUEST_TIMEOUT,
+    MCPError,
+    NoBackChannelError,
+    RequestId,
+    RequestTimedOut,
+)
+from mcp_toolset.sdk.errors import theirs
+from mcp_toolset.sdk.models import Server
 from mcp_toolset.transports.requests import OneWayContext
 from mcp_toolset.transports.serving import modern_answers
 
@@ -102,7 +108,7 @@ class DirectCalls:
         on_notify: OnNotify,
         on_notify_intercept: OnNotifyIntercept | None = None,
         *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        task_status: Started = NOT_AWAITED,
     ) -> None:
         """Take notifications until closed."""
         self._on_notify, self._intercept = on_notify, on_notify_intercept
@@ -136,6 +142,12 @@ class _DirectCall(OneWayContext):
         self._opts = opts
         self._cancel_requested = None
         self.request_id: RequestId = opts.get("request_id", number)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Refuse, with the exception that a server of the SDK knows."""
+        raise theirs(NoBackChannelError(method))
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

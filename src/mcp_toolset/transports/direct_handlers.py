@@ -17,7 +17,9 @@ from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, ValidationError
 
 from mcp_toolset.protocol.errors import INVALID_RESULT
-from mcp_toolset.sdk.models import MCPError, Server, ServerRequestContext
+from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.sdk.errors import SdkError, ours
+from mcp_toolset.sdk.models import Server, ServerRequestContext
 from mcp_toolset.sdk.tracing import in_server_span, only_traces
 from mcp_toolset.tools.text.hidden_text import in_log
 
@@ -49,7 +51,10 @@ async def _answered(
     params = model.model_validate(request.params, by_name=False)
     if isinstance(params, types.RequestParams):
         request.meta = params.meta
-    result = await handler(request, params)
+    try:
+        result = await handler(request, params)
+    except SdkError as fault:
+        raise ours(fault) from None
     if type(result) is types.CallToolResult:
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
     return _other(result, request.protocol_version)
@@ -62,7 +67,7 @@ def _other(result: object, version: str) -> dict[str, Any]:
         MCPError: it is an error, or none that the revision knows.
     """
     if isinstance(result, types.ErrorData):
-        raise MCPError.from_error_data(result)
+        raise MCPError(result.code, result.message, result.data)
     if isinstance(result, BaseModel):
         result = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     if not isinstance(result, Mapping):

@@ -23,6 +23,8 @@ from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, PARSE_ERROR, ErrorData, RequestId
+from mcp_toolset.sdk.errors import sdk_error_data
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, Caller, calling
 from mcp_toolset.transports.http.kept_events import closing
@@ -80,7 +82,7 @@ class _Client(httpx2.AsyncClient):
         """Send a message; `httpx2.RequestError` if it fails."""
         return await super().send(request, **options)
 
-    async def failed(self, request: httpx2.Request, number: types.RequestId, reason: str) -> httpx2.Response:
+    async def failed(self, request: httpx2.Request, number: RequestId, reason: str) -> httpx2.Response:
         """Answer a request that got no answer."""
         raise NotImplementedError
 
@@ -131,7 +133,7 @@ class UpstreamHttp(_Client):
                 # What is wrong with the body is found here, where it is one request's failure.
                 body = await response.aread()
             except _TooLongError as fault:
-                return _refusal(request, types.PARSE_ERROR, str(fault))
+                return _refusal(request, PARSE_ERROR, str(fault))
             finally:
                 await response.aclose()
             if (plain := readable(body)) is not body:
@@ -139,9 +141,9 @@ class UpstreamHttp(_Client):
                 return httpx2.Response(response.status_code, headers=kind, content=plain, request=request)
         return response
 
-    async def failed(self, request: httpx2.Request, number: types.RequestId, reason: str) -> httpx2.Response:
+    async def failed(self, request: httpx2.Request, number: RequestId, reason: str) -> httpx2.Response:
         """Answer with an error."""
-        return _refusal(request, types.CONNECTION_CLOSED, reason)
+        return _refusal(request, CONNECTION_CLOSED, reason)
 
     async def end(self) -> None:
         """End the session, also when the connection was cancelled."""
@@ -193,7 +195,7 @@ class UpstreamSse(_Client):
         """Hand to `answer` what comes on the stream, and errors of requests that were not delivered."""
         super().__init__(timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None), **options)
         self._answer = answer
-        self._callers: dict[types.RequestId, Caller] = {}
+        self._callers: dict[RequestId, Caller] = {}
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; the messages of a stream of events do not come with its answer."""
@@ -233,10 +235,10 @@ class UpstreamSse(_Client):
             raise httpx2.TransportError(f"HTTP {response.status_code}", request=request)
         return response
 
-    async def failed(self, request: httpx2.Request, number: types.RequestId, reason: str) -> httpx2.Response:
+    async def failed(self, request: httpx2.Request, number: RequestId, reason: str) -> httpx2.Response:
         """Put an error on the stream of answers."""
-        told = types.ErrorData(code=types.CONNECTION_CLOSED, message=reason)
-        await self._answer(types.JSONRPCError(jsonrpc="2.0", id=number, error=told))
+        told = ErrorData(code=CONNECTION_CLOSED, message=reason)
+        await self._answer(types.JSONRPCError(jsonrpc="2.0", id=number, error=sdk_error_data(told)))
         return httpx2.Response(202, request=request)
 
 
@@ -337,12 +339,12 @@ def _has_events(response: httpx2.Response) -> bool:
     return _EVENTS in response.headers.get("content-type", "")
 
 
-def _number_of(request: httpx2.Request) -> types.RequestId | None:
+def _number_of(request: httpx2.Request) -> RequestId | None:
     """The id of a posted request; `None` for a notification or an answer."""
     message: object = json.loads(request.content)
     if not isinstance(message, Mapping) or "method" not in message:
         return None
-    return cast("Mapping[str, types.RequestId]", message).get("id")
+    return cast("Mapping[str, RequestId]", message).get("id")
 
 
 def _refusal(request: httpx2.Request, code: int, message: str) -> httpx2.Response:

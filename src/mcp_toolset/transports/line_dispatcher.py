@@ -17,20 +17,25 @@ from contextvars import Context, copy_context
 from typing import Any, Final, cast
 
 import anyio
-import anyio.abc
-import mcp_types as types
 from pydantic_core import from_json
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import Handling, TaskScope
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
+from mcp_toolset.protocol.dispatch import (
+    NOT_AWAITED,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    Started,
+    run_notify_intercept,
+)
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
 from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, RequestId
 from mcp_toolset.protocol.unreadable import traced
-from mcp_toolset.sdk.dispatch import run_notify_intercept
-from mcp_toolset.sdk.models import OnNotify, OnNotifyIntercept, OnRequest
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.backpressure import BIG, Caller, Unread, calling, given_up
 from mcp_toolset.transports.outbox import FEW, Outbox
@@ -103,7 +108,7 @@ class LineDispatcher(Outbox):
         self._backlog_size = self._ahead = 0
         self._unread = Unread(pipes)
         self._held = False
-        self._requests: dict[types.RequestId, Incoming] = {}
+        self._requests: dict[RequestId, Incoming] = {}
         self._notes: dict[TaskScope, None] = {}
         self._handling: Handling | None = None
         self._context: Context = copy_context()
@@ -125,7 +130,7 @@ class LineDispatcher(Outbox):
         on_notify: OnNotify,
         on_notify_intercept: OnNotifyIntercept | None = None,
         *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        task_status: Started = NOT_AWAITED,
     ) -> None:
         """Take messages until the peer is gone.
 
@@ -262,11 +267,11 @@ class LineDispatcher(Outbox):
         params: dict[str, Any] | None = message.get("params")
         has_id = type(number) is int or type(number) is str
         if method is None and has_id:
-            self._take_answer(cast("types.RequestId", number), message, size)
+            self._take_answer(cast("RequestId", number), message, size)
         elif type(method) is not str or not (params is None or type(params) is dict):
             self._skip()
         elif has_id:
-            self._take_request(cast("types.RequestId", number), method, params)
+            self._take_request(cast("RequestId", number), method, params)
         elif "id" not in message:
             self._in_a_row = 0
             self._take_note(method, params)
@@ -280,9 +285,9 @@ class LineDispatcher(Outbox):
             return
         kind, number = found
         if kind == "request":
-            self._answer(number, types.ErrorData(code=types.PARSE_ERROR, message=f"the request {fault}"))
+            self._answer(number, ErrorData(code=PARSE_ERROR, message=f"the request {fault}"))
         else:
-            error = {"code": types.PARSE_ERROR, "message": f"its answer {fault}"}
+            error = {"code": PARSE_ERROR, "message": f"its answer {fault}"}
             self._take_answer(number, {"error": error})
 
     def _skip(self) -> None:
@@ -299,7 +304,7 @@ class LineDispatcher(Outbox):
             self._fault = self._too_much(MAX_GARBAGE)
             self._ended.set()
 
-    def _take_answer(self, number: types.RequestId, message: dict[str, Any], size: int = 0) -> None:
+    def _take_answer(self, number: RequestId, message: dict[str, Any], size: int = 0) -> None:
         waiting = self._waiting.get(request_key(number))
         if waiting is None:
             self._stray()
@@ -322,7 +327,7 @@ class LineDispatcher(Outbox):
 
         self._hold(ready)
 
-    def _take_request(self, number: types.RequestId, method: str, params: dict[str, Any] | None) -> None:
+    def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
         key = request_key(number)
         if key in self._requests:
             self._stray()
@@ -330,7 +335,7 @@ class LineDispatcher(Outbox):
         self._in_a_row = 0
         if len(self._requests) >= MAX_REQUESTS:
             fault = f"more than {MAX_REQUESTS} requests at once"
-            self._answer(number, types.ErrorData(code=types.INTERNAL_ERROR, message=fault))
+            self._answer(number, ErrorData(code=INTERNAL_ERROR, message=fault))
             return
         assert self._handling is not None
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
@@ -362,7 +367,7 @@ class LineDispatcher(Outbox):
         token, progress = params.get("progressToken"), params.get("progress")
         if type(token) not in (int, str) or type(progress) not in (int, float):
             return False
-        waiting = self._waiting.get(request_key(cast("types.RequestId", token)))
+        waiting = self._waiting.get(request_key(cast("RequestId", token)))
         if waiting is None or waiting.on_progress is None:
             return False
         total, message = params.get("total"), params.get("message")
@@ -409,7 +414,7 @@ class LineDispatcher(Outbox):
     async def _handle(
         self,
         incoming: Incoming,
-        key: types.RequestId,
+        key: RequestId,
         method: str,
         params: dict[str, Any] | None,
         done: asyncio.Event | None = None,
@@ -446,10 +451,10 @@ class LineDispatcher(Outbox):
             if done is not None:
                 done.set()
 
-    async def _read_first(self, number: types.RequestId | None, answer: list[bytes]) -> list[bytes]:
+    async def _read_first(self, number: RequestId | None, answer: list[bytes]) -> list[bytes]:
         """An answer once there is room for it, where the peer sets the pace; an error if it is given up."""
         size = sum(map(len, answer))
         return answer if await self._unread.room(size) else surely_parts(number, None, given_up(size))
 
-    def _answer(self, number: types.RequestId, fault: types.ErrorData) -> None:
+    def _answer(self, number: RequestId, fault: ErrorData) -> None:
         self._pipes.write_line(*surely_parts(number, None, fault), more=len(self._requests) > FEW)

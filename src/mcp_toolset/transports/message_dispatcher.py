@@ -14,22 +14,24 @@ from contextvars import Context
 from typing import Any, Final
 
 import anyio
-import anyio.abc
 import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.protocol.codec import progress_token, request_key
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
-from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.models import (
+from mcp_toolset.protocol.dispatch import (
+    NOT_AWAITED,
     CallOptions,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
-    ServerMessageMetadata,
-    SessionMessage,
+    Started,
 )
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
+from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.sdk.errors import sdk_error_data
+from mcp_toolset.sdk.models import ServerMessageMetadata, SessionMessage
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.sse_answers import SseAnswers
 from mcp_toolset.transports.requests import Incoming
@@ -67,7 +69,7 @@ class MessageStreams:
         on_notify: OnNotify,
         on_notify_intercept: OnNotifyIntercept | None = None,
         *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        task_status: Started = NOT_AWAITED,
     ) -> None:
         """Take messages until the peer is gone."""
         if isinstance(self._write, SseAnswers):
@@ -85,7 +87,7 @@ class _Calls:
         self._read = read
         self._write = write
         self._handling = Handling(self._close)
-        self._under_way: dict[types.RequestId, Incoming] = {}
+        self._under_way: dict[RequestId, Incoming] = {}
 
     @property
     def last_context(self) -> Context | None:
@@ -152,7 +154,7 @@ class _Calls:
             if incoming is not None:
                 incoming.cancel(reason_in(params))
 
-    async def _handle(self, incoming: Incoming, key: types.RequestId, request: types.JSONRPCRequest) -> None:
+    async def _handle(self, incoming: Incoming, key: RequestId, request: types.JSONRPCRequest) -> None:
         assert self.on_request is not None
         answer: types.JSONRPCMessage | None = None
         with incoming.scope.begun():
@@ -176,5 +178,5 @@ class _Calls:
                 await self._write.send(SessionMessage(_error(request, CLOSED)))
 
 
-def _error(request: types.JSONRPCRequest, fault: types.ErrorData) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=fault)
+def _error(request: types.JSONRPCRequest, fault: ErrorData) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request.id, error=sdk_error_data(fault))

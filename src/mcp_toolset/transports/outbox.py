@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
 from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
-from mcp_toolset.sdk.models import CallOptions, MCPError, RequestTimedOut
+from mcp_toolset.protocol.json_rpc import REQUEST_TIMEOUT, MCPError, RequestId, RequestTimedOut
 from mcp_toolset.sdk.tracing import client_span, tracing
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import calling
@@ -44,7 +44,7 @@ class Outbox:
         self._pipes = pipes
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
-        self._waiting: dict[types.RequestId, Waiting] = {}
+        self._waiting: dict[RequestId, Waiting] = {}
         self._opened = self._closed = self.paced = False
 
     def _close(self) -> None:
@@ -97,7 +97,7 @@ class Outbox:
             return result_of(answer)
         except TimeoutError:
             self._abandon(number, f"timed out after {timeout:g} s", opts)
-            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
         except anyio.get_cancelled_exc_class():
             # One that was answered has nothing left to cancel.
             if waiting.answer.cancelled():
@@ -121,12 +121,12 @@ class Outbox:
         with anyio.move_on_after(seconds) as scope:
             await self._pipes.room()
         if scope.cancelled_caught:
-            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} could not be sent in time")
         if self._closed:
             raise MCPError.from_error_data(CLOSED)
         return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
 
-    def _numbered(self, given: types.RequestId | None) -> tuple[types.RequestId, types.RequestId]:
+    def _numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
         """The key to wait under, and the id to send."""
         if given is not None:
             key = request_key(given)
@@ -138,7 +138,7 @@ class Outbox:
             self._next_id += 1
         return self._next_id, self._next_id
 
-    def _abandon(self, number: types.RequestId, reason: str, opts: CallOptions) -> None:
+    def _abandon(self, number: RequestId, reason: str, opts: CallOptions) -> None:
         if opts.get("cancel_on_abandon", True):
             self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.protocol.codec import progress_params
-from mcp_toolset.sdk.models import CallOptions, NoBackChannelError, Outbound, ProgressFnT, TransportContext
+from mcp_toolset.protocol.dispatch import CallOptions, Outbound, ProgressFnT, TransportContext
+from mcp_toolset.protocol.json_rpc import NoBackChannelError, ProgressToken, RequestId
 from mcp_toolset.transports.backpressure import Caller
 
 REPORT_GRACE: Final = 1.0
@@ -79,7 +79,7 @@ class OneWayContext:
     cancelled: bool = False
     message_metadata: Any = None
     _cancel_requested: anyio.Event | None
-    _token: types.ProgressToken | None
+    _token: ProgressToken | None
 
     @property
     def cancel_requested(self) -> anyio.Event:
@@ -136,8 +136,8 @@ class Incoming(OneWayContext):
     def __init__(
         self,
         dispatcher: Outbound,
-        request_id: types.RequestId | None = None,
-        token: types.ProgressToken | None = None,
+        request_id: RequestId | None = None,
+        token: ProgressToken | None = None,
     ) -> None:
         """Belong to `dispatcher`; a notification has neither id nor token."""
         self._dispatcher = dispatcher

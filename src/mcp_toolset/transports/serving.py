@@ -14,28 +14,36 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 import mcp_types as types
-from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_toolset.context.client import came_on
-from mcp_toolset.protocol.errors import error_for_peer
-from mcp_toolset.sdk.headers import InboundLadderRejection, InboundModernRoute, classify_inbound_request
-from mcp_toolset.sdk.models import (
+from mcp_toolset.protocol.dispatch import (
     CallOptions,
-    Connection,
     DispatchContext,
     Dispatcher,
-    InitializationOptions,
-    MCPError,
-    NotifyOnlyOutbound,
     OnRequest,
     Outbound,
+    TransportContext,
+)
+from mcp_toolset.protocol.errors import error_for_peer
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION, MCPError
+from mcp_toolset.protocol.revisions import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+    PROTOCOL_VERSION_META_KEY,
+)
+from mcp_toolset.sdk.errors import from_sdk
+from mcp_toolset.sdk.headers import InboundLadderRejection, InboundModernRoute, classify_inbound_request
+from mcp_toolset.sdk.models import (
+    Connection,
+    InitializationOptions,
+    NotifyOnlyOutbound,
     Server,
     ServerMessageMetadata,
     ServerRequestContext,
     ServerSession,
-    TransportContext,
 )
 from mcp_toolset.sdk.servers import ServerRunner, aclose_shielded, holds_cleanup, serve_one
 from mcp_toolset.transports.direct_handlers import tool_handler
@@ -62,7 +70,7 @@ class QuickServer(Protocol):
 
 
 async def serve_connection(
-    server: Server[Any], dispatcher: Dispatcher[Any], state: Any, options: InitializationOptions
+    server: Server[Any], dispatcher: Dispatcher, state: Any, options: InitializationOptions
 ) -> None:
     """Serve one client until it leaves.
 
@@ -72,7 +80,7 @@ async def serve_connection(
         state: What the server's lifespan gave.
         options: What the server says of itself in a handshake.
     """
-    connection = Connection.for_loop(dispatcher)
+    connection = Connection.for_loop(dispatcher)  # pyright: ignore[reportArgumentType]
     serving = _Serving(server, dispatcher, connection, state, options)
     try:
         await dispatcher.run(serving.on_request, serving.on_notify)
@@ -86,7 +94,7 @@ class _Serving:
     def __init__(
         self,
         server: Server[Any],
-        dispatcher: Dispatcher[Any],
+        dispatcher: Dispatcher,
         connection: Connection,
         state: Any,
         options: InitializationOptions,
@@ -95,14 +103,14 @@ class _Serving:
         self._state = state
         self._connection = connection
         self._runner = ServerRunner(server, connection, state, init_options=options)
-        self._outbound = NotifyOnlyOutbound(dispatcher)
+        self._outbound = NotifyOnlyOutbound(dispatcher)  # pyright: ignore[reportArgumentType]
         self._quick: Callable[[str], Quick | None] = getattr(server, "quick", _none)
         self._modern: bool | None = None
-        self._early: list[tuple[DispatchContext[Any], str, Params]] = []
-        self._callers = Callers(self._outbound)
+        self._early: list[tuple[DispatchContext, str, Params]] = []
+        self._callers = Callers(self._outbound)  # pyright: ignore[reportArgumentType]
         self._name = uuid.uuid4().hex
 
-    async def on_request(self, context: DispatchContext[Any], method: str, params: Params) -> dict[str, Any]:
+    async def on_request(self, context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
         meta = params.get("_meta") if params else None
         enveloped = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
         if self._modern is None:
@@ -111,23 +119,23 @@ class _Serving:
             return await self._answer_modern(context, method, params)
         if enveloped and method != "initialize":
             raise MCPError(
-                types.INVALID_REQUEST,
+                INVALID_REQUEST,
                 "this connection has begun with a handshake; requests with the envelope of 2026-07-28 are "
                 "not accepted on it",
             )
         quick = self._quick(method) if self._connection.initialize_accepted else None
         if quick is None:
-            return await self._runner.on_request(context, method, params)
+            return await from_sdk(self._runner.on_request(context, method, params))  # pyright: ignore[reportArgumentType]
         return await quick(request_of(context, self._connection, method, params, self._state))
 
-    async def on_notify(self, context: DispatchContext[Any], method: str, params: Params) -> None:
+    async def on_notify(self, context: DispatchContext, method: str, params: Params) -> None:
         if self._modern is None:
             if len(self._early) < _EARLY:
                 self._early.append((context, method, params))
         elif self._modern:
             await self._notify_modern(context, method, params)
         else:
-            await self._runner.on_notify(context, method, params)
+            await self._runner.on_notify(context, method, params)  # pyright: ignore[reportArgumentType]
 
     async def _decide(self, modern: bool) -> None:
         self._modern = modern
@@ -135,12 +143,10 @@ class _Serving:
         for note in early:
             await self.on_notify(*note)
 
-    async def _answer_modern(
-        self, context: DispatchContext[Any], method: str, params: Params
-    ) -> dict[str, Any]:
+    async def _answer_modern(self, context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
         if method == "initialize":
             raise MCPError(
-                types.UNSUPPORTED_PROTOCOL_VERSION,
+                UNSUPPORTED_PROTOCOL_VERSION,
                 "this connection speaks 2026-07-28 and takes no handshake",
                 _supported(params),
             )
@@ -155,8 +161,15 @@ class _Serving:
         try:
             if quick is not None:
                 return await quick(request_of(refusing, connection, method, params, self._state))
-            return await serve_one(
-                self._server, refusing, method, params, connection=connection, lifespan_state=self._state
+            return await from_sdk(
+                serve_one(
+                    self._server,
+                    cast("Any", refusing),
+                    method,
+                    params,
+                    connection=connection,
+                    lifespan_state=self._state,  # pyright: ignore[reportArgumentType]
+                )
             )
         except (MCPError, ValidationError):
             raise
@@ -164,12 +177,12 @@ class _Serving:
         except Exception as raised:
             raise MCPError.from_error_data(error_for_peer(raised)) from raised
 
-    async def _notify_modern(self, context: DispatchContext[Any], method: str, params: Params) -> None:
+    async def _notify_modern(self, context: DispatchContext, method: str, params: Params) -> None:
         # The envelope is for requests only; notifications are read as of the latest revision.
         connection = Connection.from_envelope(LATEST_MODERN_VERSION, None, None, outbound=self._outbound)
         try:
             runner = ServerRunner(self._server, connection, self._state)
-            await runner.on_notify(_ModernContext(context), method, params)
+            await runner.on_notify(_ModernContext(context), method, params)  # pyright: ignore[reportArgumentType]
         finally:
             await aclose_shielded(connection)
 
@@ -204,11 +217,11 @@ class Callers:
     def _read(self, version: str, info: Any, capabilities: Any) -> Connection:
         if self._outbound is None:
             return Connection.from_envelope(version, info, capabilities)
-        return Connection.from_envelope(version, info, capabilities, outbound=self._outbound)
+        return Connection.from_envelope(version, info, capabilities, outbound=self._outbound)  # pyright: ignore[reportArgumentType]
 
 
 def request_of(
-    context: DispatchContext[Any],
+    context: DispatchContext,
     connection: Connection,
     method: str,
     params: Params,
@@ -219,7 +232,7 @@ def request_of(
     raw = params.get("_meta") if params else None
     meta = cast("types.RequestParamsMeta", raw) if isinstance(raw, dict) else None
     return ServerRequestContext(
-        session=ServerSession(context, connection, request_meta=meta),
+        session=ServerSession(context, connection, request_meta=meta),  # pyright: ignore[reportArgumentType]
         lifespan_context=state,
         protocol_version=connection.protocol_version,
         method=method,
@@ -239,7 +252,7 @@ def modern_answers(server: Server[Any], state: Any) -> OnRequest:
     callers = Callers()
     find: Callable[[str], Quick | None] = getattr(server, "quick", _none)
 
-    async def answer(context: DispatchContext[Any], method: str, params: Params) -> dict[str, Any]:
+    async def answer(context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
         meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
         connection = callers.connection(
             InboundModernRoute(
@@ -252,7 +265,7 @@ def modern_answers(server: Server[Any], state: Any) -> OnRequest:
         try:
             if quick is not None:
                 return await quick(request_of(context, connection, method, params, state))
-            return await ServerRunner(server, connection, state).on_request(context, method, params)
+            return await from_sdk(ServerRunner(server, connection, state).on_request(context, method, params))  # pyright: ignore[reportArgumentType]
         finally:
             if holds_cleanup(connection):
                 await aclose_shielded(connection)
@@ -267,14 +280,14 @@ class _ModernContext(OneWayContext):
 
     transport = _MODERN
 
-    def __init__(self, inner: DispatchContext[Any]) -> None:
+    def __init__(self, inner: DispatchContext) -> None:
         self._inner = inner
         self.request_id = inner.request_id
         self.message_metadata = inner.message_metadata
 
     @property
     def cancel_requested(self) -> anyio.Event:
-        return self._inner.cancel_requested
+        return cast("anyio.Event", self._inner.cancel_requested)
 
     @property
     def reason(self) -> str | None:

@@ -14,16 +14,16 @@ import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Final, Self, TextIO
+from typing import Final, Self, TextIO
 
 import anyio
 import anyio.abc
 
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.models import Dispatcher
 from mcp_toolset.sdk.transports import StdioServerParameters, get_default_environment, stdio_client
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, lean, widened
@@ -45,7 +45,7 @@ _POLL: Final = 0.01
 @asynccontextmanager
 async def child_dispatcher(
     parameters: StdioServerParameters, errors: TextIO, *, name: str
-) -> AsyncGenerator[Dispatcher[Any]]:
+) -> AsyncGenerator[Dispatcher]:
     """Start a child and yield a dispatcher to it; the child ends with the block.
 
     Where pipes cannot be waited for (Windows, trio), or on request (`lean`), the SDK's transport is used.
@@ -133,7 +133,7 @@ class _Child:
         self._dispatcher = LineDispatcher(self._pipes, limit=MAX_MESSAGE, too_much=too_much)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Dispatcher[Any]]:
+    async def opened(self) -> AsyncGenerator[Dispatcher]:
         try:
             yield self._dispatcher
         finally:

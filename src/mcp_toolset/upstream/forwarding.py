@@ -17,12 +17,16 @@ from functools import partial
 from typing import Any, Final, cast
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.protocol.eras import round_trip
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    URL_ELICITATION_REQUIRED,
+    MCPError,
+)
 from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -164,7 +168,7 @@ class Exchange:
                     call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
                 )
             except UpstreamProtocolError as fault:
-                if fault.code != types.URL_ELICITATION_REQUIRED or session.modern:
+                if fault.code != URL_ELICITATION_REQUIRED or session.modern:
                     raise
                 await self._opened(session, call, fault)
         raise CallError(
@@ -272,7 +276,7 @@ class Exchange:
             if missing:
                 raise UpstreamProtocolError(
                     self._link.name,
-                    types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                    MISSING_REQUIRED_CLIENT_CAPABILITY,
                     f"it asks for {method}, and the client has not declared {missing}",
                     required(missing),
                 )
@@ -306,7 +310,7 @@ def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
 
     The SDK's servers say so in these words; no older revision has a result that they could send.
     """
-    return fault.code == types.INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
+    return fault.code == INTERNAL_ERROR and _INVALID_RESULT in str(fault).lower()
 
 
 def _repeatable(method: str, tool: ToolDefinition | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_toolset.sdk.models import CallOptions
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.target import Link

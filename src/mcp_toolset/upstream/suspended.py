@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import CallError
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
@@ -93,7 +92,7 @@ class ParkedCall(CallInFlight):
         """Have the client asked by the request that waits for this call now, or by its next one."""
         if not self._parked.has_room_for(self):
             raise MCPError(
-                types.INVALID_REQUEST, f"{method} is refused: {MAX_PARKED} calls wait for answers already"
+                INVALID_REQUEST, f"{method} is refused: {MAX_PARKED} calls wait for answers already"
             )
         key = f"{self.handle}.{self.asked}"
         question = self._questions[key] = _Question(for_modern(method, params))
@@ -103,7 +102,7 @@ class ParkedCall(CallInFlight):
                 await question.answered.wait()
             if question.answer is None:
                 self._scope.cancel()
-                raise MCPError(types.INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s")
+                raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s")
             return dict(question.answer)
         finally:
             del self._questions[key]

@@ -26,9 +26,10 @@ import mcp_types as types
 from mcp_toolset.config import chain
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
+from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.models import Dispatcher, Server, SessionMessage
+from mcp_toolset.sdk.models import Server, SessionMessage
 from mcp_toolset.sdk.servers import lowlevel_of
 from mcp_toolset.sdk.transports import StdioServerParameters, sse_client, streamable_http_client
 from mcp_toolset.transports.direct_dispatcher import in_process_dispatcher
@@ -96,7 +97,7 @@ class Link:
         return hashlib.sha256(named.encode()).hexdigest()[:32]
 
     @asynccontextmanager
-    async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher[Any]]:
+    async def open(self, stderr: StderrTail) -> AsyncGenerator[Dispatcher]:
         """Connect. `stderr` takes what a child process writes there."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
@@ -113,7 +114,7 @@ class Link:
             yield await stack.enter_async_context(opened)
 
     @asynccontextmanager
-    async def _http(self) -> AsyncGenerator[Dispatcher[Any]]:
+    async def _http(self) -> AsyncGenerator[Dispatcher]:
         async with UpstreamHttp(self.name, self.url, headers=dict(self.headers), auth=self.auth) as client:
             try:
                 async with streamable_http_client(
@@ -124,7 +125,7 @@ class Link:
                 await client.end()
 
     @asynccontextmanager
-    async def _sse(self) -> AsyncGenerator[Dispatcher[Any]]:
+    async def _sse(self) -> AsyncGenerator[Dispatcher]:
         sender, receiver = anyio.create_memory_object_stream[Any](0)
 
         async def answer(message: types.JSONRPCMessage) -> None:

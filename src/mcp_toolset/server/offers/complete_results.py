@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mcp_toolset.protocol.eras import is_modern
 from mcp_toolset.protocol.errors import INVALID_RESULT
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import MCPError
 
 _log = logging.getLogger("mcp_toolset.server")
 

@@ -19,11 +19,11 @@ from mcp_toolset.errors import CallError, UpstreamError
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.eras import is_modern, relayed, round_trip
 from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
+from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.sdk.models import (
     Connection,
     InMemorySubscriptionBus,
     ListenHandler,
-    MCPError,
     ResourceUpdated,
     ServerRequestContext,
 )
@@ -226,7 +226,7 @@ class Reading:
     def _require(self, request: Request, capability: str, feature: str = "") -> None:
         """Refuse what nobody here offers, as a server without a handler does."""
         if not self._declares(capability, feature):
-            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", request.method)
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
 
 async def _end_all(watched: dict[str, Ending]) -> None:

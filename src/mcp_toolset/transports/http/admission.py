@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-import mcp_types as types
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.protocol.eras import SESSION
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR
 from mcp_toolset.sdk.http_sessions import SessionManager, end_session, idle_since, open_sessions
 from mcp_toolset.transports.http.headers import LEGACY, VERSION, header
 from mcp_toolset.transports.http.legacy_sessions import LegacySessions
@@ -44,7 +44,7 @@ class Admission:
         if scope["method"] == "POST":
             first = await receive()
             if _is_wide(first.get("body", b"")):
-                return await _refused(400, types.PARSE_ERROR, _NOT_UTF_8)(scope, receive, send)
+                return await _refused(400, PARSE_ERROR, _NOT_UTF_8)(scope, receive, send)
             receive = _Again(first, receive)
             headers = scope["headers"]
             if header(headers, SESSION) is None and header(headers, VERSION) in LEGACY:
@@ -55,7 +55,7 @@ class Admission:
         peer = peer_of(scope.get("client"))
         refused = await self._open.admit(peer)
         if refused is not None:
-            return await _refused(503, types.INTERNAL_ERROR, refused)(scope, receive, send)
+            return await _refused(503, INTERNAL_ERROR, refused)(scope, receive, send)
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive
 
 from mcp_toolset.protocol.eras import SESSION
+from mcp_toolset.protocol.revisions import HANDSHAKE_PROTOCOL_VERSIONS
 from mcp_toolset.sdk.http_sessions import MAX_BODY
 
 Headers = list[tuple[bytes, bytes]]

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.protocol.encoded_answers import answer_line
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
 from mcp_toolset.transports.http.limits import HttpLimits
 
 KEPT_FOR: Final = 120.0
@@ -118,7 +118,7 @@ class SessionEvents:
         self._all = kept
         self._names = itertools.count(1)
 
-    def log(self, request_id: types.RequestId) -> EventLog:
+    def log(self, request_id: RequestId) -> EventLog:
         """Begin the log of a call."""
         log = EventLog(self, self._all, next(self._names), request_id)
         self.logs[log.name] = log
@@ -144,9 +144,7 @@ class EventLog:
         detach: Ends the connection that the events went to so far; set by the call.
     """
 
-    def __init__(
-        self, session: SessionEvents, kept: KeptEvents, name: int, request_id: types.RequestId
-    ) -> None:
+    def __init__(self, session: SessionEvents, kept: KeptEvents, name: int, request_id: RequestId) -> None:
         """Begin; `SessionEvents.log` does so."""
         self.session = session
         self.name = name
@@ -178,7 +176,7 @@ class EventLog:
         if self._kept.fits(len(event)):
             self._kept.keep(self, number, event)
         else:
-            told = types.ErrorData(code=types.INTERNAL_ERROR, message=_too_big(len(answer)))
+            told = ErrorData(code=INTERNAL_ERROR, message=_too_big(len(answer)))
             self._kept.keep(self, number, _wire(self.name, number, answer_line(self._request_id, None, told)))
         self._tell()
         return event

@@ -13,18 +13,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 import anyio
-import mcp_types as types
-from mcp_types.version import is_version_at_least
 from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
 from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of, strict_object
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import SESSION
 from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES
-from mcp_toolset.sdk.http_sessions import REQUEST_CANCELLED, SessionManager, held_open
-from mcp_toolset.sdk.models import CallOptions, Connection, NoBackChannelError, RequestTimedOut
+from mcp_toolset.protocol.json_rpc import (
+    REQUEST_CANCELLED,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    NoBackChannelError,
+    RequestId,
+    RequestTimedOut,
+)
+from mcp_toolset.protocol.revisions import is_version_at_least
+from mcp_toolset.sdk.http_sessions import SessionManager, held_open
+from mcp_toolset.sdk.models import Connection
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.headers import Body
 from mcp_toolset.transports.http.kept_events import EventLog, KeptEvents, SessionEvents, closing
@@ -49,7 +57,7 @@ _FIRST_ID: Final = 1_000_000_000
 """The id of the first request to a client: the SDK counts its own ones of the same session from one."""
 
 _FIELDS: Final = frozenset(("jsonrpc", "id", "method", "params"))
-_CANCELLED: Final = types.ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+_CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
 
 
 class LegacySessions:
@@ -129,8 +137,8 @@ class _Session:
         self._hold_for = float("inf") if idle is None else idle / HOLDS
         self._held_until = -1.0
         self._ended = False
-        self._calls: dict[types.RequestId, _Call] = {}
-        self._waiting: dict[types.RequestId, Waiting] = {}
+        self._calls: dict[RequestId, _Call] = {}
+        self._waiting: dict[RequestId, Waiting] = {}
         self._next_id = _FIRST_ID
 
     async def take(self, scope: Scope, receive: Receive, send: Send, *, usual: bool) -> None:
@@ -209,17 +217,17 @@ class _Session:
             return send
         method, number = message.get("method"), message.get("id")
         if method is None and type(number) in (int, str):
-            waiting = self._waiting.get(request_key(cast("types.RequestId", number)))
+            waiting = self._waiting.get(request_key(cast("RequestId", number)))
             return send if waiting is None else _when(send, 202, lambda: waiting.settle(message))
         params: object = message.get("params")
         if method == "notifications/cancelled" and isinstance(params, dict):
             said = cast("dict[str, Any]", params)
             number, reason = said.get("requestId"), reason_in(said)
             if type(number) in (int, str):
-                return _when(send, 202, lambda: self._cancel(cast("types.RequestId", number), reason))
+                return _when(send, 202, lambda: self._cancel(cast("RequestId", number), reason))
         return send
 
-    def _cancel(self, number: types.RequestId, reason: str | None) -> None:
+    def _cancel(self, number: RequestId, reason: str | None) -> None:
         call = self._calls.get(request_key(number))
         if call is not None:
             call.cancel(reason)
@@ -322,7 +330,7 @@ class _Call(PostedRequest):
             return result_of(await waiting.answer)
         except TimeoutError:
             await self._abandon(number, "timed out")
-            raise RequestTimedOut(types.REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORD, shield=True):
                 await self._abandon(number, reason_or("caller cancelled"))

@@ -12,15 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
 from starlette.requests import Request
 from starlette.types import Send
 
 from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.protocol.codec import json_of, progress_token
+from mcp_toolset.protocol.dispatch import CallOptions, TransportContext
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
-from mcp_toolset.sdk.models import CallOptions, Connection, ServerMessageMetadata, TransportContext
+from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
+from mcp_toolset.sdk.models import Connection, ServerMessageMetadata
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.kept_events import EventLog
 from mcp_toolset.transports.http.resumed import PING, STREAM
@@ -30,7 +31,7 @@ from mcp_toolset.transports.serving import Quick, request_of
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
 
-Outcome = tuple[dict[str, Any] | None, types.ErrorData | None]
+Outcome = tuple[dict[str, Any] | None, ErrorData | None]
 """The result of a request, or what went wrong; neither if it was cancelled."""
 
 _log = logging.getLogger("mcp_toolset.wire")
@@ -81,7 +82,7 @@ class PostedRequest(OneWayContext):
         self._cancel_requested = None
         self.scope = anyio.CancelScope()
         self.finished, self.can_send_request = False, asks
-        self.request_id: types.RequestId = request["id"]
+        self.request_id: RequestId = request["id"]
         self.transport = TransportContext(kind="streamable-http", can_send_request=asks)
         self.message_metadata = ServerMessageMetadata(request_context=http)
 

@@ -11,9 +11,9 @@ import json
 import logging
 from typing import Final
 
-import mcp_types as types
 from starlette.types import Message, Send
 
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR
 from mcp_toolset.transports.http.headers import header
 from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -138,7 +138,7 @@ class BoundedSend:
         if self._head is None:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        error = {"code": types.INTERNAL_ERROR, "message": reason}
+        error = {"code": INTERNAL_ERROR, "message": reason}
         text = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
         await self._send({"type": "http.response.start", "status": 503, "headers": headers})

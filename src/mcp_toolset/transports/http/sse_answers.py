@@ -13,7 +13,9 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 
-from mcp_toolset.sdk.models import MCPError, OnRequest, SessionMessage
+from mcp_toolset.protocol.dispatch import OnRequest
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
+from mcp_toolset.sdk.models import SessionMessage
 from mcp_toolset.transports.http.send_buffers import Unsent
 
 Params = Mapping[str, Any] | None
@@ -49,7 +51,7 @@ class SseAnswers:
                 return result
             # The error keeps this frame.
             del result
-            raise MCPError(types.INTERNAL_ERROR, self._unsent.refusal(self._peer, size, limit))
+            raise MCPError(INTERNAL_ERROR, self._unsent.refusal(self._peer, size, limit))
 
         return within_budget
 

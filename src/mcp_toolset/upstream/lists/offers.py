@@ -17,8 +17,8 @@ import anyio
 from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, Wire
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError, UpstreamUnavailableError
 from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import meta_of
-from mcp_toolset.sdk.models import CallOptions
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, in_log
 from mcp_toolset.upstream.lists.offer_list import NOTHING_LISTED, OfferList, checked_list

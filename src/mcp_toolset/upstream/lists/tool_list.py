@@ -20,6 +20,7 @@ from mcp_toolset.concurrency.garbage_collection import staying
 from mcp_toolset.concurrency.workers import BIG, in_worker
 from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import visible
 from mcp_toolset.upstream.pagination import Listing, NotAListError, usable_over_http
@@ -69,9 +70,9 @@ class UpstreamTools:
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
         except NotAListError as fault:
-            raise UpstreamProtocolError(self._link.name, types.INVALID_REQUEST, str(fault)) from None
+            raise UpstreamProtocolError(self._link.name, INVALID_REQUEST, str(fault)) from None
         except UpstreamProtocolError as fault:
-            if fault.code != types.METHOD_NOT_FOUND or declared is None or declared.tools is not None:
+            if fault.code != METHOD_NOT_FOUND or declared is None or declared.tools is not None:
                 raise
             listing.complete = True
         return listing

@@ -8,12 +8,11 @@ from contextvars import Context
 from typing import Any, Final, Protocol
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
 from mcp_toolset.tools.core.call import ToolContext
 
 WITHDRAWING: Final = 2.0
@@ -160,7 +159,7 @@ class CallInFlight:
             MCPError: it refused, gave no answer, or cannot be asked.
         """
         if not isinstance(self.context, WireContext):
-            raise MCPError(types.INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
+            raise MCPError(INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
         return await self.context.relay(method, params)
 
     def end(self) -> None:

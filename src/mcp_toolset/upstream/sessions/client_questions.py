@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
-import mcp_types as types
 from mcp_types import methods
-from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
+from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
@@ -179,7 +178,7 @@ class Questions:
 
     def _refused(self, method: str, reason: str) -> MCPError:
         _log.warning("%s asks for %s and is refused: %s", self._name, in_log(method), in_log(reason))
-        return MCPError(types.INVALID_REQUEST, f"{method} is refused: {reason}")
+        return MCPError(INVALID_REQUEST, f"{method} is refused: {reason}")
 
     def _marked(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters with the name of the server that asks, which the client cannot see otherwise."""

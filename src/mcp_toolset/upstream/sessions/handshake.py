@@ -11,12 +11,19 @@ from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
-from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mcp_toolset.config import ProtocolRule
+from mcp_toolset.protocol.json_rpc import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
+from mcp_toolset.protocol.revisions import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.sdk.dispatch import ObservedDispatcher
-from mcp_toolset.sdk.models import ClientSession, MCPError
+from mcp_toolset.sdk.models import ClientSession
 
 PROBE_DEADLINE: Final = 10.0
 """Seconds that a silent server may leave `server/discover` unanswered before the handshake is tried."""
@@ -48,7 +55,7 @@ async def negotiate(
     try:
         await session.initialize()
     except MCPError as fault:
-        if era == "legacy" or fault.code != types.UNSUPPORTED_PROTOCOL_VERSION:
+        if era == "legacy" or fault.code != UNSUPPORTED_PROTOCOL_VERSION:
             raise
         # It knows the modern era alone, and was only slow to say so.
         session.adopt(types.DiscoverResult.model_validate(await _discovered(session)))
@@ -60,13 +67,13 @@ async def _modern_only(session: ClientSession) -> str:
     try:
         found = types.DiscoverResult.model_validate(await _discovered(session))
     except MCPError as fault:
-        if fault.code == types.CONNECTION_CLOSED:
+        if fault.code == CONNECTION_CLOSED:
             raise
         raise MCPError(fault.code, f"{fault.message} ({_NOT_MODERN})", fault.data) from None
     except ValidationError:
-        raise MCPError(types.INVALID_REQUEST, _NOT_MODERN) from None
+        raise MCPError(INVALID_REQUEST, _NOT_MODERN) from None
     if not _is_modern(found):
-        raise MCPError(types.UNSUPPORTED_PROTOCOL_VERSION, _NOT_MODERN)
+        raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, _NOT_MODERN)
     session.adopt(found)
     return "modern"
 
@@ -75,7 +82,7 @@ async def _legacy_only(session: ClientSession) -> str:
     try:
         await session.initialize()
     except MCPError as fault:
-        if fault.code not in (types.UNSUPPORTED_PROTOCOL_VERSION, types.METHOD_NOT_FOUND):
+        if fault.code not in (UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND):
             raise
         raise MCPError(fault.code, f"{fault.message} ({_NOT_LEGACY})", fault.data) from None
     return "legacy"
@@ -109,7 +116,7 @@ async def _discovered(session: ClientSession) -> dict[str, Any]:
         supported: Any = (
             cast("Mapping[str, Any]", data).get("supported") if isinstance(data, Mapping) else None
         )
-        if fault.code != types.UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
+        if fault.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(supported, list):
             raise
         mutual = [version for version in MODERN_PROTOCOL_VERSIONS if version in supported]
         if not mutual:

@@ -23,7 +23,6 @@ from typing import Any, Final
 import anyio
 import anyio.abc
 import anyio.to_thread
-import mcp_types as types
 
 from mcp_toolset.config import Asked, Era
 from mcp_toolset.context.client import ServedClient
@@ -36,7 +35,13 @@ from mcp_toolset.errors import (
     innermost,
 )
 from mcp_toolset.protocol.connection_faults import reason_of
-from mcp_toolset.sdk.models import MCPError
+from mcp_toolset.protocol.json_rpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.pagination import Listing, NotAListError
@@ -75,10 +80,10 @@ SECOND_TRIAL: Final = 300.0
 
 _REFUSALS: Final = frozenset(
     {
-        types.UNSUPPORTED_PROTOCOL_VERSION,
-        types.METHOD_NOT_FOUND,
-        types.INVALID_REQUEST,
-        types.INVALID_PARAMS,
+        UNSUPPORTED_PROTOCOL_VERSION,
+        METHOD_NOT_FOUND,
+        INVALID_REQUEST,
+        INVALID_PARAMS,
     }
 )
 """Errors with which a server of the modern era alone answers `initialize`."""
@@ -319,7 +324,7 @@ class SessionPool:
         except TimeoutError:
             raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
         except NotAListError as fault:
-            raise UpstreamProtocolError(self._link.name, types.INVALID_REQUEST, str(fault)) from None
+            raise UpstreamProtocolError(self._link.name, INVALID_REQUEST, str(fault)) from None
         pooled.listed = frozenset(listing.names())
         if listing.complete and tool not in pooled.listed:
             raise CallError(

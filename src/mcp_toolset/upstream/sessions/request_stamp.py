@@ -8,9 +8,10 @@ from typing import Any, Final
 import mcp_types as types
 
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import forwarded_meta, is_modern, modern_envelope
+from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_toolset.sdk.headers import header_map, routing_headers
-from mcp_toolset.sdk.models import CallOptions
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.upstream.target import Link
@@ -29,10 +30,10 @@ def _asked(context: ToolContext) -> Mapping[str, Any]:
     if not isinstance(context, WireContext):
         return context.meta
     if context.modern:
-        return {**context.meta, types.CLIENT_CAPABILITIES_META_KEY: context.carried}
+        return {**context.meta, CLIENT_CAPABILITIES_META_KEY: context.carried}
     return {
-        types.CLIENT_CAPABILITIES_META_KEY: context.carried,
-        types.LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
+        CLIENT_CAPABILITIES_META_KEY: context.carried,
+        LOG_LEVEL_META_KEY: context.log_level or HEARD_BY_DEFAULT,
     }
 
 
@@ -48,7 +49,7 @@ class RequestStamp:
             forwards_credentials: Whether callers' own credentials are sent on.
         """
         self._link = link
-        self._shown: Mapping[str, Any] = {types.CLIENT_CAPABILITIES_META_KEY: shows}
+        self._shown: Mapping[str, Any] = {CLIENT_CAPABILITIES_META_KEY: shows}
         self._forwards_credentials = forwards_credentials
 
     def put(

@@ -26,9 +26,11 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
 )
 from mcp_toolset.protocol.connection_faults import LOST, lost_by, says_broke_off, says_ended, told_briefly
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import LOG_LEVELS, is_modern
+from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED, MCPError, RequestTimedOut
 from mcp_toolset.sdk.dispatch import ObservedDispatcher
-from mcp_toolset.sdk.models import CallOptions, ClientSession, MCPError, RequestTimedOut
+from mcp_toolset.sdk.models import ClientSession
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
@@ -121,7 +123,7 @@ class UpstreamSession:
             sending = Handling(self._not_sent)
             try:
                 with self.calls.told_by(sending.begin):
-                    async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:
+                    async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:  # pyright: ignore[reportArgumentType]
                         yield session, dispatcher
             finally:
                 await sending.end()
@@ -281,7 +283,7 @@ class UpstreamSession:
             return
 
     def _note_pages(self, fault: UpstreamProtocolError, call: CallInFlight) -> None:
-        if fault.code == types.URL_ELICITATION_REQUIRED and isinstance(call.context, WireContext):
+        if fault.code == URL_ELICITATION_REQUIRED and isinstance(call.context, WireContext):
             data: Any = fault.data
             pages = data.get("elicitations") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
             self.questions.note_pages(cast("object", pages), call.context.client)

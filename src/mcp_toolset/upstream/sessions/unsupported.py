@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-import mcp_types as types
-
 from mcp_toolset.context.client import CARRIED_EXTENSIONS
+from mcp_toolset.protocol.json_rpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -19,7 +18,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 def missing_extensions(code: int, data: object) -> str:
     """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none."""
-    if code != types.MISSING_REQUIRED_CLIENT_CAPABILITY:
+    if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
         return ""
     needed = _mapping(_mapping(_mapping(data).get("requiredCapabilities")).get("extensions"))
     return ", ".join(sorted(needed.keys() - CARRIED_EXTENSIONS))

@@ -1,0 +1,174 @@
+"""`Dispatcher` and `DispatchContext`: requests sent over a connection, and requests of its peer handed on.
+
+Every transport provides a dispatcher; the server and the upstream sessions stand on it. The protocols have
+the shape of the SDK's, so that a dispatcher of the SDK can take the same place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, TypedDict
+
+from mcp_toolset.protocol.json_rpc import RequestId
+
+_log = logging.getLogger("mcp_toolset.wire")
+
+Params: TypeAlias = Mapping[str, Any] | None
+"""The member `params` of a message; `None` where it has none."""
+
+
+class ProgressFnT(Protocol):
+    """Takes the progress of a request that was sent."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take one report."""
+        ...
+
+
+class CallOptions(TypedDict, total=False):
+    """What is said with one request; a dispatcher ignores what it does not know."""
+
+    request_id: RequestId
+    """The id to send it under, in place of the next number."""
+
+    timeout: float
+    """Seconds to wait for the answer; then the peer is told to cancel."""
+
+    cancel_on_abandon: bool
+    """Whether the peer is told when nobody waits any more; the default is yes."""
+
+    on_progress: ProgressFnT
+    """Takes the progress that is reported on it."""
+
+    headers: dict[str, str]
+    """The HTTP headers to send with it, where the transport has some."""
+
+
+class Outbound(Protocol):
+    """Sends requests and notifications to the peer."""
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result; `MCPError` if it fails."""
+        ...
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        """Send a notification."""
+        ...
+
+
+class CancelEvent(Protocol):
+    """Set when a request is cancelled."""
+
+    def is_set(self) -> bool:
+        """Whether the request has been cancelled."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until it is cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportContext:
+    """What a transport says of a message.
+
+    Attributes:
+        kind: The name of the transport.
+        can_send_request: Whether requests can be sent to the peer while its message is handled.
+        headers: The HTTP headers that came with the message, if there are any.
+    """
+
+    kind: str
+    can_send_request: bool
+    headers: Mapping[str, str] | None = None
+
+
+class DispatchContext(Outbound, Protocol):
+    """One message of the peer as its handler sees it, and the way back to the peer."""
+
+    @property
+    def transport(self) -> TransportContext:
+        """What the transport says of the message."""
+        ...
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the peer can be sent requests now."""
+        ...
+
+    @property
+    def request_id(self) -> RequestId | None:
+        """The id of the request; `None` for a notification."""
+        ...
+
+    @property
+    def message_metadata(self) -> Any:
+        """What the transport knows besides, such as the HTTP request."""
+        ...
+
+    @property
+    def cancel_requested(self) -> CancelEvent:
+        """Set when the peer cancels the request."""
+        ...
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the peer asked for it."""
+        ...
+
+
+OnRequest: TypeAlias = Callable[[DispatchContext, str, Params], Awaitable[dict[str, Any]]]
+"""Answers a request: its context, method and parameters; an exception becomes an error."""
+
+OnNotify: TypeAlias = Callable[[DispatchContext, str, Params], Awaitable[None]]
+"""Takes a notification: its context, method and parameters."""
+
+OnNotifyIntercept: TypeAlias = Callable[[str, Params], bool]
+"""Sees a notification first, in the order of arrival; `True` says that it is dealt with."""
+
+
+class Started(Protocol):
+    """Told when a dispatcher has begun to read; a task status of anyio is one."""
+
+    def started(self, value: None = None) -> None:
+        """Say so."""
+        ...
+
+
+class _Unheard:
+    def started(self, value: None = None) -> None:
+        return None
+
+
+NOT_AWAITED: Final[Started] = _Unheard()
+"""For a dispatcher whose start nothing waits for."""
+
+
+class Dispatcher(Outbound, Protocol):
+    """A connection on which both sides send requests, and answers find the requests that they belong to."""
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: Started = NOT_AWAITED,
+    ) -> None:
+        """Hand on what the peer sends, until the connection ends."""
+        ...
+
+
+def run_notify_intercept(intercept: OnNotifyIntercept | None, method: str, params: Params) -> bool:
+    """Show a notification to an intercept; one that raises has not dealt with it."""
+    if intercept is None:
+        return False
+    try:
+        return intercept(method, params)
+    # An intercept belongs to a session; one that fails must not end the reading for all.
+    except Exception:
+        _log.exception("the intercept of a notification raised")
+        return False
