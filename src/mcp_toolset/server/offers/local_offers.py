@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_types import Completion, PromptReference, ResourceTemplateReference
-from pydantic import BaseModel, TypeAdapter
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 
 from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, ListChange, Wire
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, Reference
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.declare.resources import ResourceProvider, UpdatingResources
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from mcp_toolset.context.client import ServedClient
+    from mcp_toolset.tools.declare.prompts import Reference
 
 MAX_COMPLETIONS: Final = 100
 """Values in one answer (server/utilities/completion)."""
-
-_REFERENCE: Final[TypeAdapter[Reference]] = TypeAdapter(PromptReference | ResourceTemplateReference)
 
 
 class LocalOffers:
@@ -78,7 +77,7 @@ class LocalOffers:
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind, as the provider gives them now."""
-        entries: Sequence[BaseModel] = ()
+        entries: Sequence[BaseModel | Mapping[str, Any]] = ()
         if kind is PROMPTS and self._prompts is not None:
             entries = await self._prompts.list_prompts()
         elif kind is RESOURCES and self._resources is not None:
@@ -109,19 +108,22 @@ class LocalOffers:
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Complete an argument; no values where there is no provider."""
-        found: Completion | Sequence[str] = ()
-        if self._completions is not None:
-            argument = params["argument"]
-            settled: Any = params.get("context")
-            others: Any = settled.get("arguments") if settled else None
-            reference = _REFERENCE.validate_python(params["ref"], by_name=False)
-            found = await self._completions(reference, argument["name"], argument["value"], others or {})
-        if not isinstance(found, Completion):
-            values = list(found)
-            found = Completion(
-                values=values[:MAX_COMPLETIONS], total=len(values), has_more=len(values) > MAX_COMPLETIONS
-            )
-        return {"completion": _wire(found)}
+        if self._completions is None:
+            return {"completion": {"values": [], "total": 0, "hasMore": False}}
+        argument = params["argument"]
+        settled: Any = params.get("context")
+        others: Any = settled.get("arguments") if settled else None
+        reference = _reference(params["ref"])
+        found = await self._completions(reference, argument["name"], argument["value"], others or {})
+        if isinstance(found, Mapping) or hasattr(found, "model_dump"):
+            return {"completion": _wire(cast("BaseModel | Mapping[str, Any]", found))}
+        values = list(cast("Sequence[str]", found))
+        completion = {
+            "values": values[:MAX_COMPLETIONS],
+            "total": len(values),
+            "hasMore": len(values) > MAX_COMPLETIONS,
+        }
+        return {"completion": _wire(completion)}
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """Nothing: providers are asked each time."""
@@ -159,14 +161,25 @@ class LocalOffers:
         return end
 
 
-def _wire(model: BaseModel) -> dict[str, Any]:
+def _reference(wire: Mapping[str, Any]) -> Reference:
+    """What an argument belongs to, as the model of the SDK that completion functions take."""
+    from mcp_types import PromptReference, ResourceTemplateReference
+
+    model = PromptReference if wire["type"] == "ref/prompt" else ResourceTemplateReference
+    return model.model_validate(wire, by_name=False)
+
+
+def _wire(given: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
     """What a provider gives, in wire form.
 
     Raises:
         InvalidOutputError: it has no JSON form, and would end the connection that it is written to.
     """
-    wire = model.model_dump(by_alias=True, mode="json", exclude_none=True)
     try:
+        if isinstance(given, Mapping):
+            wire = cast("dict[str, Any]", to_jsonable_python(given, by_alias=True))
+        else:
+            wire = given.model_dump(by_alias=True, mode="json", exclude_none=True)
         to_json(wire)
     except ValueError as fault:
         raise InvalidOutputError(f"a provider gave what has no JSON form: {fault}") from None

@@ -2,33 +2,43 @@
 
 A prompt is a message, or several, that a user picks and fills in (specification, server/prompts); a
 completion proposes values for an argument of a prompt or a resource template (server/utilities/completion).
+Providers deal in the models of `mcp_types`, or in wire dictionaries. That package takes longer to import than
+all that a server needs for its first answer, so it is imported when a prompt is listed or filled in.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, cast, overload, runtime_checkable
-
-from mcp_types import (
-    Completion,
-    GetPromptResult,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    PromptReference,
-    ResourceTemplateReference,
-    TextContent,
-)
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolContext
 
-Reference = PromptReference | ResourceTemplateReference
-"""What an argument belongs to: a prompt by name, or a resource template by its URI template."""
+if TYPE_CHECKING:
+    from mcp_types import (
+        Completion,
+        GetPromptResult,
+        Prompt,
+        PromptMessage,
+        PromptReference,
+        ResourceTemplateReference,
+    )
 
-Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
-"""What a prompt function may return: a text is one message of the user's."""
+    Reference = PromptReference | ResourceTemplateReference
+    """What an argument belongs to: a prompt by name, or a resource template by its URI template."""
+
+    Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
+    """What a prompt function may return: a text is one message of the user's."""
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "Reference":
+            from mcp_types import PromptReference, ResourceTemplateReference
+
+            return PromptReference | ResourceTemplateReference
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -38,13 +48,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class PromptProvider(Protocol):
     """Prompts of a server; `Prompts` is one made of functions."""
 
-    async def list_prompts(self) -> Sequence[Prompt]:
+    async def list_prompts(self) -> Sequence[Prompt | Mapping[str, Any]]:
         """The prompts to list, in a stable order."""
         ...
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str], context: ToolContext
-    ) -> GetPromptResult:
+    ) -> GetPromptResult | Mapping[str, Any]:
         """A prompt with its arguments filled in; `context` asks the user or samples, as in a tool.
 
         Raises:
@@ -63,7 +73,7 @@ class CompletionProvider(Protocol):
 
     def __call__(
         self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
-    ) -> Awaitable[Completion | Sequence[str]]:
+    ) -> Awaitable[Completion | Mapping[str, Any] | Sequence[str]]:
         """The values that `value` may grow into, the likeliest first; at most 100 are sent.
 
         Args:
@@ -112,9 +122,9 @@ class Prompts:
 
         def added(function: Callable[..., Any]) -> Callable[..., Any]:
             made = _FunctionPrompt(function, name or function.__name__, title)
-            if made.prompt.name in self._made:
-                raise DefinitionError(f"there are two prompts named {made.prompt.name!r}; rename one")
-            self._made[made.prompt.name] = made
+            if made.name in self._made:
+                raise DefinitionError(f"there are two prompts named {made.name!r}; rename one")
+            self._made[made.name] = made
             self._tell()
             return function
 
@@ -154,11 +164,14 @@ class _FunctionPrompt:
     def __init__(self, function: Callable[..., Any], name: str, title: str | None) -> None:
         import docstring_parser
 
+        self.name = name
+        self._title = title
         self._function = function
         self._context: str | None = None
         document = docstring_parser.parse(inspect.getdoc(function) or "")
+        self._description = (document.description or "").strip() or None
         described = {param.arg_name: param.description for param in document.params}
-        arguments: list[PromptArgument] = []
+        self._arguments: list[dict[str, Any]] = []
         for parameter in inspect.signature(function, eval_str=True).parameters.values():
             if parameter.annotation is ToolContext:
                 self._context = parameter.name
@@ -169,19 +182,19 @@ class _FunctionPrompt:
                 )
             if parameter.annotation not in (str, str | None, parameter.empty):
                 raise DefinitionError(f"prompt {name!r}: argument {parameter.name!r} must be a str")
+            about = described.get(parameter.name)
             required = parameter.default is parameter.empty
-            arguments.append(
-                PromptArgument(
-                    name=parameter.name, description=described.get(parameter.name), required=required
-                )
-            )
-        self._names = frozenset(argument.name for argument in arguments)
-        self._required = [argument.name for argument in arguments if argument.required]
-        self.prompt = Prompt(
-            name=name,
-            title=title,
-            description=(document.description or "").strip() or None,
-            arguments=arguments or None,
+            self._arguments.append({"name": parameter.name, "description": about, "required": required})
+        self._names = frozenset(argument["name"] for argument in self._arguments)
+        self._required = [argument["name"] for argument in self._arguments if argument["required"]]
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        from mcp_types import Prompt, PromptArgument
+
+        arguments = [PromptArgument(**argument) for argument in self._arguments]
+        return Prompt(
+            name=self.name, title=self._title, description=self._description, arguments=arguments or None
         )
 
     async def written(self, arguments: Mapping[str, str], context: ToolContext) -> GetPromptResult:
@@ -191,7 +204,7 @@ class _FunctionPrompt:
             faults = [f"{name!r} is missing" for name in missing] + [
                 f"{name!r} is unknown" for name in unknown
             ]
-            raise InvalidArgumentsError(f"prompt {self.prompt.name}: {', '.join(faults)}")
+            raise InvalidArgumentsError(f"prompt {self.name}: {', '.join(faults)}")
         given: dict[str, Any] = dict(arguments)
         if self._context is not None:
             given[self._context] = context
@@ -201,15 +214,17 @@ class _FunctionPrompt:
         return self._result(cast("Written", found))
 
     def _result(self, written: Written) -> GetPromptResult:
+        from mcp_types import GetPromptResult, PromptMessage
+
         if isinstance(written, GetPromptResult):
             return written
         parts = [written] if isinstance(written, str | PromptMessage) else list(written)
-        return GetPromptResult(
-            description=self.prompt.description, messages=[_message(part) for part in parts]
-        )
+        return GetPromptResult(description=self._description, messages=[_message(part) for part in parts])
 
 
 def _message(part: PromptMessage | str) -> PromptMessage:
+    from mcp_types import PromptMessage, TextContent
+
     if isinstance(part, PromptMessage):
         return part
     return PromptMessage(role="user", content=TextContent(type="text", text=part))

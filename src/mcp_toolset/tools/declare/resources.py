@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
-
-ResourceContents = TextResourceContents | BlobResourceContents
+if TYPE_CHECKING:
+    from mcp_types import BlobResourceContents, Resource, ResourceTemplate, TextResourceContents
 
 
 @runtime_checkable
 class ResourceProvider(Protocol):
-    """Readable resources of a server (specification, server/resources)."""
+    """Readable resources of a server (specification, server/resources).
 
-    async def list_resources(self) -> Sequence[Resource]:
+    Entries and contents are models of `mcp_types`, or wire dictionaries.
+    """
+
+    async def list_resources(self) -> Sequence[Resource | Mapping[str, Any]]:
         """The resources to list, in a stable order."""
         ...
 
-    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate | Mapping[str, Any]]:
         """URI templates of resources that are too many to list."""
         ...
 
-    async def read_resource(self, uri: str) -> Sequence[ResourceContents]:
+    async def read_resource(
+        self, uri: str
+    ) -> Sequence[TextResourceContents | BlobResourceContents | Mapping[str, Any]]:
         """The contents at `uri`.
 
         Raises:
