@@ -96,6 +96,16 @@ async def test_u8_a_deferred_hub_has_its_own_tools_at_once(folder: Folder, era: 
             assert [hit["id"] for hit in found.structured_content["hits"]] == ["up_a"]  # type: ignore[index]
 
 
+async def test_u8_a_first_resolve_waits_for_a_server_that_was_never_listed(folder: Folder) -> None:
+    slow = Slow(folder, "a", held=True)
+    folder.write({"up": {**slow.entry, "deferred": True}})
+    with anyio.fail_after(BOUND):
+        async with client_of(serving(folder, list_patience=10 * BOUND), "modern") as client:
+            async with later(slow):
+                answer: Any = await client.call_tool("resolve_tools", {"ids": ["up_a"]})
+            assert [one["status"] for one in answer.structured_content["tools"]] == ["granted"]
+
+
 @ERAS
 async def test_u8_the_first_list_waits_for_a_server_that_was_never_listed(folder: Folder, era: str) -> None:
     slow = Slow(folder, "a", held=True, prompt="p")

@@ -314,6 +314,9 @@ class DeferredCatalog:
         """What becomes of each id, in order; one that comes twice is granted once."""
         if not ids:
             return []
+        if self._arrive is not None and not all(self._named(id, context) for id in ids):
+            # The tool may be of a server that has not listed its tools yet.
+            await self._arrive()
         replay = replay_key(context)
         wanted = {id: self._available(id, context) for id in ids}
         records = await self._gate.apart(partial(self._records, wanted, context, replay))
