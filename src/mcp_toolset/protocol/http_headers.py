@@ -1,0 +1,239 @@
+"""The HTTP headers of modern requests: routing, values in base64, and arguments that travel in headers too.
+
+A client sends what `routing_headers` makes. A server compares that with the body: `check_routing` (as
+`ServerMachine` does when it is given headers), and `check_param_headers` for a tool whose schema says so.
+`STATUS_OF_CODE` is the HTTP status of an answer by the code of its error.
+
+Names of headers that are looked up are in lower case, and values are text (2026-07-28,
+basic/transports/streamable-http, "Request Headers", "Custom Headers", "Value Encoding").
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from mcp_toolset.protocol.header_schemas import annotated_arguments, header_fault, header_map
+from mcp_toolset.protocol.json_rpc import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
+from mcp_toolset.protocol.methods import NAME_PARAMETERS
+from mcp_toolset.protocol.revisions import is_modern
+
+__all__ = [
+    "METHOD_HEADER",
+    "NAME_HEADER",
+    "PARAM_PREFIX",
+    "STATUS_OF_CODE",
+    "VERSION_HEADER",
+    "check_param_headers",
+    "check_routing",
+    "decode_header_value",
+    "encode_header_value",
+    "header_fault",
+    "header_map",
+    "param_headers",
+    "repeated_routing_header",
+    "routing_headers",
+]
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+PARAM_PREFIX: Final = "Mcp-Param-"
+
+STATUS_OF_CODE: Final[Mapping[int, int]] = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""The HTTP status of a modern answer by the code of its error; 200 for every other code."""
+
+_ROUTING: Final = frozenset((VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
+_WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
+_VISIBLE: Final = re.compile(r"[\x20-\x7E]*")
+_DECIMAL: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+
+
+def encode_header_value(value: str) -> str:
+    """A text as the value of a header: as it is if it survives the way, else `=?base64?…?=`."""
+    if _VISIBLE.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode('ascii')}?="
+
+
+def decode_header_value(value: str | None) -> str | None:
+    """The text that a header's value stands for; `None` for none, and for base64 that is malformed."""
+    wrapped = None if value is None else _WRAPPED.fullmatch(value)
+    if wrapped is None:
+        return value
+    try:
+        decoded = base64.b64decode(wrapped[1], validate=True)
+        # Two ways to write one value would let an intermediary read another one than the server.
+        return decoded.decode() if base64.b64encode(decoded).decode("ascii") == wrapped[1] else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def routing_headers(
+    version: str, method: str, params: Mapping[str, Any], header_map: Mapping[tuple[str, ...], str]
+) -> dict[str, str]:
+    """The headers that a client sends with a request; `header_map` is that of the tool that is called."""
+    made = {VERSION_HEADER: version}
+    if not is_modern(version):
+        return made
+    made[METHOD_HEADER] = method
+    name = params.get(NAME_PARAMETERS[method]) if method in NAME_PARAMETERS else None
+    if isinstance(name, str):
+        made[NAME_HEADER] = encode_header_value(name)
+    if header_map:
+        made.update(param_headers(header_map, params.get("arguments") or {}))
+    return made
+
+
+def param_headers(header_map: Mapping[tuple[str, ...], str], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The headers `Mcp-Param-…` of a call; an argument that is absent, null or no scalar has none."""
+    made: dict[str, str] = {}
+    for path, token in header_map.items():
+        written = _written(_argument(arguments, path))
+        if written is not None:
+            made[PARAM_PREFIX + token] = encode_header_value(written)
+    return made
+
+
+def repeated_routing_header(headers: Iterable[tuple[str, str]]) -> str | None:
+    """The first routing header that a request has twice: its readers may disagree about which one counts."""
+    seen: set[str] = set()
+    for name, _ in headers:
+        key = name.lower()
+        if key in _ROUTING and key in seen:
+            return key
+        seen.add(key)
+    return None
+
+
+def check_routing(
+    version: object, method: object, params: Mapping[str, Any], headers: Mapping[str, str]
+) -> None:
+    """Compare the routing headers of a request with its body.
+
+    Raises:
+        MCPError: `HEADER_MISMATCH`: one is missing, or says something else.
+    """
+    said = headers.get(VERSION_HEADER)
+    # A null in the body is not to agree with a header that is missing.
+    if said is None or said != version:
+        raise _mismatch(f"{VERSION_HEADER} header does not match the request envelope's protocol version")
+    if headers.get(METHOD_HEADER) != method:
+        raise _mismatch(f"{METHOD_HEADER} header does not match the request body's method")
+    key = NAME_PARAMETERS.get(cast("str", method))
+    name = None if key is None else params.get(key)
+    if name is not None and decode_header_value(headers.get(NAME_HEADER)) != name:
+        raise _mismatch(f"{NAME_HEADER} header does not match the request body's {key!r} parameter")
+
+
+def check_param_headers(
+    schema: Any, arguments: Mapping[str, Any], headers: Iterable[tuple[str, str]]
+) -> None:
+    """Compare the headers `Mcp-Param-…` of a call with its arguments.
+
+    Each annotated argument and its header are present together, and equal, or absent together; null counts as
+    absent. A schema with malformed annotations checks nothing: clients leave such a tool out.
+
+    Args:
+        schema: The input schema of the tool.
+        arguments: The arguments of the call.
+        headers: All headers of the request, repeated ones too.
+
+    Raises:
+        MCPError: `HEADER_MISMATCH`: one is missing, too much, repeated, malformed, or says something else.
+    """
+    if header_fault(schema) is not None:
+        return
+    said: dict[str, list[str]] = {}
+    for name, value in headers:
+        said.setdefault(name.lower(), []).append(value)
+    for path, token, annotated in annotated_arguments(schema):
+        header = PARAM_PREFIX + token
+        values = said.get(header.lower(), [])
+        if len(values) > 1:
+            raise _mismatch(f"{header} header appears more than once")
+        argument = f"the request body's {'.'.join(path)!r} argument"
+        value = _argument(arguments, path)
+        fault = _param_fault(value, values[0] if values else None, annotated.get("type"), argument)
+        if fault is not None:
+            raise _mismatch(f"{header} header {fault}")
+
+
+def _param_fault(value: Any, said: str | None, kind: object, argument: str) -> str | None:
+    """What is wrong with a header, if anything, beside the value of its argument."""
+    written = _written(value)
+    if value is None:
+        return None if said is None else f"is present but {argument} is absent"
+    if said is None:
+        return None if written is None else f"is missing but {argument} is present"
+    if written is None:
+        return f"does not match {argument}"
+    decoded = decode_header_value(said)
+    if decoded is None:
+        return "carries a malformed base64 sentinel value"
+    return None if _agrees(decoded, written, value, kind) else f"does not match {argument}"
+
+
+def _agrees(decoded: str, written: str, value: Any, kind: object) -> bool:
+    """Whether a header says what an argument does; integers are compared as numbers, `42` with `42.0`."""
+    number = _DECIMAL.fullmatch(decoded) if kind == "integer" else None
+    if number is None or not _is_whole(value):
+        return decoded == written
+    try:
+        return int(number[1]) == int(value)
+    # Python reads no number of thousands of digits.
+    except ValueError:
+        return False
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
+def _argument(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """The argument at a path of property names; `None` if it is not there."""
+    node: Any = arguments
+    for key in path:
+        if not isinstance(node, Mapping):
+            return None
+        node = cast("Mapping[str, Any]", node).get(key)
+    return node
+
+
+def _written(value: Any) -> str | None:
+    """A scalar as it stands in a header; `None` for what has no such form."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        return str(value)
+    # Python writes no integer of thousands of digits.
+    except ValueError:
+        return None
+
+
+def _mismatch(message: str) -> MCPError:
+    return MCPError(HEADER_MISMATCH, message)
