@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.warm import Warm, warm_process
 
 from mcp_toolset.server import unlisted_mounts as unlisted
-from mcp_toolset.upstream.lists import client_lists
+from mcp_toolset.upstream.lists import client_lists, taken_list
 
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
@@ -30,6 +30,7 @@ def patient_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unlisted, "LIST_PATIENCE", 60)
     monkeypatch.setattr(client_lists, "PATIENCE", 60)
     monkeypatch.setattr(client_lists, "LIST_DEADLINE", 30)
+    monkeypatch.setattr(taken_list, "LIST_DEADLINE", 30)
 
 
 @pytest.fixture(scope="session")

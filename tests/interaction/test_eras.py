@@ -100,7 +100,7 @@ async def test_u34_a_server_without_the_older_era_is_tried_once_and_then_known(b
         async with bridged(both("modern-only"), "legacy", "one") as (client, up):
             before = children()
             assert await said(client, "rounds") == "one"
-            assert up.connection.pool.facts.legacy is False
+            assert up.connection.pool.routing.facts.legacy is False
             assert next(up.connection.pool._serials) - 1 == opened
             assert children() == before
             identity = up.connection.link.identity

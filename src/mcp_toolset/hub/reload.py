@@ -262,7 +262,7 @@ async def _leave(mount: Mount, drain: float) -> None:
     """Close a mount that is served no longer, after what is under way in it."""
     ending, successor = mount.remote.connection, mount.successor
     if successor is not None:
-        await successor.remote.connection.offers.follow(ending.offers)
+        await successor.remote.connection.watches.follow(ending.watches)
     await ending.end(drain)
     if successor is not None:
         successor.remote.connection.unfollow(ending)

@@ -40,10 +40,12 @@ from mcp_toolset.upstream.forwarding import Exchange
 from mcp_toolset.upstream.kept_mount import catalog_of, keep_key, server_of
 from mcp_toolset.upstream.listing_session import ListingSession
 from mcp_toolset.upstream.lists.change_stream import ChangeStream
-from mcp_toolset.upstream.lists.client_lists import CAPABILITIES, TOOLS, ClientLists
+from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.client_offers import ClientOffers
 from mcp_toolset.upstream.lists.client_watches import ClientWatches
 from mcp_toolset.upstream.lists.offers import UpstreamOffers
+from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
+from mcp_toolset.upstream.lists.taken_list import CAPABILITIES, TOOLS
 from mcp_toolset.upstream.lists.tool_list import UpstreamTools
 from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
 from mcp_toolset.upstream.mount_state import MountState
@@ -106,10 +108,10 @@ class UpstreamConnection:
         self.offers = UpstreamOffers(
             link.name,
             request=request,
-            exchange=self.exchange,
             changed=changed,
             hidden_text=self.tools.pins.hidden_text,
         )
+        self.watches = ResourceWatches(link.name, request, self.offers.declares)
         self.lists = ClientLists(
             link.name,
             self.pool,
@@ -118,9 +120,16 @@ class UpstreamConnection:
             checked=self._usable,
             told_of=lambda method: self.offers.declares(CAPABILITIES[method], "listChanged"),
         )
-        self._watches = ClientWatches(link.name, self.pool)
+        self._client_watches = ClientWatches(link.name, self.pool)
         self.client_offers = ClientOffers(
-            self.offers, self.lists, self._watches, self.pool, said=self.said, met=self._listing.met
+            self.offers,
+            self.lists,
+            self._client_watches,
+            self.watches,
+            self.pool,
+            exchange=self.exchange,
+            said=self.said,
+            met=self._listing.met,
         )
         self._changes = ChangeStream(
             link.name, request=request, outdated=self._outdated, refused=self._refresh.not_told
@@ -128,7 +137,7 @@ class UpstreamConnection:
         self.owner = Owner(
             link,
             self._listing,
-            Lists(self._refresh, self.offers, self._changes, self.lists),
+            Lists(self._refresh, self.offers, self.watches, self._changes, self.lists),
             pool=self.pool,
             rest=self._rest,
             state=self._state,
@@ -260,7 +269,7 @@ class UpstreamConnection:
     def _at_work(self) -> bool:
         """Whether the session that lists has anything under way, or tells somebody of a resource."""
         listing = self._listing
-        return bool(listing.main.calls or listing.asking or self._refresh.is_due or self.offers.watched)
+        return bool(listing.main.calls or listing.asking or self._refresh.is_due or self.watches)
 
     def _outdated(self) -> None:
         """List everything again: a change may have been missed."""
@@ -371,7 +380,7 @@ class UpstreamConnection:
         return self.offers.checked(kind, listing).sequence
 
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
-        return self.lists.heard(pooled, method, params) or self._watches.heard(pooled, method, params)
+        return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)
 
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
         if method.endswith("list_changed") and self.lists.has_shelves:
@@ -379,4 +388,8 @@ class UpstreamConnection:
         if method == "notifications/tools/list_changed":
             self._refresh.heard()
             return True
-        return self.offers.heard(method, params) or self._changes.heard(method, params)
+        return (
+            self.offers.heard(method)
+            or self.watches.heard(method, params)
+            or self._changes.heard(method, params)
+        )

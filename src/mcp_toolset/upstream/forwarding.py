@@ -94,13 +94,14 @@ class Exchange:
         """
         caller = context if isinstance(context, WireContext) else None
         if caller is None:
-            key = None if main.modern else self._pool.bare
+            apart = not main.modern and self._pool.routing.lists_apart
+            key = SessionKey("legacy") if apart else None
             if key is None:
                 return await self._sent(main, CallInFlight(context), method, params, tool)
             return await self._on_lease(key, None, method, params, tool, CallInFlight(context))
         name = str(params.get("name", params.get("uri", "")))
         by_rounds = main.modern and not caller.modern and name in self._by_rounds
-        key = None if by_rounds else self._pool.key(caller, name)
+        key = None if by_rounds else self._pool.routing.key(caller, name)
         if key is None and main.modern:
             return await self._to_modern(main, method, params, caller, tool)
         if caller.modern and caller.replay.foreign:
@@ -221,7 +222,7 @@ class Exchange:
             with pooled.session.calls.of(call):
                 session = await pooled.opened()
                 if tool is not None:
-                    await self._pool.check_offered(pooled, tool.name)
+                    await pooled.check_offered(tool.name, self._pool.start_timeout)
                 result = await self._worked(session, call, method, params, tool)
                 if isinstance(call, ParkedCall):
                     call.end()

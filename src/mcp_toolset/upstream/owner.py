@@ -27,6 +27,7 @@ from mcp_toolset.upstream.listing_session import ListingSession
 from mcp_toolset.upstream.lists.change_stream import ACKNOWLEDGING, ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.offers import UpstreamOffers
+from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
 from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
 from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.resting import Rest
@@ -44,6 +45,7 @@ class Lists:
 
     refresh: ToolRefresh
     offers: UpstreamOffers
+    watches: ResourceWatches
     changes: ChangeStream
     for_clients: ClientLists
 
@@ -86,7 +88,7 @@ class Owner:
         self._log = log
         self._introduced = introduced
         self._notified = notified
-        self._protocol: ProtocolRule = pool.options.protocol
+        self._protocol: ProtocolRule = pool.routing.options.protocol
         self._era: str | None = None
         self._ready_at = float("inf")
         self._lost = anyio.Event()
@@ -107,7 +109,7 @@ class Owner:
 
         try:
             async with self._pool.running():
-                self._era = "legacy" if self._pool.facts.modern is False else None
+                self._era = "legacy" if self._pool.routing.facts.modern is False else None
                 while True:
                     self._ready_at = float("inf")
                     reason = await self._live(settled)
@@ -175,7 +177,7 @@ class Owner:
         # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
         self._era = await main.begin(session, dispatcher, era, self._protocol)
-        self._pool.listens_in("modern" if main.modern else "legacy")
+        self._pool.routing.listens_in("modern" if main.modern else "legacy")
         self._introduced(main.server, session.instructions or "")
         await self._hear_of_changes(session.server_capabilities, group)
         listing = await lists.refresh.walked()
@@ -184,6 +186,7 @@ class Owner:
         await lists.refresh.admit(listing)
         time.resume()
         await lists.offers.take(_wire(session.server_capabilities), modern=main.modern)
+        await lists.watches.begin(modern=main.modern)
         lists.for_clients.begin()
         self._ready_at = anyio.current_time()
 
@@ -205,7 +208,7 @@ class Owner:
                 group.start_soon(self._lists.refresh.keep_fresh)
                 group.start_soon(self._lists.offers.keep_fresh)
                 if modern:
-                    group.start_soon(self._lists.offers.keep_watching)
+                    group.start_soon(self._lists.watches.keep_watching)
                 group.start_soon(self._watch, dispatcher)
                 group.start_soon(self._watch_health)
                 if self._link.facts.starts_process and not modern:

@@ -17,7 +17,7 @@ import anyio
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.upstream.lists.offers import ACKNOWLEDGED, subscription_in
+from mcp_toolset.upstream.lists.resource_watches import ACKNOWLEDGED, subscription_in
 
 ACKNOWLEDGING: Final = 1.0
 """Seconds for which the first list waits until the server has acknowledged the stream."""

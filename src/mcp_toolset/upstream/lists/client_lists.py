@@ -9,7 +9,7 @@ the same as in the session that lists.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,17 +17,24 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.context.client import ServedClient
-from mcp_toolset.context.offer_kinds import KINDS, Wire
+from mcp_toolset.context.offer_kinds import Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.upstream.pagination import Listing
+from mcp_toolset.upstream.lists.taken_list import (
+    CAPABILITIES,
+    LIST_DEADLINE,
+    METHODS_OF_CHANGE,
+    Checked,
+    Common,
+    ListTaker,
+    Request,
+    TakenList,
+)
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
-from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionKey, canonical
-
-LIST_DEADLINE: Final = 5.0
-"""Seconds that one list of a session may take."""
+from mcp_toolset.upstream.sessions.routing import Routing
+from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionKey, Shelf, canonical
 
 PATIENCE: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
@@ -38,49 +45,19 @@ SETTLING: Final = 3.0
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced."""
 
-TOOLS: Final = "tools/list"
-_KEYS: Final = {TOOLS: "tools", **{kind.method: kind.key for kind in KINDS}}
-_IDENTITIES: Final = {TOOLS: "name", **{kind.method: kind.identity for kind in KINDS}}
-CAPABILITIES: Final = {TOOLS: "tools", **{kind.method: kind.capability for kind in KINDS}}
-_CHANGES: Final = {
-    f"notifications/{capability}/list_changed": tuple(
-        method for method, each in CAPABILITIES.items() if each == capability
-    )
-    for capability in ("tools", "resources", "prompts")
-}
-
-Request = Callable[..., Awaitable[dict[str, Any]]]
-Common = Callable[[str], Sequence[Wire] | None]
-Checked = Callable[[Listing], Sequence[Wire]]
-Shelf = tuple[str, str, str]
-"""An era, what is declared in it, and whose credentials are sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakenList:
-    """One list as it was taken.
-
-    Attributes:
-        entries: What it holds, in wire form, as untrusted as it comes.
-        names: The names or addresses of the entries.
-    """
-
-    entries: Sequence[Wire]
-    names: frozenset[str]
-
 
 @dataclass(frozen=True, slots=True)
 class ListNews:
     """A list is another one: of one session, or of all clients that declare what it does.
 
     Attributes:
-        pool: The sessions with its server.
+        routing: The routes of requests to its server.
         key: The session.
         capability: What the list is of: `tools`, `resources` or `prompts`.
         shared: Whether it is for all that declare the same.
     """
 
-    pool: SessionPool
+    routing: Routing
     key: SessionKey
     capability: str
     shared: bool = False
@@ -92,10 +69,10 @@ class ListNews:
 
     def is_for(self, client: ServedClient) -> bool:
         """Whether a client sees this list."""
-        route = client.routes.get(self.pool)
-        if route is None:
+        key = self.routing.route_of(client)
+        if key is None:
             return False
-        return route[2] == self.key or (self.shared and route[2].shelf == self.key.shelf)
+        return key == self.key or (self.shared and key.shelf == self.key.shelf)
 
 
 Lists = Mapping[str, TakenList]
@@ -133,8 +110,7 @@ class ClientLists:
         self._told_of = told_of
         self._pool = pool
         self._request = request
-        self._common = common
-        self._checked = checked
+        self._taker = ListTaker(common, checked)
         self._shelves: dict[Shelf, Lists] = {}
         self._own: dict[SessionKey, dict[str, TakenList]] = {}
         self._learning: dict[Shelf, anyio.Event] = {}
@@ -152,7 +128,7 @@ class ClientLists:
         """The lists that a client sees in place of those that everybody sees, by method."""
         if not self._varies or not isinstance(context, WireContext):
             return _AS_ALL
-        key = self._pool.key(context)
+        key = self._pool.routing.key(context)
         shelf = self._shelf(key, context)
         shared = _AS_ALL if shelf is None else self._shelves.get(shelf, _AS_ALL)
         own = None if key is None else self._own.get(key)
@@ -170,10 +146,10 @@ class ClientLists:
 
     def _shelf(self, key: SessionKey | None, context: WireContext) -> Shelf | None:
         """Where lists for the capability set of a client are kept; `None` if it sees the list of all."""
-        if self._pool.options.shows:
+        if self._pool.routing.options.shows:
             return None
         declares = canonical(context.carried) if key is None else key.declares
-        if declares == NOTHING_DECLARED or (key is None and not self._pool.is_modern):
+        if declares == NOTHING_DECLARED or (key is None and not self._pool.routing.is_modern):
             return None
         return ("modern", declares, "") if key is None else key.shelf
 
@@ -185,7 +161,7 @@ class ClientLists:
             if not context.modern:
                 self._early[context.client_key or ""] = context
             return False
-        key = self._pool.key(context)
+        key = self._pool.routing.key(context)
         shelf = self._shelf(key, context)
         if shelf is None:
             # A legacy client is known to the pool for as long as it is connected; nothing tells this one.
@@ -200,7 +176,7 @@ class ClientLists:
         """The server has listed, so find out what it lists to clients that have asked before."""
         early, self._early = self._early, {}
         for context in early.values():
-            shelf = self._shelf(self._pool.key(context), context)
+            shelf = self._shelf(self._pool.routing.key(context), context)
             if shelf is not None and self.unknown(context):
                 self._late.add(shelf)
                 self._pool.start(self.learned, context)
@@ -209,7 +185,7 @@ class ClientLists:
         """Wait, for a little while at most, until that is known."""
         if not isinstance(context, WireContext):
             return
-        key = self._pool.key(context)
+        key = self._pool.routing.key(context)
         shelf = self._shelf(key, context)
         if shelf is None or shelf in self._shelves or self._has_own(key):
             return
@@ -229,7 +205,7 @@ class ClientLists:
         found = False
         try:
             lists = await self._first_lists(shelf, key, context)
-            found = lists is not None and not self._pool.is_modern
+            found = lists is not None and not self._pool.routing.is_modern
         except (UpstreamError, OtherEraError, TimeoutError) as fault:
             self._log.info("what it lists to clients that declare %s is not known: %s", shelf[1], fault)
         try:
@@ -245,22 +221,22 @@ class ClientLists:
         if found:
             await anyio.sleep(SETTLING)
             if self._shelves.get(shelf) == _AS_ALL:
-                self._pool.note_same(shelf)
+                self._pool.routing.note_same(shelf)
 
     async def _first_lists(self, shelf: Shelf, key: SessionKey | None, context: WireContext) -> Lists | None:
         """What the server lists to such clients, as far as others do not see the same.
 
         `None` if the session that was asked has lists of its own already, by what its calls have done.
         """
-        if self._pool.is_modern:
+        if self._pool.routing.is_modern:
             # Each request says what its client can do: the session that lists can ask for all of them.
-            return await self._differing(partial(self._request, context=context))
-        if key is None or self._pool.same(shelf):
+            return await self._taker.differing(partial(self._request, context=context))
+        if key is None or self._pool.routing.same(shelf):
             return _AS_ALL
         pooled = await self._pool.take(key, context, within=LIST_DEADLINE)
         try:
             session = await pooled.opened()
-            lists = await self._differing(session.request)
+            lists = await self._taker.differing(session.request)
         finally:
             self._pool.give_back(pooled)
         if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
@@ -268,31 +244,9 @@ class ClientLists:
         # What a call may have changed unannounced is looked at for each client; see `look`.
         return {method: each for method, each in lists.items() if not pooled.called or self._told_of(method)}
 
-    async def _differing(self, request: Request) -> dict[str, TakenList]:
-        found: dict[str, TakenList] = {}
-        for method in _KEYS:
-            common = self._common(method)
-            taken = None if common is None else await self._taken(request, method)
-            if taken is not None and common is not None and list(taken.entries) != list(common):
-                found[method] = taken
-        return found
-
-    async def _taken(self, request: Request, method: str) -> TakenList | None:
-        """A list as it is now; `None` if the server has none."""
-        listing = Listing(method, _KEYS[method])
-        try:
-            await listing.walk(request, LIST_DEADLINE)
-        except UpstreamError as fault:
-            if getattr(fault, "code", None) is None:
-                raise
-            return None
-        entries = self._checked(listing)
-        identity = _IDENTITIES[method]
-        return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
-
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take in what a session says of its lists; `False` if it says nothing of them."""
-        methods = _CHANGES.get(method)
+        methods = METHODS_OF_CHANGE.get(method)
         if methods is None:
             return False
         pooled.stays = pooled.called and bool(pooled.key.client)
@@ -318,7 +272,7 @@ class ClientLists:
             del self._stale[pooled.serial]
 
     async def _take_own(self, pooled: PooledSession, stale: set[str]) -> None:
-        taken = {method: await self._taken(pooled.session.request, method) for method in sorted(stale)}
+        taken = {method: await self._taker.taken(pooled.session.request, method) for method in sorted(stale)}
         if pooled.ended.is_set():
             return
         lists = {method: each for method, each in taken.items() if each is not None}
@@ -332,7 +286,7 @@ class ClientLists:
 
     async def look(self, context: ToolContext, method: str) -> None:
         """List again on the session of a client, whose server tells of no change of this list."""
-        key = self._pool.key(context) if isinstance(context, WireContext) else None
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         pooled = None if key is None else self._pool.standing(key)
         if pooled is None or not pooled.open.is_set():
             return
@@ -341,13 +295,12 @@ class ClientLists:
             return
         self._looked[looked] = anyio.current_time()
         try:
-            taken = await self._taken(pooled.session.request, method)
+            taken = await self._taker.taken(pooled.session.request, method)
         except (UpstreamError, TimeoutError) as fault:
             self._log.info("listing again for a client failed, the last list stays: %s", fault)
             return
         seen = self.seen_by(context).get(method)
-        entries = self._common(method) if seen is None else seen.entries
-        if taken is None or pooled.ended.is_set() or list(taken.entries) == list(entries or ()):
+        if taken is None or pooled.ended.is_set() or self._taker.is_seen(taken, method, seen):
             return
         self._own.setdefault(pooled.key, {})[method] = taken
         await self._changed()
@@ -377,7 +330,9 @@ class ClientLists:
         await self.merge()
         if key is not None:
             capabilities = sorted({CAPABILITIES[method] for method in methods})
-            self._news += [ListNews(self._pool, key, capability, shared) for capability in capabilities]
+            self._news += [
+                ListNews(self._pool.routing, key, capability, shared) for capability in capabilities
+            ]
         self.on_change()
 
 

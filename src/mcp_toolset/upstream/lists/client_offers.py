@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.context.offer_kinds import Ending, Kind, Wire
 from mcp_toolset.context.request import WireContext
@@ -12,12 +12,16 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.client_watches import ClientWatches
 from mcp_toolset.upstream.lists.offers import UpstreamOffers
+from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError
 
 if TYPE_CHECKING:
     from mcp_toolset.context.client import ServedClient
     from mcp_toolset.upstream.lists.client_lists import ListNews
+
+
+Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
 class ClientOffers:
@@ -28,18 +32,22 @@ class ClientOffers:
         common: UpstreamOffers,
         lists: ClientLists,
         watches: ClientWatches,
+        resource_watches: ResourceWatches,
         pool: SessionPool,
         *,
+        exchange: Exchange,
         said: Callable[[], frozenset[str]],
         met: Callable[[ToolContext], None],
     ) -> None:
-        """Join what there is of one server.
+        """Join the parts of one server.
 
         Args:
             common: What it offers to all.
             lists: What it lists to some.
             watches: What clients watch on sessions of their own.
-            pool: Those sessions.
+            resource_watches: What is watched on the session that lists.
+            pool: The sessions of clients.
+            exchange: Sends a request on behalf of a caller.
             said: Tells once which lists it has said to have changed.
             met: Takes note of who uses the session that lists, beside calls.
         """
@@ -48,6 +56,8 @@ class ClientOffers:
         self._common = common
         self._lists = lists
         self._watches = watches
+        self._resource_watches = resource_watches
+        self._exchange = exchange
         self._pool = pool
 
     @property
@@ -75,9 +85,8 @@ class ClientOffers:
 
     def tells_itself(self, client: ServedClient) -> bool:
         """Whether a client has an open session of its own, which tells it of changes."""
-        route = client.routes.get(self._pool)
-        pooled = None if route is None or not route[2].client else self._pool.standing(route[2])
-        return pooled is not None
+        key = self._pool.routing.route_of(client)
+        return key is not None and bool(key.client) and self._pool.standing(key) is not None
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
         """The entries that some clients see."""
@@ -92,16 +101,19 @@ class ClientOffers:
         return self._common.meta(kind)
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
-        """Read a resource for a caller."""
-        return await self._common.read(uri, context)
+        """Read a resource for a caller; see `Exchange.perform` for what it raises."""
+        return await self._exchange("resources/read", {"uri": uri}, context)
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
-        """Get a prompt for a caller."""
-        return await self._common.prompt(name, arguments, context)
+        """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
+        params: dict[str, Any] = {"name": name}
+        if arguments:
+            params["arguments"] = dict(arguments)
+        return await self._exchange("prompts/get", params, context)
 
-    async def complete(self, params: Mapping[str, object], context: ToolContext) -> Wire:
-        """Complete an argument for a caller."""
-        return await self._common.complete(params, context)
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
+        return await self._exchange("completion/complete", dict(params), context)
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the session of a client says that a resource has changed.
@@ -109,14 +121,14 @@ class ClientOffers:
         Raises:
             UpstreamError: the server refused, or cannot be asked.
         """
-        key = self._pool.key(context) if isinstance(context, WireContext) else None
+        key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         if key is not None and isinstance(context, WireContext):
             try:
                 return await self._watches.watch(key, context, uri, updated)
             except OtherEraError:
                 pass
         self._met(context)
-        return await self._common.watch(uri, updated)
+        return await self._resource_watches.watch(uri, updated)
 
     def said(self) -> frozenset[str]:
         """The lists that the server has said to have changed since this was asked last."""

@@ -1,35 +1,30 @@
 """`SessionPool`: sessions with an upstream beside the one that lists, as its callers need them.
 
-Which session a call takes is the rule of `session_key`; the pool opens the session and closes it. A
-server of an older revision learns what its client answers once, in the handshake, and over stdio and SSE
-nothing says for which call it asks; so clients that can be asked have sessions that declare just that.
-Each session has one owner task, is opened by the first call that needs it, and is closed when its
-client leaves or nobody has used it for a while; there are never more than `MAX_SESSIONS`.
+Which session a call takes is told by `routing`; the pool opens the session and closes it. A server of an
+older revision learns what its client answers once, in the handshake, and over stdio and SSE nothing says for
+which call it asks; so clients that can be asked have sessions that declare just that. Each session has one
+owner task, is opened by the first call that needs it, and is closed when its client leaves or nobody has used
+it for a while; there are never more than `MAX_SESSIONS`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import Any, Final
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
-from mcp_toolset.config import Asked, Era
+from mcp_toolset.config import Asked
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import (
-    CallError,
-    UpstreamProtocolError,
     UpstreamTimeoutError,
     UpstreamUnavailableError,
     innermost,
@@ -44,20 +39,13 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.pagination import Listing, NotAListError
-from mcp_toolset.upstream.sessions.known_eras import KnownEras
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
-from mcp_toolset.upstream.sessions.session import UpstreamSession, digest_of
+from mcp_toolset.upstream.sessions.routing import Routing
+from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import (
-    MODERN,
     NOTHING_DECLARED,
-    ClientFacts,
     SessionKey,
     SessionOptions,
-    UpstreamFacts,
-    era_for,
-    key_for,
-    listing_key,
 )
 from mcp_toolset.upstream.target import Link
 
@@ -72,11 +60,6 @@ TURN: Final = 1.0
 
 TRIAL: Final = 10.0
 """Seconds that a server has to say whether it speaks the legacy era, while that is not known."""
-
-NEVER: Final = float("-inf")
-
-SECOND_TRIAL: Final = 300.0
-"""Seconds after which that is tried once more, if the server said nothing to it."""
 
 _REFUSALS: Final = frozenset(
     {
@@ -99,7 +82,8 @@ class SessionPool:
     """The sessions with one upstream that are for some of its callers.
 
     Attributes:
-        facts: What is known of the server by now.
+        routing: Which session each request takes.
+        start_timeout: Seconds that opening one may take.
         uses_listing: Whether anybody has used the session that lists since this was last set to `False`.
     """
 
@@ -123,21 +107,9 @@ class SessionPool:
         """
         self._shows = shows
         self._link = link
-        self.options = options
         self.start_timeout = start_timeout
-        self._forwards = forwards
-        alone = link.facts.in_process or options.protocol == "modern"
-        self.facts = UpstreamFacts(
-            legacy=False if alone else None,
-            modern=False if options.protocol == "legacy" else None,
-            tied=link.facts.binds_messages,
-        )
-        self._known = None if link.facts.in_process else KnownEras(link.identity)
-        self._main: SessionKey | None = None
-        self._settled = False
-        self._try_again_at = NEVER
-        self._without_legacy = self.facts
-        self._all_modern: UpstreamFacts | None = None
+        self.routing = Routing(link, options, forwards=forwards)
+        self.routing.start = self.start
         self._sessions: dict[int, PooledSession] = {}
         self._ready: dict[SessionKey, PooledSession] = {}
         self._serials = count(1)
@@ -149,10 +121,9 @@ class SessionPool:
         self.on_heard: Heard = _nobody
         self.on_stir: Callable[[], None] = lambda: None
         self.uses_listing = False
-        self._clients: dict[ServedClient, Callable[[], None]] = {}
         self.on_ended: Ended = lambda pooled: None
-        self._same = frozenset[str]()
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
+        self.routing.on_clients = lambda: self.on_stir()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -164,19 +135,14 @@ class SessionPool:
         self._context = copy_context()
         # An earlier opening may have waited on another event loop.
         self._freed = anyio.Event()
-        if self._known is not None and self.options.protocol == "auto":
-            recalled = await anyio.to_thread.run_sync(self._known.recall)
-            self._same = await anyio.to_thread.run_sync(self._known.recall_same)
-            self._note(replace(self.facts, **recalled))
+        await self.routing.recall()
         async with anyio.create_task_group() as group:
             self._group = group
             try:
                 yield group
             finally:
                 self._group = None
-                clients, self._clients = self._clients, {}
-                for forget in clients.values():
-                    forget()
+                self.routing.forget_clients()
                 group.cancel_scope.cancel()
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -189,89 +155,10 @@ class SessionPool:
             raise UpstreamUnavailableError(self._link.name, "the server is closed")
         self._context.run(self._group.start_soon, function, *arguments)
 
-    def listens_in(self, era: Era) -> None:
-        """Take note that the session that lists speaks this era."""
-        self._main, self._settled = listing_key(era, self.options), True
-        self.learn({"modern": True} if era == "modern" else {"legacy": True, "modern": False})
-
-    def learn(self, findings: Mapping[Era, bool]) -> None:
-        """Remember which eras the server speaks, also for later runs."""
-        news = {era: value for era, value in findings.items() if getattr(self.facts, era) is not value}
-        if not news:
-            return
-        self._note(replace(self.facts, **news))
-        if self._known is not None and self.options.protocol == "auto":
-            self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
-
-    def same(self, shelf: Sequence[str]) -> bool:
-        """Whether the server was found to list to these clients what it lists to everybody."""
-        return _digest(shelf) in self._same
-
-    def note_same(self, shelf: Sequence[str]) -> None:
-        """Remember that it does, also for later runs."""
-        self._same |= {_digest(shelf)}
-        if self._known is not None:
-            self.start(anyio.to_thread.run_sync, partial(self._known.note_same, self._same))
-
-    def _note(self, facts: UpstreamFacts) -> None:
-        self.facts = facts
-
-    def key(self, caller: WireContext, name: str = "") -> SessionKey | None:
-        """The session that a request of a client takes; `None` for the one that lists.
-
-        A legacy client has one key for as long as it is connected, so that it is looked up and not made.
-        """
-        if caller.modern and (self._all_modern is self.facts or self._keeps_modern(name)):
-            return self._other(MODERN)
-        client = None if caller.modern or self._forwards or name in self.options.eras else caller.client
-        if client is None:
-            return self._other(self._key(caller, name))
-        facts = self._facts()
-        known = client.routes.get(self)
-        if known is None or known[0] is not facts or known[1] != caller.answers:
-            known = client.routes[self] = (facts, caller.answers, self._key(caller))
-            self._attend(client)
-        return self._other(known[2])
-
-    def _keeps_modern(self, name: str) -> bool:
-        """Whether a modern client is answered in its own era; remembered where that goes for all tools."""
-        modern = era_for("modern", self.facts, self.options, name) == "modern"
-        if modern and not self.options.eras:
-            self._all_modern = self.facts
-        return modern
-
-    def _other(self, key: SessionKey) -> SessionKey | None:
-        return None if key is self._main or key == self._main else key
-
-    def _key(self, caller: WireContext, name: str = "") -> SessionKey:
-        authorization = caller.authorization if self._forwards else None
-        client = ClientFacts(
-            "modern" if caller.modern else "legacy",
-            caller.carried,
-            caller.principal or "",
-            caller.client_key or "",
-            digest_of(authorization),
-        )
-        return key_for(client, self._facts(), self.options, name)
-
-    def _facts(self) -> UpstreamFacts:
-        if (
-            self.facts.legacy is None
-            and self._try_again_at > NEVER
-            and anyio.current_time() < self._try_again_at
-        ):
-            return self._without_legacy
-        return self.facts
-
-    @property
-    def is_modern(self) -> bool:
-        """Whether the session that lists speaks 2026-07-28."""
-        return self._main == MODERN
-
     @property
     def listens(self) -> bool:
         """Whether there has been a session that lists, and sessions can be opened."""
-        return self._group is not None and self._settled
+        return self._group is not None and self.routing.settled
 
     @property
     def stands_in(self) -> bool:
@@ -279,7 +166,7 @@ class SessionPool:
 
         What is listed to clients that can be asked nothing is told by the one that lists alone.
         """
-        if self.options.shows:
+        if self.routing.options.shows:
             return False
         there = {
             each.key.shelf
@@ -288,49 +175,7 @@ class SessionPool:
             and not (each.retired or each.key.single)
             and each.key.declares != NOTHING_DECLARED
         }
-        return bool(there) and all(client.routes[self][2].shelf in there for client in self._clients)
-
-    def _attend(self, client: ServedClient) -> None:
-        """Count a client among those that see this server, for as long as it is connected."""
-
-        def left() -> None:
-            self._clients.pop(client, None)
-            self.on_stir()
-
-        if client not in self._clients:
-            self._clients[client] = client.when_gone(left)
-        self.on_stir()
-
-    @property
-    def bare(self) -> SessionKey | None:
-        """The session for those who can be asked for nothing; `None` if the one that lists will do."""
-        return SessionKey("legacy") if self._main is None else None
-
-    async def check_offered(self, pooled: PooledSession, tool: str) -> None:
-        """Refuse a tool that was listed because more was declared than this session's callers can do.
-
-        What the session once listed is taken to be there; what it did not is asked for again.
-
-        Raises:
-            CallError: the server does not offer it to such clients; nothing was sent.
-            UpstreamError: the server could not be asked.
-        """
-        missing = [name for name in self._shows if name not in pooled.session.declares]
-        if not missing or tool in pooled.listed:
-            return
-        listing = Listing()
-        try:
-            await listing.walk(pooled.session.request, self.start_timeout)
-        except TimeoutError:
-            raise UpstreamTimeoutError(self._link.name, "it listed no tools in time") from None
-        except NotAListError as fault:
-            raise UpstreamProtocolError(self._link.name, INVALID_REQUEST, str(fault)) from None
-        pooled.listed = frozenset(listing.names())
-        if listing.complete and tool not in pooled.listed:
-            raise CallError(
-                f"{self._link.name}: {tool} is not offered to clients like this one, which has not declared "
-                f"{' or '.join(missing)}; nothing was sent"
-            )
+        return bool(there) and self.routing.all_in(there)
 
     @property
     def silence(self) -> str:
@@ -404,7 +249,7 @@ class SessionPool:
         return next((each for each in self._alike(key) if each.takes(owner)), None)
 
     def _has_room(self, key: SessionKey) -> bool:
-        most = 1 if self.options.sessions == "capabilities" else MAX_ALIKE
+        most = 1 if self.routing.options.sessions == "capabilities" else MAX_ALIKE
         if key.turns and len(self._alike(key)) >= most:
             return False
         if len(self._sessions) < MAX_SESSIONS:
@@ -420,7 +265,8 @@ class SessionPool:
         if key.credentials and caller is not None:
             link = replace(link, headers=_with_credentials(link.headers, caller.authorization or ""))
         session = UpstreamSession(link, declares=json.loads(key.declares), client=client)
-        pooled = PooledSession(key, next(self._serials), session, anyio.current_time())
+        unsaid = tuple(name for name in self._shows if name not in session.declares)
+        pooled = PooledSession(key, next(self._serials), session, anyio.current_time(), unsaid)
         session.on_lost = pooled.retire
         session.on_broken_off = self.on_broken_off
         session.health.on_change = lambda: self.on_silence(session.health.waited)
@@ -437,7 +283,7 @@ class SessionPool:
         )
         stderr = StderrTail(self._link.name, self._link.scrubbed)
         # While it is not known whether the server speaks this era, its silence is as good as a no.
-        patience = self.start_timeout if self.facts.legacy else min(TRIAL, self.start_timeout)
+        patience = self.start_timeout if self.routing.facts.legacy else min(TRIAL, self.start_timeout)
 
         async def heard(method: str, params: Mapping[str, Any] | None) -> bool:
             return self.on_heard(pooled, method, params)
@@ -447,7 +293,7 @@ class SessionPool:
                 async with pooled.session.connected(stderr, heard) as (session, dispatcher):
                     await pooled.session.begin(session, dispatcher, "legacy")
                     starting.deadline = float("inf")
-                    self.learn({"legacy": True})
+                    self.routing.learn({"legacy": True})
                     if not pooled.key.single:
                         self._ready.setdefault(pooled.key, pooled)
                     pooled.open.set()
@@ -466,17 +312,16 @@ class SessionPool:
     def _failed(self, pooled: PooledSession, reason: str, fault: Exception | None = None) -> None:
         pooled.fault = reason
         self._log.info("a session has ended: %s", in_log(reason))
-        if pooled.open.is_set() or self._main is None or self._main.era != "modern":
+        if pooled.open.is_set() or not self.routing.is_modern:
             return
         # The server works in the other era, so the call goes there.
         cause = None if fault is None else innermost(fault)
         if isinstance(cause, MCPError) and cause.code in _REFUSALS:
             pooled.refused = True
-            self.learn({"legacy": False})
-        elif self.facts.legacy is None:
+            self.routing.learn({"legacy": False})
+        elif self.routing.facts.legacy is None:
             pooled.refused = True
-            self._without_legacy = replace(self.facts, legacy=False)
-            self._try_again_at = anyio.current_time() + SECOND_TRIAL
+            self.routing.suppose_no_legacy()
 
     def _forget(self, pooled: PooledSession) -> None:
         pooled.retired = True
@@ -504,10 +349,6 @@ class SessionPool:
     def _tell_waiting(self) -> None:
         freed, self._freed = self._freed, anyio.Event()
         freed.set()
-
-
-def _digest(shelf: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(shelf).encode()).hexdigest()[:16]
 
 
 def _with_credentials(headers: Mapping[str, str], authorization: str) -> dict[str, str]:

@@ -7,7 +7,14 @@ from typing import Final
 
 import anyio
 
-from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.errors import (
+    CallError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+)
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST
+from mcp_toolset.upstream.pagination import Listing, NotAListError
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey
 
@@ -28,6 +35,7 @@ class PooledSession:
         serial: Its number, in the order in which sessions were opened.
         session: The session itself.
         used_at: When its last call ended, a time of the event loop.
+        unsaid: What the session that lists declares and this one does not.
         users: The calls under way in it.
         owner: The client whose calls they are, where clients take turns.
         called: Whether a client has called anything in it, so that its lists may be its own.
@@ -45,6 +53,7 @@ class PooledSession:
     serial: int
     session: UpstreamSession
     used_at: float
+    unsaid: tuple[str, ...] = ()
     users: int = 0
     owner: str | None = None
     called: bool = False
@@ -84,6 +93,31 @@ class PooledSession:
                 self.session.link.name, f"no session for this client could be opened: {self.fault}"
             )
         return self.session
+
+    async def check_offered(self, tool: str, within: float) -> None:
+        """Refuse a tool that was listed because more was declared than this session's callers can do.
+
+        What the session once listed is taken to be there; what it did not is asked for again.
+
+        Raises:
+            CallError: the server does not offer it to such clients; nothing was sent.
+            UpstreamError: the server could not be asked.
+        """
+        if not self.unsaid or tool in self.listed:
+            return
+        name, listing = self.session.link.name, Listing()
+        try:
+            await listing.walk(self.session.request, within)
+        except TimeoutError:
+            raise UpstreamTimeoutError(name, "it listed no tools in time") from None
+        except NotAListError as fault:
+            raise UpstreamProtocolError(name, INVALID_REQUEST, str(fault)) from None
+        self.listed = frozenset(listing.names())
+        if listing.complete and tool not in self.listed:
+            raise CallError(
+                f"{name}: {tool} is not offered to clients like this one, which has not declared "
+                f"{' or '.join(self.unsaid)}; nothing was sent"
+            )
 
     async def until_unused(self, closed: anyio.Event) -> None:
         """Return when the session is to be closed: lost, or not used and not to be."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -361,11 +360,6 @@ class UpstreamSession:
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which this bridge does not carry"
         return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
-
-
-def digest_of(secret: str | None) -> str:
-    """What tells credentials apart without being them."""
-    return "" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
 def _nothing() -> None:

@@ -19,6 +19,9 @@ from mcp_toolset.config import Era, ProtocolRule, SessionRule
 from mcp_toolset.tools.core.asking import ANSWERABLE
 
 NOTHING_DECLARED: Final = "{}"
+Shelf = tuple[str, str, str]
+"""What sessions have in common that are listed the same: era, capabilities, credentials."""
+
 _OTHER: Final[Mapping[Era, Era]] = {"legacy": "modern", "modern": "legacy"}
 
 
@@ -105,7 +108,7 @@ class SessionKey:
     single: bool = False
 
     @property
-    def shelf(self) -> tuple[str, str, str]:
+    def shelf(self) -> Shelf:
         """What sessions have in common that are listed the same: era, capabilities, credentials."""
         return (self.era, self.declares, self.credentials)
 
