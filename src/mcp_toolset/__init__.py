@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
     from mcp_toolset.calls.pipeline.hooks import HookSet
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
+    from mcp_toolset.calls.pipeline.observation import CallObserver, CallReport
     from mcp_toolset.calls.pipeline.rejection import rejection_reason
     from mcp_toolset.calls.pipeline.rules import Rules
     from mcp_toolset.calls.rounds.call_result import (
@@ -97,6 +98,8 @@ __all__ = [
     "BackgroundWork",
     "CacheHint",
     "CallNext",
+    "CallObserver",
+    "CallReport",
     "CallResult",
     "Complete",
     "DecodedCall",

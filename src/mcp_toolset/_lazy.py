@@ -19,6 +19,8 @@ HOMES: Final[Mapping[str, str]] = {
     "BackgroundWork": "calls.background",
     "CacheHint": "protocol.cache_hints",
     "CallNext": "calls.pipeline.middleware",
+    "CallObserver": "calls.pipeline.observation",
+    "CallReport": "calls.pipeline.observation",
     "CallResult": "calls.rounds.call_result",
     "CatalogEntry": "catalog.search.entry",
     "Complete": "calls.pipeline.decision",

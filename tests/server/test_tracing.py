@@ -32,8 +32,22 @@ trace.set_tracer_provider(provider)
 async def heard(*_):
     pass
 
+async def deferred():
+    from tests.server.test_observing import add, hub
+    from mcp_toolset import Rules, ToolCall, ToolRound, Toolset
+    async with hub([], deferred=True) as server:
+        for mode in ("legacy", "2026-07-28"):
+            async with Client(server.lowlevel, mode=mode) as client:
+                found = await client.call_tool("resolve_tools", {"ids": ["erp_read"]})
+                grant = found.structured_content["tools"][0]["grant"]
+                await client.call_tool("call_tool", {"grant": grant, "arguments": {"number": 1}})
+    calls = [ToolCall("add", {"a": 1}, "c1")]
+    plan = await ToolRound.from_calls(calls, Toolset(add).view()).apply(Rules())
+    await plan.run_pending()
+
 async def main():
     ways = {}
+    await deferred()
     async with doors_server.make() as server:
         await server.settled()
         with bound_socket("127.0.0.1", 0) as listening:
@@ -54,6 +68,7 @@ async def main():
             "id": span.context.span_id,
             "parent": span.parent.span_id if span.parent else None,
             "error": (span.attributes or {}).get("error.type"),
+            "facts": {key: one for key, one in (span.attributes or {}).items() if "tool" in key or "mcp_" in key},
         }
         for span in exporter.get_finished_spans()
     ]
@@ -99,3 +114,29 @@ def test_u6_each_call_has_its_span_and_so_has_the_call_to_the_upstream_within_it
     sent = [span["parent"] for span in spans if span["name"] == "MCP send tools/call steps"]
     assert len(outer) == len(sent) == 4
     assert set(sent) == outer
+
+
+def test_u60_the_trace_of_a_deferred_call_names_the_tool_that_ran_and_its_server(
+    traced: tuple[dict[str, str], list[dict[str, Any]]],
+) -> None:
+    _, spans = traced
+    found = [span for span in spans if span["name"] == "tools/call call_tool"]
+    assert [span["kind"] for span in found] == ["SERVER"] * 2
+    for span in found:
+        assert span["facts"] == {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "erp_read",
+            "mcp_toolset.called": "call_tool",
+            "mcp_toolset.server": "erp",
+            "mcp_toolset.outcome": "result",
+        }
+    sent = [span["parent"] for span in spans if span["name"] == "MCP send tools/call read"]
+    assert set(sent) == {span["id"] for span in found}
+
+
+def test_u60_a_call_of_a_loop_has_a_span_of_its_own(
+    traced: tuple[dict[str, str], list[dict[str, Any]]],
+) -> None:
+    _, spans = traced
+    (span,) = [span for span in spans if span["name"] == "execute_tool add"]
+    assert (span["facts"]["gen_ai.tool.call.id"], span["facts"]["mcp_toolset.outcome"]) == ("c1", "result")

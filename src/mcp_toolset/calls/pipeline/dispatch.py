@@ -8,6 +8,7 @@ up to the first middleware happens before the first `await`.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.observation import Observation, note_decision, note_run, observe
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.pipeline.retry_hint import error_result
@@ -47,6 +49,8 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 _log = logging.getLogger("mcp_toolset.calls")
 
+_OTEL: Final = "opentelemetry.trace"
+
 MAX_REDIRECTS: Final = 1
 """A calling tool stands for one other call, never for another calling tool."""
 
@@ -59,6 +63,7 @@ class _ToolRules:
     asked: tuple[BoundHook, ...] = ()
     seeing: tuple[BoundResultHook, ...] = ()
     names: tuple[str, ...] = ()
+    observed: bool = False
 
     def same_as(self, other: _ToolRules) -> bool:
         """Whether these are the very same rules."""
@@ -67,10 +72,13 @@ class _ToolRules:
             and same(self.asked, other.asked)
             and same(self.seeing, other.seeing)
             and self.names == other.names
+            and self.observed == other.observed
         )
 
 
 _NO_RULES: Final = _ToolRules()
+_OBSERVED: Final = _ToolRules(observed=True)
+_MODULES: Final = sys.modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +125,16 @@ class ToolDispatch:
         rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
         bindings = list(bindings)
         names = names or ToolNames(bindings)
+        self._observers = rules.observers
         known: Mapping[str, Route] = {} if before is None else before._routes
         self._routes = {
             binding.name: _route(binding, _rules_for(binding, rules, names), known.get(binding.name))
             for binding in bindings
         }
 
-    def admit(self, call: ToolCall, context: ToolContext) -> tuple[Route, ToolCall]:
+    def admit(
+        self, call: ToolCall, context: ToolContext, seen: Observation | None = None
+    ) -> tuple[Route, ToolCall]:
         """Everything that happens before the first wait: look up, gate, argument check, redirect.
 
         Raises:
@@ -135,6 +146,8 @@ class ToolDispatch:
             if route is None:
                 raise UnknownToolError(call.name)
             binding = route.binding
+            if seen is not None:
+                seen.binding = binding
             if binding.gate is not None:
                 binding.gate(call, context)
             if binding.prepare is not None:
@@ -146,7 +159,12 @@ class ToolDispatch:
         raise UnknownToolError(call.name)
 
     async def call(
-        self, call: ToolCall, context: ToolContext = LOCAL_CONTEXT, *, raising: bool = False
+        self,
+        call: ToolCall,
+        context: ToolContext = LOCAL_CONTEXT,
+        *,
+        raising: bool = False,
+        seen: Observation | None = None,
     ) -> ToolResult:
         """Run a call to its result; what a model can act on is an error result, not an exception.
 
@@ -154,6 +172,7 @@ class ToolDispatch:
             call: The call.
             context: Its surroundings.
             raising: Raise what is wrong with the call before anything has run.
+            seen: Where it is noted what is found out about the call, once it is observed.
 
         Raises:
             UnknownToolError: no such tool for this caller.
@@ -161,9 +180,15 @@ class ToolDispatch:
             ClientCapabilityError: the tool needs what the client does not declare, which is the client's
                 to know and not the model's.
         """
+        # Without a function call, as nearly every call finds that nobody observes or traces.
+        if seen is None and (
+            self._observers or (_OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None)  # pyright: ignore[reportPrivateUsage]
+        ):
+            again = partial(self.call, call, context, raising=raising)
+            return await observe(self._observers, call, context, lambda noted: again(seen=noted))
         route = None
         try:
-            route, call = self.admit(call, context)
+            route, call = self.admit(call, context, seen)
             result = cast("object", await route.run(call, context))
             if not isinstance(result, ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
@@ -173,6 +198,8 @@ class ToolDispatch:
         except ToolsetError as fault:
             if raising and route is None:
                 raise
+            if seen is not None:
+                seen.fault = fault
             return error_result(fault)
         # Middleware is the application's code and may raise anything, or try to exit, which would end the
         # server for everybody; the model learns only that.
@@ -180,17 +207,20 @@ class ToolDispatch:
             if from_outside(fault):
                 raise
             _log.exception("a middleware of %s raised", in_log(call.name))
+            if seen is not None:
+                seen.fault = fault
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 
 def _rules_for(binding: ToolBinding, rules: Rules, names: ToolNames) -> _ToolRules:
     hooks = rules.hooks
+    observed = bool(rules.observers)
     if hooks.is_empty and not rules.has_middleware:
-        return _NO_RULES
+        return _OBSERVED if observed else _NO_RULES
     middleware = rules.around(binding, names)
     exact = names.exact(binding) if middleware else ()
     asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
-    return _ToolRules(middleware, asked, seeing, exact)
+    return _ToolRules(middleware, asked, seeing, exact, observed)
 
 
 def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Route:
@@ -198,8 +228,10 @@ def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Rout
         if rules is known.rules or rules.same_as(known.rules):
             return known
     run = partial(_execute, binding, _executor(binding))
+    if rules.observed:
+        run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
-    route = Route(binding, run, rules.names)
+    route = Route(binding, run, rules.names, rules)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
     elif asked:
@@ -207,6 +239,12 @@ def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Rout
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
     return Route(binding, run, route.names, rules)
+
+
+async def _noted(run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run the tool, which is told to the observers."""
+    note_run()
+    return await run(call, context)
 
 
 async def _around(
@@ -237,6 +275,8 @@ async def _asked(
     """
     for hook in hooks:
         decision = await hook.decide(_copy(call), context)
+        if route.rules is not None and route.rules.observed:
+            note_decision(decision)
         match decision:
             case Complete():
                 return call, completed(route.binding, decision)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from mcp_toolset.calls.pipeline.decision import Complete, Reject
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
+from mcp_toolset.calls.pipeline.observation import note_decision, note_fault
 from mcp_toolset.calls.pipeline.rejection import rejection
-from mcp_toolset.errors import CallError
+from mcp_toolset.errors import CallError, InvalidArgumentsError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.plain import copied as copied_arguments
@@ -41,11 +42,13 @@ async def decided(
         return call, refusal
     for hook in hooks:
         decision = await hook.decide(copied(call), context)
+        note_decision(decision)
         if isinstance(decision, Reject | Complete):
             return call, decision
         call = call.with_arguments(copied_arguments(decision.input))
         if misfit := binding.misfit(call):
             told = misfit.removeprefix(f"Invalid arguments for {call.name}: ")
+            note_fault(InvalidArgumentsError(misfit))
             fault = f"a hook edited the arguments of {call.name} and they do not fit any more: {told}"
             return call, Reject(fault)
     return call
@@ -71,5 +74,6 @@ def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) ->
         if binding.gate is not None:
             binding.gate(copied(call), context)
     except CallError as fault:
+        note_fault(fault)
         return Reject(str(fault), "policy")
     return None

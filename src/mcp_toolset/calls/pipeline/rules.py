@@ -20,6 +20,7 @@ from typing import Any, cast
 from mcp_toolset.calls.pipeline.hook_adapters import ExecutionHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import NamesTools, ToolMiddleware, check_middleware
+from mcp_toolset.calls.pipeline.observation import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.plain import copied
@@ -53,6 +54,7 @@ class Rules:
     tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] = field(default_factory=dict[Any, Any])
     descriptions: Descriptions = field(default_factory=Descriptions)
     strict: bool | None = None
+    observers: Sequence[CallObserver] = ()
     _own: tuple[tuple[NameUse, tuple[ToolMiddleware, ...]], ...] = field(init=False, repr=False)
     report: NameReport = field(init=False, repr=False, compare=False)
 
@@ -67,6 +69,7 @@ class Rules:
         if not isinstance(cast("object", self.descriptions), Descriptions):
             put(self, "descriptions", Descriptions(self.descriptions))
         put(self, "report", NameReport(self.strict))
+        put(self, "observers", check_observers(self.observers))
 
     @staticmethod
     def of(rules: AnyRule) -> Rules:
@@ -93,6 +96,7 @@ class Rules:
             tool_middleware=_joined(one.tool_middleware for one in every),
             descriptions=Descriptions(_joined_texts(every)),
             strict=told[-1] if told else None,
+            observers=[observer for one in every for observer in one.observers],
         )
 
     @property

@@ -27,7 +27,8 @@ from mcp_toolset.calls.rounds.call_result import (
 )
 from mcp_toolset.calls.rounds.output_budget import within_budget
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
-from mcp_toolset.calls.rounds.round_hooks import Answer, ask_hooks
+from mcp_toolset.calls.rounds.round_hooks import Answer
+from mcp_toolset.calls.rounds.round_observation import ask_hooks_observed, tell_given, tell_invalid
 from mcp_toolset.calls.rounds.round_status import RoundStanding
 from mcp_toolset.calls.rounds.runner import (
     RUN_CONCURRENCY,
@@ -81,13 +82,20 @@ class ToolRoundPlan(RoundStanding):
         added = Rules().merged(*made)
         around, merged = self.around.with_middleware(added), self.hooks.merged(added.hooks)
         answers: list[Answer] = []
+        observers, round = around.rules.observers, self.progress.id
         with self.progress.doing(self, "asking hooks"):
+            tell_invalid(self.issues, self.view, context, observers=added.observers, round=round)
             for call in self.pending:
                 if self.has_nothing(call) and around.guards(call, self.view):
                     around = around.asking(call, added.hooks)
                     answers.append(call)
                 elif self.has_nothing(call):
-                    answers.append(await ask_hooks(call, self.view, added.hooks, merged, context))
+                    hooks = (added.hooks, merged)
+                    answers.append(
+                        await ask_hooks_observed(
+                            call, self.view, *hooks, context, observers=observers, round=round
+                        )
+                    )
                 else:
                     answers.append(call)
         plan = replace(
@@ -158,7 +166,7 @@ class ToolRoundPlan(RoundStanding):
         with self.progress.doing(self, "running calls"):
             calls = self.to_run()
             answers = self.progress.answers
-            runner = CallRunner(self.view, self.hooks, options, calls, self.around, answers)
+            runner = CallRunner(self.view, self.hooks, options, calls, self.around, answers, self.progress.id)
             async with running(runner, calls, self.progress.running, self._took) as finished:
                 yield finished
 
@@ -179,7 +187,7 @@ class ToolRoundPlan(RoundStanding):
         if not result.is_complete:
             raise RoundError(f"the result for {call.name} ({id}) is not complete; submit it once it is")
         self.progress.give(id, result)
-        return self._result(id)
+        return self._told(id)
 
     def answer(self, id: str, answer: GivenAnswer) -> CallResult | None:
         """Give the user's answer to a question.
@@ -205,7 +213,7 @@ class ToolRoundPlan(RoundStanding):
             self.progress.hear(id, user_answer(ask, answer))
             return None
         self.progress.give(id, answer_result(ask, answer))
-        return self._result(id)
+        return self._told(id)
 
     def commit(
         self, results: Iterable[GivenResult] | None = None, *, max_output: int | None = None
@@ -259,6 +267,13 @@ class ToolRoundPlan(RoundStanding):
     def _took(self, outcome: CallOutcome) -> CallResult | None:
         self.progress.take(outcome)
         return None if outcome.waits else self._result(outcome.call.id)
+
+    def _told(self, id: str) -> CallResult:
+        """A result that was given from outside; observers are told."""
+        done, observers = self._result(id), self.around.rules.observers
+        call = next(call for call in self.turn.calls if call.id == id)
+        tell_given(call, done.result, self.view, observers=observers, round=self.progress.id)
+        return done
 
     def _result(self, id: str) -> CallResult:
         return next(done for done in self.results if done.id == id)

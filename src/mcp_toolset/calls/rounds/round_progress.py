@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +28,7 @@ class RoundProgress:
     """The state of a round, what its calls have come to, and the plan that may move it on.
 
     Attributes:
+        id: The id of the round, for those who observe calls.
         state: Where the round stands.
         holder: The newest plan.
         results: What calls have come to, by id.
@@ -50,6 +52,7 @@ class RoundProgress:
         "given",
         "halts",
         "holder",
+        "id",
         "keys",
         "questions",
         "results",
@@ -58,7 +61,9 @@ class RoundProgress:
         "waiting",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, id: str = "") -> None:
+        """Begin a round; a stored one has its id already."""
+        self.id = id or secrets.token_hex(8)
         self.state: RoundState = "open"
         self.holder: object = None
         self.results: dict[str, ToolResult] = {}

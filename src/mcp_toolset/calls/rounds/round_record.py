@@ -121,6 +121,7 @@ class RoundRecord(_Record):
 
     format: Literal["mcp-toolset/round"] = FORMAT
     version: Literal[1] = VERSION
+    id: str = ""
     status: RoundStatus
     state: RoundState
     origin: Origin
@@ -138,6 +139,7 @@ def stored(plan: RoundStanding) -> dict[str, Any]:
     """
     committed = plan.progress.committed
     record = RoundRecord(
+        id=plan.progress.id,
         status=plan.status,
         state=plan.state,
         origin=plan.turn.origin,

@@ -62,17 +62,19 @@ class Around:
         return replace(self.rules, hooks=hooks)
 
 
-_OWN: Final = frozenset({"elicit", "ask", "_inner", "_answers", "_has_run"})
+_OWN: Final = frozenset({"elicit", "ask", "round", "_inner", "_answers", "_has_run"})
 
 
 class AnsweringContext(ToolContext):
     """The surroundings of a call of a round, for middleware and hooks: what they ask, the round asks."""
 
-    __slots__ = ("_answers", "_has_run", "_inner")
+    __slots__ = ("_answers", "_has_run", "_inner", "round")
 
-    def __init__(self, inner: ToolContext, answers: Answers, has_run: Callable[[], bool]) -> None:
+    def __init__(
+        self, inner: ToolContext, answers: Answers, has_run: Callable[[], bool], round: str = ""
+    ) -> None:
         """Look through to `inner`; `answers` are there, and once the tool `has_run` none can come."""
-        self._inner, self._answers, self._has_run = inner, answers, has_run
+        self._inner, self._answers, self._has_run, self.round = inner, answers, has_run, round
 
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""

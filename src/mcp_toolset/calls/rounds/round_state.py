@@ -145,7 +145,7 @@ def _is_repeatable(binding: ToolBinding) -> bool:
 
 
 def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:
-    progress = RoundProgress()
+    progress = RoundProgress(record.id)
     progress.state = record.state
     for call in record.calls:
         if call.result is not None:

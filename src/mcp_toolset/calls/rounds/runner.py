@@ -18,6 +18,7 @@ from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hook_chain import copied
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.rounds.call_result import CallResult, OnToolError, ToolFailure, Verdict
 from mcp_toolset.calls.rounds.round_hooks import HooksLeft
 from mcp_toolset.calls.rounds.round_rules import AnsweringContext, Answers, Around
@@ -116,6 +117,7 @@ class CallRunner:
         calls: What is to be run.
         around: The middleware, and the execution hooks that are asked inside of it.
         answers: What the user has answered to the questions of middleware, by call.
+        round: The id of the round.
     """
 
     view: ToolView
@@ -124,6 +126,7 @@ class CallRunner:
     calls: InitVar[Sequence[ToolCall]]
     around: Around = field(default_factory=Around)
     answers: Mapping[str, Answers] = field(default_factory=dict[str, Answers])
+    round: str = ""
     _told: dict[str, _Told] = field(default_factory=dict[str, _Told], init=False)
     _plain: ToolDispatch = field(init=False)
     _guarded: dict[str, ToolDispatch] = field(init=False)
@@ -135,7 +138,8 @@ class CallRunner:
         # Its calls were prepared when the round was made.
         listened = {name: replace(self._listened(one), prepare=None) for name, one in called.items()}
         names, around = self.view.names, self.around
-        self._plain = ToolDispatch(listened.values(), hooks=HooksLeft(self.hooks), names=names)
+        plain = Rules(hooks=HooksLeft(self.hooks), observers=around.rules.observers)
+        self._plain = ToolDispatch(listened.values(), rules=plain, names=names)
         self._guarded = {
             call.id: ToolDispatch([listened[call.name]], rules=around.rules_of(call, self.hooks), names=names)
             for call in calls
@@ -169,7 +173,7 @@ class CallRunner:
     async def _result(self, call: ToolCall, told: _Told) -> ToolResult:
         plain = self._plain if self.view[call.name].redirect is None else self._redirected
         answers = self.answers.get(call.id, {})
-        context = AnsweringContext(self.options.context, answers, lambda: told.has_run)
+        context = AnsweringContext(self.options.context, answers, lambda: told.has_run, self.round)
         try:
             return await self._guarded.get(call.id, plain).call(copied(call), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:

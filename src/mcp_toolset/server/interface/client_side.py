@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
+from mcp_toolset.calls.pipeline.observation import Observation, report_of, tell
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.interface.parts import ServerParts
 from mcp_toolset.server.introductions import servers_meta
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.source import not_ready, state_of
+from mcp_toolset.tools.core.source import ToolSource, not_ready, state_of
 from mcp_toolset.tools.toolsets.opening import settled
 
 
@@ -22,8 +24,8 @@ class ClientSide(ServerParts):
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
-        if call.name not in self._served.table and (absent := await self._absent(call.name)) is not None:
-            return absent
+        if call.name not in self._served.table and (source := await self._absent(call.name)) is not None:
+            return self._not_ready(source, call, context)
         try:
             return await self._served.call(call, context)
         except UnknownToolError as fault:
@@ -80,14 +82,23 @@ class ClientSide(ServerParts):
         """The input schema of a listed tool; see `ServedTools.input_schema`."""
         return self._served.input_schema(name)
 
-    async def _absent(self, name: str) -> ToolResult | None:
-        """Wait for what may bring a tool of this name; the error if its server is known and is not ready."""
+    async def _absent(self, name: str) -> ToolSource | None:
+        """Wait for what may bring a tool of this name; its server if that is known and is not ready."""
         await self._unlisted.arrive(in_time=False)
         source = None if name in self._served.table else self.registry.absent_source(name)
         if source is None:
             return None
         await settled([source])
         await self._current()
-        if name in self._served.table or not (state := state_of(source.source_name, source.status)):
+        if name in self._served.table or not state_of(source.source_name, source.status):
             return None
-        return ToolResult.of_error(f"{name} cannot be called now: {state}")
+        return source
+
+    def _not_ready(self, source: ToolSource, call: ToolCall, context: ToolContext) -> ToolResult:
+        """The error for a call of a tool whose server is not ready; observers are told."""
+        name = source.source_name
+        result = ToolResult.of_error(f"{call.name} cannot be called now: {state_of(name, source.status)}")
+        if observers := self._options.rules.observers:
+            report = report_of(Observation(), call, context, result)
+            tell(observers, replace(report, tool=call.name, server=name, reason="the server is not ready"))
+        return result

@@ -90,6 +90,9 @@ class ToolContext:
     injected: Mapping[Any, Any] = _EMPTY
     """What is supplied to injected parameters, by the parameter's name or its type."""
 
+    round: str = ""
+    """The id of the round that the call is of; empty outside an owned loop."""
+
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
         """This context with more supplied to injected parameters; what it supplies already stays."""
         return InjectingContext(self, values)
@@ -205,6 +208,11 @@ class ToolContext:
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
         """What the client declares that it can do, in wire form; empty where there is none."""
+        return _EMPTY
+
+    @property
+    def client_info(self) -> Mapping[str, Any]:
+        """What the client says that it is (`name`, `version`), in wire form; empty where it is not known."""
         return _EMPTY
 
     def needs(self, capability: str) -> None:
