@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from tests.support.asking import ERAS, text_of
@@ -42,7 +43,8 @@ async def test_u60_local_and_mounted_tools_and_unknown_names_are_told_with_their
     heard: list[CallReport] = []
     with anyio.fail_after(60):
         async with hub(heard, deferred=False) as server:
-            async with Client(server.lowlevel, mode=mode) as client:
+            info = types.Implementation(name="desk", version="1.2")
+            async with Client(server.lowlevel, mode=mode, client_info=info) as client:
                 await client.call_tool("add", {"a": 1})
                 await client.call_tool("erp_read", {"number": 1})
                 await client.call_tool("erp_read", {"number": "x"})
@@ -55,6 +57,7 @@ async def test_u60_local_and_mounted_tools_and_unknown_names_are_told_with_their
         ("erp_write", "", "", "refused", "unknown tool"),
     ]
     assert {one.protocol_version for one in heard} == {"2025-11-25" if mode == "legacy" else "2026-07-28"}
+    assert {one.client for one in heard} == {"desk 1.2"}
     assert all((one.session is not None) == (mode == "legacy") for one in heard)
 
 

@@ -68,7 +68,11 @@ async def main():
             "id": span.context.span_id,
             "parent": span.parent.span_id if span.parent else None,
             "error": (span.attributes or {}).get("error.type"),
-            "facts": {key: one for key, one in (span.attributes or {}).items() if "tool" in key or "mcp_" in key},
+            "facts": {
+                key: fact
+                for key, fact in (span.attributes or {}).items()
+                if key.startswith(("gen_ai.", "mcp_toolset."))
+            },
         }
         for span in exporter.get_finished_spans()
     ]
@@ -130,8 +134,6 @@ def test_u60_the_trace_of_a_deferred_call_names_the_tool_that_ran_and_its_server
             "mcp_toolset.server": "erp",
             "mcp_toolset.outcome": "result",
         }
-    sent = [span["parent"] for span in spans if span["name"] == "MCP send tools/call read"]
-    assert set(sent) == {span["id"] for span in found}
 
 
 def test_u60_a_call_of_a_loop_has_a_span_of_its_own(

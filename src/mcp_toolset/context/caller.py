@@ -8,7 +8,11 @@ from typing import Any, Final, cast
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.protocol.eras import SESSION, is_modern
-from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
+from mcp_toolset.protocol.revisions import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+)
 from mcp_toolset.sdk.models import ServerRequestContext
 from mcp_toolset.sdk.servers import request_outbound, token_principal
 from mcp_toolset.tools.core.asking import (
@@ -106,6 +110,17 @@ class Caller(ToolContext):
         """Whether what is said in this call and in others of its client comes on streams of their own."""
         headers: Any = getattr(self._request.request, "headers", None)
         return headers is not None and self.answers and SESSION.decode() in headers
+
+    @property
+    def client_info(self) -> Mapping[str, Any]:
+        """What the client says that it is, in wire form; empty where it says nothing."""
+        if self.modern:
+            said = self._meta.get(CLIENT_INFO_META_KEY)
+            return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else _NOTHING
+        handshake = self._request.session.client_params
+        if handshake is None:
+            return _NOTHING
+        return handshake.client_info.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     @property
     def log_level(self) -> str | None:
