@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from mcp.shared import inbound as sdk
 
 from mcp_toolset.protocol import http_headers as ours
+from mcp_toolset.protocol.errors import MODERN_STATUSES
+from mcp_toolset.protocol.header_schemas import header_fault, header_map
 from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MCPError
 
 SCALARS = st.one_of(
@@ -85,14 +87,14 @@ def test_a_header_is_read_as_by_the_sdk(said: str | bytes | None) -> None:
 
 @given(SCHEMAS)
 def test_annotations_are_found_and_judged_as_by_the_sdk(schema: Any) -> None:
-    assert ours.header_fault(schema) == sdk.find_invalid_x_mcp_header(schema)
-    assert ours.header_map(schema) == sdk.x_mcp_header_map(schema)
+    assert header_fault(schema) == sdk.find_invalid_x_mcp_header(schema)
+    assert header_map(schema) == sdk.x_mcp_header_map(schema)
 
 
 @pytest.mark.parametrize("schema", [None, True, [], "text", {}], ids=repr)
 def test_what_is_no_schema_has_no_annotations(schema: Any) -> None:
-    assert ours.header_fault(schema) is None
-    assert ours.header_map(schema) == {}
+    assert header_fault(schema) is None
+    assert header_map(schema) == {}
 
 
 @given(ANNOTATED, st.dictionaries(NAMES, SCALARS, max_size=3), st.data())
@@ -100,7 +102,7 @@ def test_arguments_in_headers_are_written_and_compared_as_by_the_sdk(
     schema: dict[str, Any], arguments: dict[str, Any], data: st.DataObject
 ) -> None:
     made = sdk.mcp_param_headers(sdk.x_mcp_header_map(schema), arguments)
-    assert ours.param_headers(ours.header_map(schema), arguments) == made
+    assert ours.param_headers(header_map(schema), arguments) == made
     headers = dict(made)
     for name in data.draw(
         st.lists(st.sampled_from(["Mcp-Param-Region", "mcp-param-region", *made]), max_size=2)
@@ -134,7 +136,7 @@ def test_an_argument_below_another_is_found_by_its_path() -> None:
         "2026-07-28",
         "tools/call",
         {"name": "é", "arguments": {"tenant": {"id": "t"}}},
-        ours.header_map(schema),
+        header_map(schema),
     )
     assert made == {
         "mcp-protocol-version": "2026-07-28",
@@ -152,7 +154,7 @@ def test_a_legacy_request_names_its_revision_alone() -> None:
 
 
 def test_statuses_and_names_are_the_sdks() -> None:
-    assert dict(sdk.ERROR_CODE_HTTP_STATUS) == ours.STATUS_OF_CODE
+    assert dict(sdk.ERROR_CODE_HTTP_STATUS) == MODERN_STATUSES
     assert sdk.MCP_PROTOCOL_VERSION_HEADER == ours.VERSION_HEADER
     assert sdk.MCP_METHOD_HEADER == ours.METHOD_HEADER
     assert sdk.MCP_NAME_HEADER == ours.NAME_HEADER

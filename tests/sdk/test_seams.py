@@ -16,7 +16,6 @@ from opentelemetry import trace
 from tests.support.spans import Spans
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.sdk.headers import routing_headers
 from mcp_toolset.sdk.servers import connection_of, lowlevel_of
 
 pytestmark = pytest.mark.anyio
@@ -49,13 +48,6 @@ def test_the_lowlevel_server_behind_each_kind_of_server_is_found() -> None:
     assert lowlevel_of(lowlevel) is lowlevel
     assert isinstance(lowlevel_of(MCPServer("m")), Server)
     assert lowlevel_of(["a", "command"]) is None
-
-
-def test_routing_headers_are_those_of_the_era() -> None:
-    params = {"name": "t"}
-    assert routing_headers("2025-11-25", "tools/call", params, {}) == {"mcp-protocol-version": "2025-11-25"}
-    modern = routing_headers("2026-07-28", "tools/call", params, {})
-    assert {key.lower() for key in modern} == {"mcp-protocol-version", "mcp-method", "mcp-name"}
 
 
 @pytest.mark.parametrize("provider", ["none", "one"])

@@ -1,8 +1,8 @@
 """The HTTP headers of modern requests: routing, values in base64, and arguments that travel in headers too.
 
 A client sends what `routing_headers` makes. A server compares that with the body: `check_routing` (as
-`ServerMachine` does when it is given headers), and `check_param_headers` for a tool whose schema says so.
-`STATUS_OF_CODE` is the HTTP status of an answer by the code of its error.
+`ServerMachine` does when it is given headers), and `check_param_headers` for a tool whose schema says so. The
+HTTP status of an answer by the code of its error is `errors.MODERN_STATUSES`.
 
 Names of headers that are looked up are in lower case, and values are text (2026-07-28,
 basic/transports/streamable-http, "Request Headers", "Custom Headers", "Value Encoding").
@@ -16,52 +16,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from mcp_toolset.protocol.header_schemas import annotated_arguments, header_fault, header_map
-from mcp_toolset.protocol.json_rpc import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-)
+from mcp_toolset.protocol.header_schemas import annotated_arguments, header_fault
+from mcp_toolset.protocol.json_rpc import HEADER_MISMATCH, MCPError
 from mcp_toolset.protocol.methods import NAME_PARAMETERS
 from mcp_toolset.protocol.revisions import is_modern
-
-__all__ = [
-    "METHOD_HEADER",
-    "NAME_HEADER",
-    "PARAM_PREFIX",
-    "STATUS_OF_CODE",
-    "VERSION_HEADER",
-    "check_param_headers",
-    "check_routing",
-    "decode_header_value",
-    "encode_header_value",
-    "header_fault",
-    "header_map",
-    "param_headers",
-    "repeated_routing_header",
-    "routing_headers",
-]
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "Mcp-Param-"
-
-STATUS_OF_CODE: Final[Mapping[int, int]] = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_REQUIRED_CLIENT_CAPABILITY: 400,
-    UNSUPPORTED_PROTOCOL_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
-"""The HTTP status of a modern answer by the code of its error; 200 for every other code."""
 
 _ROUTING: Final = frozenset((VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
 _WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
@@ -78,7 +41,9 @@ def encode_header_value(value: str) -> str:
 
 def decode_header_value(value: str | None) -> str | None:
     """The text that a header's value stands for; `None` for none, and for base64 that is malformed."""
-    wrapped = None if value is None else _WRAPPED.fullmatch(value)
+    if value is None or value[:1] != "=":
+        return value
+    wrapped = _WRAPPED.fullmatch(value)
     if wrapped is None:
         return value
     try:
@@ -127,7 +92,7 @@ def repeated_routing_header(headers: Iterable[tuple[str, str]]) -> str | None:
 
 
 def check_routing(
-    version: object, method: object, params: Mapping[str, Any], headers: Mapping[str, str]
+    version: object, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
 ) -> None:
     """Compare the routing headers of a request with its body.
 
@@ -140,10 +105,11 @@ def check_routing(
         raise _mismatch(f"{VERSION_HEADER} header does not match the request envelope's protocol version")
     if headers.get(METHOD_HEADER) != method:
         raise _mismatch(f"{METHOD_HEADER} header does not match the request body's method")
-    key = NAME_PARAMETERS.get(cast("str", method))
-    name = None if key is None else params.get(key)
-    if name is not None and decode_header_value(headers.get(NAME_HEADER)) != name:
-        raise _mismatch(f"{NAME_HEADER} header does not match the request body's {key!r} parameter")
+    if method in NAME_PARAMETERS:
+        key = NAME_PARAMETERS[method]
+        name = params.get(key)
+        if name is not None and decode_header_value(headers.get(NAME_HEADER)) != name:
+            raise _mismatch(f"{NAME_HEADER} header does not match the request body's {key!r} parameter")
 
 
 def check_param_headers(

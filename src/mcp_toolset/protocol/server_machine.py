@@ -67,6 +67,7 @@ _ENVELOPE_KEYS: Final = (
     CLIENT_INFO_META_KEY,
     LOG_LEVEL_META_KEY,
 )
+_TOKEN: Final = (str, int)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -193,7 +194,7 @@ class ServerMachine:
                 served,
             )
         envelope = read_envelope(method, params, headers)
-        meta, methods = cast("Mapping[str, Any]", params["_meta"]), REQUESTS[envelope.protocol_version]
+        meta, methods = cast("dict[str, Any]", params["_meta"]), REQUESTS[envelope.protocol_version]
         if method in REQUEST_METHODS and method not in methods:
             raise _not_found(method)
         check_envelope(meta)
@@ -219,9 +220,13 @@ def _has_changed(meta: Any, said: Mapping[str, Any]) -> bool:
     return False
 
 
-def _check(method: str, params: Mapping[str, Any], meta: Any, methods: Mapping[str, Method]) -> None:
+def _check(
+    method: str, params: Mapping[str, Any], meta: dict[str, Any] | None, methods: Mapping[str, Method]
+) -> None:
     """Refuse malformed parameters, and a method that the protocol has, but not in this revision."""
-    if meta is not None and (type(meta) is not dict or "progressToken" in meta):
+    if meta is not None and (
+        type(meta) is not dict or ("progressToken" in meta and type(meta["progressToken"]) not in _TOKEN)
+    ):
         check_meta(params)
     if method in methods:
         fault = methods[method].params.fault(params)

@@ -26,6 +26,7 @@ from mcp_toolset.protocol.dispatch import (
     TransportContext,
 )
 from mcp_toolset.protocol.errors import error_for_peer
+from mcp_toolset.protocol.inbound import Envelope, read_envelope
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, UNSUPPORTED_PROTOCOL_VERSION, MCPError
 from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -35,7 +36,6 @@ from mcp_toolset.protocol.revisions import (
     PROTOCOL_VERSION_META_KEY,
 )
 from mcp_toolset.sdk.errors import from_sdk
-from mcp_toolset.sdk.headers import InboundLadderRejection, InboundModernRoute, classify_inbound_request
 from mcp_toolset.sdk.models import (
     Connection,
     InitializationOptions,
@@ -150,9 +150,7 @@ class _Serving:
                 "this connection speaks 2026-07-28 and takes no handshake",
                 _supported(params),
             )
-        route = classify_inbound_request({"method": method, "params": params})
-        if isinstance(route, InboundLadderRejection):
-            raise MCPError(route.code, route.message, route.data)
+        route = read_envelope(method, params)
         # Over message streams and SSE a request is handled in the context of its sender.
         came_on(self._name)
         refusing = _ModernContext(context)
@@ -200,7 +198,7 @@ class Callers:
         self._known: Connection | None = None
         self._envelope: tuple[Any, ...] = ()
 
-    def connection(self, route: InboundModernRoute) -> Connection:
+    def connection(self, route: Envelope) -> Connection:
         """A connection for one request, with a state of its own."""
         envelope = (route.protocol_version, route.client_info, route.client_capabilities)
         if self._known is None or envelope != self._envelope:
@@ -255,10 +253,10 @@ def modern_answers(server: Server[Any], state: Any) -> OnRequest:
     async def answer(context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
         meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
         connection = callers.connection(
-            InboundModernRoute(
+            Envelope(
                 meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
                 meta.get(CLIENT_INFO_META_KEY),
-                meta.get(CLIENT_CAPABILITIES_META_KEY),
+                cast("Any", meta.get(CLIENT_CAPABILITIES_META_KEY)),
             )
         )
         quick = find(method) or tool_handler(server, method)

@@ -11,7 +11,7 @@ import anyio
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
 from mcp_toolset.protocol.eras import own_meta
-from mcp_toolset.sdk.headers import header_fault
+from mcp_toolset.protocol.header_schemas import header_fault
 
 MAX_PAGES: Final = 200
 MAX_TOOLS: Final = 20_000

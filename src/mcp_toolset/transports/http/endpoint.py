@@ -19,7 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mcp_toolset.protocol.codec import strict_object
 from mcp_toolset.protocol.eras import SESSION
 from mcp_toolset.protocol.errors import MODERN_STATUSES
-from mcp_toolset.sdk.headers import InboundModernRoute, call_route, header_map
+from mcp_toolset.protocol.header_schemas import header_map
+from mcp_toolset.protocol.inbound import Envelope, read_envelope
+from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.headers import (
     LAST_EVENT,
@@ -27,6 +29,7 @@ from mcp_toolset.transports.http.headers import (
     METHOD,
     VERSION,
     Body,
+    Headers,
     header,
     takes_events,
     usual_head,
@@ -121,9 +124,7 @@ class QuickAnswers:
             del outcome
             await exchange.answer(*answer)
 
-    def _read(
-        self, scope: Scope, body: bytes | None, method: str
-    ) -> tuple[dict[str, Any], InboundModernRoute] | None:
+    def _read(self, scope: Scope, body: bytes | None, method: str) -> tuple[dict[str, Any], Envelope] | None:
         """The request in a body, and how it is routed; `None` if anything is unusual about it."""
         try:
             request = strict_object(from_json(body or b""))
@@ -133,7 +134,7 @@ class QuickAnswers:
             return None
         if type(request.get("id")) not in (int, str) or type(request.get("params")) is not dict:
             return None
-        route = call_route(request, scope["headers"])
+        route = _envelope(request, scope["headers"])
         if route is None or (method == "tools/call" and self._has_annotations(request["params"].get("name"))):
             return None
         return request, route
@@ -148,6 +149,17 @@ class QuickAnswers:
         if known is None or known[0] is not schema:
             known = self._annotated[cast("str", name)] = (schema, bool(header_map(schema)))
         return known[1]
+
+
+def _envelope(request: dict[str, Any], headers: Headers) -> Envelope | None:
+    """What a request says of its client; `None` if it is to be refused."""
+    folded = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"mcp-")
+    }
+    try:
+        return read_envelope(request["method"], request["params"], folded)
+    except MCPError:
+        return None
 
 
 class _Exchange(PostedRequest):
