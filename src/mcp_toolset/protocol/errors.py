@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from mcp_toolset.errors import (
     CallError,

@@ -39,7 +39,6 @@ from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.options import ServerOptions
 from mcp_toolset.server.reloadable import Reloading, reloadable_in
-from mcp_toolset.server.state_keeper import StateKeeper
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.tools.core.capability import ALWAYS, granted
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.server.state_keeper import StateKeeper
     from mcp_toolset.transports.http.limits import HttpLimits
 
 
@@ -175,7 +175,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         self._reloads: Reloading | None = None
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, options.capabilities | ALWAYS)
-        self._keeper = None if state is None else StateKeeper(state, self.registry)
+        self._keeper = None if state is None else _keeper(state, self.registry)
         self._kept = KeptCatalogs(partial(folder_for, keep, state))
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
@@ -366,3 +366,10 @@ class ToolsetServer(HostCalls, LiveChanges):
             for name, source in self.registry.sources().items()
             if isinstance(source, OfferingSource)
         }
+
+
+def _keeper(state: str | PathLike[str], registry: ToolRegistry) -> StateKeeper:
+    # Locks take as long to import as the catalog, and few servers have a state file.
+    from mcp_toolset.server.state_keeper import StateKeeper
+
+    return StateKeeper(state, registry)

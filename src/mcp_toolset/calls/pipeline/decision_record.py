@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any, Final
-
-from opentelemetry import trace
 
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -43,9 +42,11 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
             "%s (call %s): %s", in_log(call.name), in_log(call.id or "-"), in_log(decision), extra=fields
         )
         _log.debug("%s (call %s): effective input %r", in_log(call.name), in_log(call.id or "-"), effective)
-    span = trace.get_current_span()
-    if span.is_recording():
-        span.add_event(EVENT, _attributes(call, decision, effective, reason))
+    # Where no module has imported OpenTelemetry there is no span.
+    if (trace := sys.modules.get("opentelemetry.trace")) is not None:
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.add_event(EVENT, _attributes(call, decision, effective, reason))
 
 
 def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any, cast, get_origin
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-from pydantic import BaseModel, TypeAdapter
-from pydantic.errors import PydanticUserError
 
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.pipeline.decision_record import record
@@ -26,6 +24,11 @@ from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.text.hidden_text import in_log
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from mcp_toolset.tools.core.definition import ToolDefinition
 
 ExecutionHook = Callable[..., Awaitable[Decision]]
 """`async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`."""
@@ -60,10 +63,12 @@ class BoundHook:
         """The hook's name, for messages."""
         return _shown(self.function)
 
-    @property
-    def input_name(self) -> str:
-        """The name of its input's type, for messages."""
-        return getattr(self.input, "__name__", repr(self.input))
+    def require_fitting(self, definition: ToolDefinition) -> None:
+        """Go on only if some arguments of a tool can be read as this hook's input; see `hook_inputs`."""
+        if self.adapter is not None:
+            from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
+
+            require_fitting(self.shown, self.input, self.adapter, definition)
 
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
         """Ask the hook about a call; whatever goes wrong in it is a rejection."""
@@ -173,12 +178,11 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
     parameters = _parameters(hook, "input", hints)
     if len(parameters) == 1:
         return BoundHook(_of_call_alone(hook), None, False, deadline if awaits(hook) else None)
+    # A server whose hooks read no input starts without pydantic's models.
+    from mcp_toolset.calls.pipeline.hook_inputs import input_adapter
+
     annotation = hints.get(parameters[1], dict)
-    try:
-        adapter: TypeAdapter[Any] | None = TypeAdapter(annotation) if _is_structure(annotation) else None
-    except PydanticUserError as fault:
-        reason = str(fault).splitlines()[0]
-        raise DefinitionError(f"hook {shown}: its input cannot be read as {annotation!r}: {reason}") from None
+    adapter = input_adapter(shown, annotation)
     takes_context, limit = len(parameters) == 3, deadline if awaits(hook) else None
     return BoundHook(hook, adapter, takes_context, limit, None if adapter is None else annotation)
 
@@ -284,12 +288,3 @@ def _object(value: object) -> dict[str, Any]:
             f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
         )
     return cast("dict[str, Any]", value)
-
-
-def _is_structure(annotation: object) -> bool:
-    if not isinstance(annotation, type) or get_origin(annotation) is not None:
-        return False
-    kind = cast("type[Any]", annotation)
-    # `typing` does not know the typed dictionaries of `typing_extensions`, which pydantic asks for on 3.11.
-    is_typed_dict = hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
-    return issubclass(kind, BaseModel) or is_typed_dict or is_dataclass(kind)

@@ -1,31 +1,57 @@
-"""Hooks whose input is of a model that the arguments of their tool never fit: refused when given."""
+"""The input of a hook: how its annotation is read, and hooks that the arguments of their tool never fit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, Final, cast, get_origin
 
-from pydantic import BaseModel
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 
 from mcp_toolset.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.pipeline.hook_adapters import BoundHook
     from mcp_toolset.tools.core.definition import ToolDefinition
 
 _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
 """Parts of a schema with which its properties do not say what an object may have."""
 
 
-def require_fitting(hook: BoundHook, definition: ToolDefinition) -> None:
-    """Go on only if some arguments of a tool can be read as a hook's input.
+def input_adapter(hook: str, annotation: Any) -> TypeAdapter[Any] | None:
+    """What reads the arguments of a call into a model, dataclass or TypedDict; `None` for any other type.
+
+    Raises:
+        DefinitionError: the type cannot be read; it names the hook.
+    """
+    if not _is_structure(annotation):
+        return None
+    try:
+        return TypeAdapter(annotation)
+    except PydanticUserError as fault:
+        reason = str(fault).splitlines()[0]
+        raise DefinitionError(f"hook {hook}: its input cannot be read as {annotation!r}: {reason}") from None
+
+
+def _is_structure(annotation: object) -> bool:
+    if not isinstance(annotation, type) or get_origin(annotation) is not None:
+        return False
+    kind = cast("type[Any]", annotation)
+    # `typing` does not know the typed dictionaries of `typing_extensions`, which pydantic asks for on 3.11.
+    is_typed_dict = hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
+    return issubclass(kind, BaseModel) or is_typed_dict or is_dataclass(kind)
+
+
+def require_fitting(
+    hook: str, annotation: Any, adapter: TypeAdapter[Any], definition: ToolDefinition
+) -> None:
+    """Go on only if some arguments of a tool can be read as the input of a hook of that name.
 
     Raises:
         DefinitionError: the input needs a field that the tool does not have, has none of its fields,
             or forbids one that the tool needs.
     """
-    wanted = _shape(hook)
+    wanted = _shape(annotation, adapter)
     schema = definition.input_schema
     if wanted is None or any(part in schema for part in _COMBINED) or schema.get("additionalProperties"):
         return
@@ -34,7 +60,7 @@ def require_fitting(hook: BoundHook, definition: ToolDefinition) -> None:
     foreign = [name for name in wanted.get("required", ()) if name not in has]
     if not foreign and fields and has and not fields.keys() & has.keys():
         foreign = list(fields)
-    where = f"hook {hook.shown}: its input {hook.input_name}"
+    where = f"hook {hook}: its input {getattr(annotation, '__name__', repr(annotation))}"
     if foreign:
         parameters = ", ".join(map(repr, has)) or "no parameters"
         raise DefinitionError(
@@ -49,12 +75,12 @@ def require_fitting(hook: BoundHook, definition: ToolDefinition) -> None:
         )
 
 
-def _shape(hook: BoundHook) -> Mapping[str, Any] | None:
+def _shape(annotation: Any, adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
     """The JSON Schema of a hook's input; `None` if that does not tell by what names it reads its fields."""
-    if hook.adapter is None or _is_loose(hook.input):
+    if _is_loose(annotation):
         return None
     try:
-        return hook.adapter.json_schema()
+        return adapter.json_schema()
     except PydanticInvalidForJsonSchema:
         return None
 

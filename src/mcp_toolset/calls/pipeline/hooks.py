@@ -24,7 +24,6 @@ from mcp_toolset.calls.pipeline.hook_adapters import (
     bound_result,
     check_description_hook,
 )
-from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
 from mcp_toolset.calls.pipeline.policy import policy_hooks
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -91,7 +90,7 @@ class HookSet:
         def register(hook: _Exec) -> _Exec:
             made = bound(hook, self.deadline)
             if isinstance(tool := declared_tool(selector) or selector, Tool):
-                require_fitting(made, tool.definition)
+                made.require_fitting(tool.definition)
             self._execution.append((use, made))
             return hook
 
@@ -179,7 +178,7 @@ class HookSet:
             reached = names.reached(use)
             for name in reached if len(reached) == 1 and not use.is_pattern else ():
                 if name in table:
-                    require_fitting(hook, table[name].definition)
+                    hook.require_fitting(table[name].definition)
 
     def of(self, toolset: Toolset) -> NestedHooks:
         """Register for the tools of a nested toolset, by the names that they have in it.

@@ -10,12 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, cast
-
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from mcp_toolset.errors import InvalidStateError, UnknownToolError
-from mcp_toolset.tools.core.names import MAX_NAME_LENGTH
 
 FORMAT: Final = "mcp-toolset/state"
 VERSION: Final = 1
@@ -124,36 +121,14 @@ class RegistryState:
             reason = f"line {fault.lineno}" if isinstance(fault, json.JSONDecodeError) else "unreadable"
             raise _invalid(where, f"it is no JSON ({reason})") from None
         _check_format(data, where)
+        # Its models are only wanted by servers with a state file, and take longer to import than all of this.
+        from mcp_toolset.catalog.registry.state_data import generation_and_entries
+
         try:
-            read = _StateData.model_validate(data)
-            return cls(read.generation, tuple(RegistryEntry(**one.model_dump()) for one in read.tools))
-        except ValidationError as fault:
-            first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise _invalid(where, f"{place}: {first['msg']}") from None
-        except InvalidStateError as fault:
+            generation, entries = generation_and_entries(data)
+            return cls(generation, tuple(RegistryEntry(**entry) for entry in entries))
+        except (ValueError, InvalidStateError) as fault:
             raise _invalid(where, str(fault)) from None
-
-
-_Name = Annotated[str, Field(pattern=rf"^[A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH}}}$")]
-
-
-class _EntryData(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
-
-    source: str
-    id: str = Field(min_length=1)
-    name: _Name = ""
-    asked: str = ""
-    member: StrictBool | None = None
-
-
-class _StateData(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
-
-    format: Literal["mcp-toolset/state"]
-    generation: StrictInt = Field(ge=0)
-    tools: list[_EntryData]
 
 
 def _check_format(data: Any, where: str) -> None:
