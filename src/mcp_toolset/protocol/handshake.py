@@ -1,0 +1,271 @@
+"""`ClientHandshake`: which revision a client speaks with a server: what is sent, and what its answers mean.
+
+A server of 2026-07-28 answers `server/discover`, an older one `initialize`; which it is shows only in what it
+answers. The handshake says which request is next, until it is settled; a session sends it and says what came:
+
+    handshake = ClientHandshake(client, capabilities)
+    while (request := handshake.request) is not None:
+        try:
+            result = await send(request.method, request.params, request.headers)
+        except MCPError as error:    # an answer, or none in time; not that the connection has ended
+            handshake.refused(error)             # raises if no other request is left to try
+        else:
+            handshake.answered(result)
+    handshake.server        # an `Introduction`; a legacy server is then told `notifications/initialized`
+
+(2026-07-28, basic/versioning, "Backward Compatibility"; up to 2025-11-25, basic/lifecycle, "Initialization".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from mcp_toolset.protocol.http_headers import METHOD_HEADER, VERSION_HEADER
+from mcp_toolset.protocol.json_rpc import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
+from mcp_toolset.protocol.methods import IMPLEMENTATION
+from mcp_toolset.protocol.revisions import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    LATEST_MODERN_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+    is_modern,
+)
+from mcp_toolset.protocol.shapes import FLAG, OBJECT, TEXT, Items, Members, Values
+
+Eras: TypeAlias = Literal["auto", "legacy", "modern"]
+"""The eras in which a server may be spoken to."""
+
+DISCOVER: Final = "server/discover"
+INITIALIZE: Final = "initialize"
+
+NOT_MODERN: Final = "it does not speak 2026-07-28; protocol: auto takes an older revision"
+NOT_LEGACY: Final = "it speaks no revision up to 2025-11-25; protocol: auto takes a newer one"
+
+_CAPABILITIES: Final = Members(
+    optional={
+        "tools": Members(optional={"listChanged": FLAG}),
+        "prompts": Members(optional={"listChanged": FLAG}),
+        "resources": Members(optional={"listChanged": FLAG, "subscribe": FLAG}),
+        "logging": OBJECT,
+        "completions": OBJECT,
+        "experimental": Values(OBJECT),
+        "extensions": Values(OBJECT),
+        "tasks": OBJECT,
+    }
+)
+_INITIALIZED: Final = Members(
+    {"protocolVersion": TEXT, "capabilities": _CAPABILITIES, "serverInfo": IMPLEMENTATION},
+    {"instructions": TEXT, "_meta": OBJECT},
+)
+_DISCOVERED: Final = Members(
+    {"supportedVersions": Items(TEXT), "capabilities": _CAPABILITIES}, {"instructions": TEXT, "_meta": OBJECT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a server has said of itself, as it wrote it.
+
+    Attributes:
+        protocol_version: The revision that is spoken with it.
+        capabilities: What it declares.
+        server_info: `name`, `version` and more; `None` if it has not said.
+        instructions: What it tells a model about itself.
+        meta: The `_meta` of its answer.
+    """
+
+    protocol_version: str
+    capabilities: Mapping[str, Any]
+    server_info: Mapping[str, Any] | None = None
+    instructions: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether each request to the server carries an envelope."""
+        return is_modern(self.protocol_version)
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeRequest:
+    """A request that is to be sent to the server.
+
+    Attributes:
+        method: Its method.
+        params: Its parameters.
+        headers: Its headers, for a transport that carries some.
+    """
+
+    method: str
+    params: dict[str, Any]
+    headers: Mapping[str, str]
+
+
+class ClientHandshake:
+    """The requests that settle the revision with one server.
+
+    Attributes:
+        request: What is to be sent next; `None` once it is settled.
+        server: What the server has said of itself, once it is settled.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        *,
+        eras: Eras = "auto",
+        known_legacy: bool = False,
+    ) -> None:
+        """Begin.
+
+        Args:
+            client: What the client says of itself: `name`, `version` and more.
+            capabilities: What the client declares.
+            eras: In which era the server is to be spoken to.
+            known_legacy: Whether the server is known to speak the legacy era; it is then not probed.
+        """
+        self._client = client
+        self._capabilities = capabilities
+        self._eras = eras
+        self._known_legacy = known_legacy
+        self._asked_again = False
+        self._is_late = False
+        self.server: Introduction | None = None
+        self.request: HandshakeRequest | None
+        if eras == "legacy" or (eras == "auto" and known_legacy):
+            self.request = self._initialize()
+        else:
+            self.request = self._discover(LATEST_MODERN_VERSION)
+
+    def answered(self, result: Mapping[str, Any]) -> None:
+        """Take the result of the request.
+
+        Raises:
+            MCPError: It does not follow the protocol, or shares no revision with this client.
+        """
+        if self._asked().method == INITIALIZE:
+            self._settle(_initialized(result))
+            return
+        try:
+            self._settle(_discovered(result))
+        except MCPError as fault:
+            if self._eras == "modern":
+                raise MCPError(fault.code, NOT_MODERN) from None
+            self._try_legacy(fault)
+
+    def refused(self, error: MCPError) -> None:
+        """Take the error that the server has answered the request with, or that it has not answered in time.
+
+        Raises:
+            MCPError: The error, if no other request is left to try.
+        """
+        if self._asked().method == INITIALIZE:
+            self._refused_handshake(error)
+            return
+        mutual = _mutual(error)
+        if mutual is not None and not self._asked_again:
+            self._asked_again = True
+            self.request = self._discover(mutual)
+        elif self._eras == "modern" and error.code != CONNECTION_CLOSED:
+            raise MCPError(error.code, f"{error.message} ({NOT_MODERN})", error.data)
+        else:
+            self._try_legacy(error)
+
+    def _refused_handshake(self, error: MCPError) -> None:
+        if self._eras == "legacy":
+            if error.code in (UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND):
+                raise MCPError(error.code, f"{error.message} ({NOT_LEGACY})", error.data)
+            raise error
+        if self._known_legacy or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            raise error
+        # It knows the modern era alone, and was only slow to say so.
+        self._is_late, self._asked_again = True, False
+        self.request = self._discover(LATEST_MODERN_VERSION)
+
+    def _try_legacy(self, fault: MCPError) -> None:
+        if self._is_late or self._eras == "modern":
+            raise fault
+        self.request = self._initialize()
+
+    def _settle(self, server: Introduction) -> None:
+        self.request, self.server = None, server
+
+    def _asked(self) -> HandshakeRequest:
+        assert self.request is not None, "the handshake is settled"
+        return self.request
+
+    def _initialize(self) -> HandshakeRequest:
+        params = {
+            "protocolVersion": LATEST_HANDSHAKE_VERSION,
+            "capabilities": dict(self._capabilities),
+            "clientInfo": dict(self._client),
+        }
+        return HandshakeRequest(INITIALIZE, params, {})
+
+    def _discover(self, version: str) -> HandshakeRequest:
+        envelope = {
+            PROTOCOL_VERSION_META_KEY: version,
+            CLIENT_INFO_META_KEY: dict(self._client),
+            CLIENT_CAPABILITIES_META_KEY: dict(self._capabilities),
+        }
+        headers = {VERSION_HEADER: version, METHOD_HEADER: DISCOVER}
+        return HandshakeRequest(DISCOVER, {"_meta": envelope}, headers)
+
+
+def _initialized(result: Mapping[str, Any]) -> Introduction:
+    _require(INITIALIZE, _INITIALIZED, result)
+    version = result["protocolVersion"]
+    if version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        raise MCPError(
+            INVALID_REQUEST, f"it answered the handshake with a revision that is not known: {version}"
+        )
+    return _introduction(version, result, result["serverInfo"])
+
+
+def _discovered(result: Mapping[str, Any]) -> Introduction:
+    _require(DISCOVER, _DISCOVERED, result)
+    version = _newest(result["supportedVersions"])
+    if version is None:
+        raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, NOT_MODERN)
+    meta: Mapping[str, Any] = result.get("_meta") or {}
+    info: Any = meta.get(SERVER_INFO_META_KEY)
+    named = isinstance(info, dict) and IMPLEMENTATION.fault(info) is None
+    return _introduction(version, result, cast("dict[str, Any]", info) if named else None)
+
+
+def _introduction(version: str, result: Mapping[str, Any], info: Mapping[str, Any] | None) -> Introduction:
+    return Introduction(
+        version, result["capabilities"], info, result.get("instructions"), result.get("_meta") or {}
+    )
+
+
+def _require(method: str, members: Members, result: Mapping[str, Any]) -> None:
+    fault = members.fault(result)
+    if fault is not None:
+        raise MCPError(INVALID_REQUEST, f"its answer to {method} does not follow the protocol: {fault}")
+
+
+def _mutual(error: MCPError) -> str | None:
+    """The newest revision of the modern era that a server offers in place of the one asked for."""
+    data: Any = error.data
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(data, Mapping):
+        return None
+    supported: object = cast("Mapping[str, Any]", data).get("supported")
+    return _newest(cast("list[Any]", supported)) if isinstance(supported, list) else None
+
+
+def _newest(supported: list[Any]) -> str | None:
+    return next((version for version in reversed(MODERN_PROTOCOL_VERSIONS) if version in supported), None)
