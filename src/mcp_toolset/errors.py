@@ -3,33 +3,33 @@
 ```
 ToolsetError                     catch this to catch all
 ├── DefinitionError              a tool or toolset is declared wrongly (the host's mistake)
-│   ├── NameConflictError        two tools answer to one name
+│   ├── NameConflictError        two tools have the same name
 │   └── UnknownNameError         a hook, a middleware or a verb names a tool that does not exist
 ├── ConfigError                  a configuration file cannot be read or used
 ├── TargetError                  a command-line target names nothing that can be served
-├── CallError                    one call cannot go on; becomes a result the model can act on
-│   ├── UnknownToolError         no such tool, or none that this caller may know of
+├── CallError                    one call cannot continue; becomes a result that the model can act on
+│   ├── UnknownToolError         the tool does not exist, or this caller may not use it
 │   │   └── ToolNotReadyError    a mounted server that may have the tool is starting or offline
 │   ├── InvalidArgumentsError    the arguments do not fit the tool's schema
 │   ├── InvalidOutputError       the tool's result does not fit its own output schema
 │   ├── PermissionDeniedError    a policy refused the call
 │   ├── GrantError               a deferred tool was called without a live grant
-│   ├── CannotAskError           nobody can be asked here, or nobody answered
-│   ├── ClientCapabilityError    the client lacks what the tool needs; told to the client, not to the model
-│   ├── RequestStateError        a repeated request's state was altered, has ended, or is another's
-│   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds
+│   ├── CannotAskError           the client cannot be asked, or did not answer
+│   ├── ClientCapabilityError    the client lacks a capability that the tool needs; the client is told
+│   ├── RequestStateError        the state of a repeated request was altered, expired or belongs elsewhere
+│   ├── RetrySuggestedError      the tool cannot do it now; says after how many seconds to retry
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
 │   ├── UpstreamUnavailableError it cannot be reached now
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
 ├── GrantStoreError              the store of grants cannot be opened, read or written
-├── CapabilityError              a tool asked for something that it was not granted
+├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
-├── ToolMismatchError            a call was decoded or completed by a tool that is not its own
-├── RoundError                   a round was committed or advanced wrongly; nothing has changed
+├── ToolMismatchError            a call was decoded or completed by another tool than the one it calls
+├── RoundError                   a round was committed or advanced wrongly; the round is unchanged
 └── StateError                   an object is used before it is opened, or after it is closed
-    ├── StaleStateError          a state is of another generation than the current one
+    ├── StaleStateError          a state belongs to another generation than the current one
     └── InvalidStateError        a saved state cannot be read or written; names the file
 ```
 
@@ -78,7 +78,7 @@ __all__ = [
 
 
 def sole(fault: BaseException) -> BaseException:
-    """The one exception inside nested groups; a group of several, or no group, as it is."""
+    """The single exception inside nested groups; a group of several exceptions is returned unchanged."""
     if not isinstance(fault, BaseExceptionGroup):
         return fault
     group = cast("BaseExceptionGroup[BaseException]", fault)
@@ -86,7 +86,7 @@ def sole(fault: BaseException) -> BaseException:
 
 
 def innermost(fault: BaseException, *first: type[BaseException]) -> BaseException:
-    """The one exception to speak of inside nested groups: of one of the kinds in `first`, else the first."""
+    """The exception to report from nested groups: one of a type in `first`, else the first exception."""
     if not isinstance(fault, BaseExceptionGroup):
         return fault
     group = cast("BaseExceptionGroup[BaseException]", fault)
@@ -95,7 +95,7 @@ def innermost(fault: BaseException, *first: type[BaseException]) -> BaseExceptio
 
 
 class ToolsetError(Exception):
-    """Root of every error that this package raises by itself."""
+    """Root of every error that this package raises."""
 
 
 class DefinitionError(ToolsetError):
@@ -103,11 +103,11 @@ class DefinitionError(ToolsetError):
 
 
 class NameConflictError(DefinitionError):
-    """Two tools answer to one public name; the message names both places and the mend."""
+    """Two tools have the same public name; the message names both places and the remedy."""
 
 
 class UnknownNameError(DefinitionError):
-    """A hook, a middleware or a verb names a tool that does not exist; the message has near matches."""
+    """A hook, a middleware or a verb names a tool that does not exist; the message has close matches."""
 
 
 class ConfigError(ToolsetError):
@@ -119,24 +119,24 @@ class TargetError(ToolsetError):
 
 
 class CallError(ToolsetError):
-    """One call cannot go on; served as an `isError` result so that the model can act on it."""
+    """One call cannot continue; served as an `isError` result so that the model can act on it."""
 
 
 class UnknownToolError(CallError):
-    """No tool of that name for this caller.
+    """The tool does not exist for this caller.
 
-    Raised alike for names that do not exist and names that this caller may not use, so that the
-    error tells nothing about hidden tools.
+    The same error answers names that do not exist and names that this caller may not use, so that it
+    reveals nothing about hidden tools.
     """
 
     def __init__(self, name: str, hint: str = "") -> None:
-        """Name the tool that was asked for, as the caller wrote it; `hint` is for the host alone."""
+        """Name the tool as the caller wrote it; `hint` is for the host only."""
         super().__init__(f"Unknown tool: {name}{hint}")
         self.name = name
 
 
 class ToolNotReadyError(UnknownToolError):
-    """The tool is not in the toolset, and a mounted server that may have it is starting or offline."""
+    """The tool is unknown so far, and a mounted server that may have it is starting or offline."""
 
     def __init__(self, name: str, reason: str, hint: str = "") -> None:
         """Name the tool as the caller wrote it; `reason` says which server is in which state, and why."""
@@ -150,7 +150,7 @@ class InvalidArgumentsError(CallError):
 
 
 class InvalidOutputError(CallError):
-    """The tool ran, but its result does not fit its own output schema."""
+    """The tool ran, but its result does not fit the tool's output schema."""
 
 
 class PermissionDeniedError(CallError):
@@ -180,14 +180,14 @@ class ClientCapabilityError(CallError):
 
 
 class RequestStateError(CallError):
-    """The state that came with a repeated request was altered, has ended, or belongs to another one."""
+    """The state of a repeated request was altered, has expired, or belongs to another request."""
 
 
 class RetrySuggestedError(CallError):
-    """The tool cannot do it now, and another try may succeed. `after` is in seconds."""
+    """The tool cannot do it now, and a retry may succeed. `after` is in seconds."""
 
     def __init__(self, message: str, *, after: float) -> None:
-        """Add to the message when to try again; `message` says what stands in the way."""
+        """Add when to retry to the message; `message` says why the tool cannot do it now."""
         super().__init__(f"{message}; try again in {after:g} s")
         self.after = after
 
@@ -200,7 +200,7 @@ class UpstreamError(ToolsetError):
     """A mounted server failed. `upstream` is the name it is mounted under."""
 
     def __init__(self, upstream: str, reason: str) -> None:
-        """Prefix the reason with the server's name, as every such message must carry it."""
+        """Put the server's name before the reason."""
         super().__init__(f"{upstream}: {reason}")
         self.upstream = upstream
         self.reason = reason
@@ -211,14 +211,14 @@ class UpstreamUnavailableError(UpstreamError):
 
 
 class UpstreamTimeoutError(UpstreamError):
-    """The mounted server did not answer within the deadline; it was told to cancel."""
+    """The mounted server did not answer before the deadline; the request was cancelled."""
 
 
 class UpstreamProtocolError(UpstreamError):
     """The mounted server answered with a JSON-RPC error; its code and data are kept for the caller."""
 
     def __init__(self, upstream: str, code: int, message: str, data: object = None) -> None:
-        """Keep the server's own code, message and data."""
+        """Keep the server's code, message and data."""
         super().__init__(upstream, message)
         self.code = code
         self.data = data
@@ -227,30 +227,31 @@ class UpstreamProtocolError(UpstreamError):
 class GrantStoreError(ToolsetError):
     """The store of grants cannot be opened, read or written; nothing is granted and nothing runs.
 
-    Where it is opened the message names the file and the mend; later it may reach a model, and names none.
+    When the store is opened the message names the file and the remedy; a later message may reach a model and
+    does not.
     """
 
 
 class CapabilityError(ToolsetError):
-    """A tool asked for a capability that it was not granted."""
+    """A tool used a capability that it was not granted."""
 
     def __init__(self, capability: str, way: str = "") -> None:
-        """Name the capability and the way to grant it: that of a server, unless `way` says another."""
+        """Name the capability and how to grant it: by a server's option, unless `way` says otherwise."""
         served = f"ToolsetServer(…, capabilities=[…, {capability!r}]) or Toolset.granting({capability!r})"
         super().__init__(f"capability {capability!r} was not granted; grant it with {way or served}")
         self.capability = capability
 
 
 class NextConsumedError(ToolsetError):
-    """A middleware used its `next` a second time; a call runs at most once."""
+    """A middleware called `next` a second time; a call runs at most once."""
 
 
 class ToolMismatchError(ToolsetError):
-    """A call was decoded or completed by a tool that is not its own; nothing has changed."""
+    """A call was decoded or completed by another tool than the one it calls; nothing has changed."""
 
 
 class RoundError(ToolsetError):
-    """A round was committed or advanced wrongly; the round is exactly as before."""
+    """A round was committed or advanced wrongly; the round is unchanged."""
 
 
 class StateError(ToolsetError):
@@ -258,7 +259,7 @@ class StateError(ToolsetError):
 
 
 class StaleStateError(StateError):
-    """A state is of another generation than the one that it would change; nothing has changed."""
+    """A state belongs to another generation than the one that it would change; nothing has changed."""
 
 
 class InvalidStateError(StateError):

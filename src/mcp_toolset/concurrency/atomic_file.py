@@ -1,7 +1,7 @@
-"""`replace_file`: a file is written as a whole or not at all, whatever ends the process meanwhile.
+"""`replace_file`: write a file atomically, so that readers see the old content or the new, never a part.
 
-Every file that this package keeps is written here: state, pins, kept catalogs, known eras and the
-configurations of clients. Locks against other writers are the callers' own.
+Every file of this package is written here: state, pins, kept catalogs, known eras and the configurations
+of clients. Callers lock against other writers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 PRIVATE: Final = 0o600
-"""The mode of a file that nobody but its user may read or write."""
+"""The mode of a file that only its owner may read or write."""
 
 _EXCLUSIVE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -21,17 +21,17 @@ _EXCLUSIVE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY
 def replace_file(
     path: Path, data: bytes, mode: int = PRIVATE, *, exact: bool = False, durable: bool = True
 ) -> None:
-    """Put a file in the place of what is there, in one step; who reads sees the old one or the new one.
+    """Replace a file in one step; a reader sees the old content or the new one.
 
     Args:
-        path: The file; a link is replaced, not what it leads to.
-        data: What it holds from now on.
+        path: The file; a symbolic link is replaced, not its target.
+        data: The new content.
         mode: The permissions of the new file.
-        exact: Whether it has exactly these, whatever the umask takes away.
-        durable: Whether it is on disk when this returns.
+        exact: Whether the file gets exactly this mode, whatever the umask removes.
+        durable: Whether the data is on disk when this returns.
 
     Raises:
-        OSError: it cannot be written; what was there stays.
+        OSError: the file cannot be written; the old file is unchanged.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -43,11 +43,11 @@ def replace_file(
 
 
 def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, durable: bool = True) -> None:
-    """Write a file that is not there yet; see `replace_file` for the arguments.
+    """Write a file that does not exist yet; see `replace_file` for the arguments.
 
     Raises:
-        FileExistsError: it is there.
-        OSError: it cannot be written.
+        FileExistsError: the file exists.
+        OSError: the file cannot be written.
     """
     descriptor = os.open(path, _EXCLUSIVE, mode)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""Why a request is given up: what the peer that wanted it has said, so that it can be told on."""
+"""Cancellation reasons: why the peer cancelled a request, passed on when its own requests are cancelled."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final
 Reason = Callable[[], str | None]
 
 given_up: Final[ContextVar[Reason | None]] = ContextVar("mcp_toolset_given_up", default=None)
-"""Tells why what the task at hand has asked for is cancelled, if somebody has said so."""
+"""Returns why the requests of the current task are cancelled, if the peer gave a reason."""
 
 
 def reason_in(params: object) -> str | None:
-    """The reason that `notifications/cancelled` gives."""
+    """The reason in the parameters of a `notifications/cancelled`."""
     reason: Any = params.get("reason") if isinstance(params, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return reason if isinstance(reason, str) else None
 
 
 def reason_or(otherwise: str) -> str:
-    """Why the request at hand is given up; `otherwise` if nobody has said."""
+    """Why the current request is cancelled; `otherwise` if the peer gave no reason."""
     ask = given_up.get()
     return (ask() if ask is not None else None) or otherwise

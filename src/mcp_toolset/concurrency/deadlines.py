@@ -1,4 +1,4 @@
-"""Deadlines: of a request's arrival; of a call, whose time does not run while its client is asked."""
+"""Deadlines: `WorkingTime`, the deadline of a call, which pauses while the call's client is asked."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Final
 import anyio
 
 REQUEST_TIMEOUT: Final = 30.0
-"""Seconds that the head of a request over HTTP may take to arrive, and its body after that."""
+"""Seconds within which the head of an HTTP request must arrive, and then its body."""
 
 
 class WorkingTime:
-    """The deadline of a scope, stopped for as long as somebody else is waited for."""
+    """The deadline of a cancel scope that can be paused, such as while a user answers a question."""
 
     __slots__ = ("_left", "_scope", "_stops")
 
     def __init__(self, scope: anyio.CancelScope) -> None:
-        """Take over the deadline that a scope has."""
+        """Use the deadline that the scope has."""
         self._scope = scope
         self._stops = 0
         self._left = 0.0
 
     def pause(self) -> None:
-        """Stop the time; it may be stopped for several reasons at once."""
+        """Pause the deadline; several pauses may overlap."""
         self._stops += 1
         if self._stops == 1:
             self._left = self._scope.deadline - anyio.current_time()
             self._scope.deadline = float("inf")
 
     def resume(self) -> None:
-        """Let it run on, unless it is stopped for another reason."""
+        """End one pause; the deadline runs again when all pauses have ended."""
         self._stops -= 1
         if self._stops == 0:
             self._scope.deadline = anyio.current_time() + self._left

@@ -1,4 +1,4 @@
-"""`Ending`: how something that runs is ended from outside, once nothing is under way in it."""
+"""`Drain`: end a run from outside once no request is in flight, or after a time limit."""
 
 from __future__ import annotations
 
@@ -8,49 +8,56 @@ from contextlib import contextmanager
 import anyio
 
 
-class Ending:
-    """The end of one run, and what it waits for.
+class Drain:
+    """The end of one run, and the requests in flight that it waits for.
 
     Attributes:
-        working: How many requests are under way.
+        working: How many requests are in flight.
     """
 
     def __init__(self) -> None:
-        """Not running yet."""
+        """Start before the run."""
         self.working = 0
         self._scope: anyio.CancelScope | None = None
         self._idle: anyio.Event | None = None
-        self._asked = False
+        self._is_closing = False
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """The length of the run; what is in it is cancelled when it is to end."""
+        """The length of the run; the block is cancelled when the drain ends."""
         with anyio.CancelScope() as self._scope:
-            if self._asked:
+            if self._is_closing:
                 self._scope.cancel()
             try:
                 yield
             finally:
-                self._scope, self._asked = None, False
+                self._scope, self._is_closing = None, False
 
-    def freed(self) -> None:
-        """Say that something is not under way any more."""
+    def request_ended(self) -> None:
+        """Report that a request is no longer in flight."""
         if self._idle is not None:
             self._idle.set()
 
-    async def after(self, drain: float, others: Callable[[], bool]) -> None:
-        """Wait until nothing is under way, for `drain` seconds at most; then end the run.
+    async def close(self, within: float, is_busy: Callable[[], bool]) -> None:
+        """Wait until no request is in flight, at most `within` seconds; then end the run.
 
         Args:
-            drain: Seconds.
-            others: Whether something besides the counted requests is under way.
+            within: Seconds.
+            is_busy: Whether other work than the counted requests is in flight.
         """
         try:
-            with anyio.move_on_after(drain):
-                while self.working or others():
+            with anyio.move_on_after(within):
+                while self.working or is_busy():
                     self._idle = anyio.Event()
                     await self._idle.wait()
         finally:
-            self._asked = True
+            self._is_closing = True
             if self._scope is not None:
                 self._scope.cancel()
+
+    freed = request_ended
+    after = close
+
+
+Ending = Drain
+"""The name that `upstream` still uses, with `freed` and `after`."""

@@ -1,9 +1,9 @@
-"""Garbage collection in a process that does nothing but serve.
+"""Garbage collection in a process that only serves: large catalogs are exempt from the cyclic collector.
 
-Python looks through all that a program has, again and again, while a catalog of thousands of tools is
-built, and once in a while afterwards, a tenth of a second each time in which nobody is answered. `serve`
-and the command line own their process and keep what stays out of that (`owning`). In any other program
-the collector is the host's: it is neither run, nor paused, nor told that anything stays.
+While a catalog of thousands of tools is built, and sometimes afterwards, Python's collector scans every
+object of the program, for a tenth of a second each time, and no request is answered meanwhile. `serve` and
+the command line own their process (`owning`) and exempt long-lived objects (`staying`). In any other program
+the collector belongs to the host: nothing here runs, pauses or freezes it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextvars import ContextVar
 from typing import Final
 
 MUCH: Final = 100_000
-"""Objects from which on looking through them takes long enough to be noticed: some 10 ms."""
+"""Number of objects from which a scan takes noticeably long, about 10 ms."""
 
 _owned: Final[ContextVar[bool]] = ContextVar("mcp_toolset_owns_its_process", default=False)
 
 
 @contextmanager
 def owning() -> Generator[None]:
-    """Have the process do nothing but serve for the length of a block."""
+    """Mark the process as one that only serves, for the length of a block."""
     token = _owned.set(True)
     try:
         yield
@@ -32,11 +32,11 @@ def owning() -> Generator[None]:
 
 @contextmanager
 def staying() -> Generator[None]:
-    """Make something without looking for garbage in it, now or later.
+    """Pause the collector for the length of a block and exempt the objects made in it.
 
-    It still goes when nothing refers to it any more; only cycles of that moment are kept, which is why
-    there are few when it begins, and why little is not made to stay. Nothing is done for a host
-    application, nor for a program that has switched collection off.
+    Reference counting still frees these objects; only reference cycles among them stay. Therefore young
+    garbage is collected first, and few objects are not exempted. In a host application, or while collection
+    is disabled, nothing happens.
     """
     if not (_owned.get() and gc.isenabled()):
         yield

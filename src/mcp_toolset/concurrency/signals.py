@@ -1,7 +1,7 @@
-"""Ending a program by a signal: it is unwound, in order, and not for long when a person waits.
+"""Graceful shutdown by a signal: the program is unwound in order, and quickly when a person waits.
 
-Ctrl-C (SIGINT) is a person at a terminal: children and open requests get fractions of a second. SIGTERM is a
-supervisor, and leaves them the usual time. A second signal ends the process at once.
+Ctrl-C (SIGINT) comes from a person at a terminal: child processes and open requests get fractions of a
+second. SIGTERM comes from a supervisor, and leaves the usual time. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import anyio
 import anyio.abc
 
 _GRACE: Final = 0.5
-"""Seconds that threads are given to end by themselves."""
+"""Seconds within which worker threads must end after the program."""
 
 
 class _Stop:
-    """Which signal has asked for the end."""
+    """The signal that has asked for the shutdown."""
 
     signal: signal.Signals | None = None
 
@@ -33,16 +33,16 @@ _stop: Final[ContextVar[_Stop | None]] = ContextVar("mcp_toolset_stop", default=
 
 
 def patience(usual: float, hurried: float) -> float:
-    """How long to wait for something that is to end: `hurried` seconds after a Ctrl-C, else `usual`."""
+    """The time limit for something that is closed: `hurried` seconds after a Ctrl-C, else `usual`."""
     stop = _stop.get()
     return hurried if stop is not None and stop.signal is signal.SIGINT else usual
 
 
 async def run_until_signal(run: Callable[[], Awaitable[None]]) -> signal.Signals | None:
-    """Run something until it ends by itself or a SIGINT or SIGTERM arrives; either way it is unwound.
+    """Run something until it ends, or until a SIGINT or SIGTERM arrives; either way it is unwound.
 
     Returns:
-        The signal that has ended it.
+        The signal that ended it, if one did.
     """
     stop = _Stop()
     token = _stop.set(stop)
@@ -64,20 +64,20 @@ async def _listen(
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     if sys.platform == "win32":
-        # Its event loops receive no signals: a Ctrl-C cancels what runs, and nothing else ends it in order.
+        # An event loop in another thread gets no signals: a Ctrl-C cancels it, nothing else ends it in order.
         return task_status.started()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for number in signals:
             if stop.signal is not None:
-                # The first one is still at work: something does not let itself be closed.
+                # The shutdown after the first signal still runs: something takes long to close.
                 leave(128 + number)
             stop.signal = number
             scope.cancel()
 
 
 def leave_no_thread(code: int) -> None:
-    """End the process though a tool's function is still at work in its thread: nobody waits for it."""
+    """End the process even if a tool's function still runs in its thread."""
     deadline = time.monotonic() + _GRACE
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
@@ -87,7 +87,7 @@ def leave_no_thread(code: int) -> None:
 
 
 def leave(code: int) -> None:
-    """End the process now, with nothing unwound but what was written."""
+    """End the process now, without unwinding; only buffered output is written."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()

@@ -1,10 +1,11 @@
-"""`Handling`: the tasks in which one connection's requests are handled, all ended with it.
+"""`TaskSet`: the tasks that handle one connection's requests, which end with the connection.
 
-They are asyncio's own: a task of an anyio group costs as much as everything else that a bridge does
-for a call. Each handler is in a cancel scope of its own, a `TaskScope`, so that anyio's rules hold within.
+Every dispatcher has one. The tasks are asyncio's own: a task of an anyio group costs as much CPU as all other
+work of the bridge for a call. Each handler runs in its own cancel scope, a `TaskScope`, so that anyio's rules
+hold within.
 
-Tasks are started from callbacks of the event loop as well, where no task runs. anyio makes nothing there:
-it tells by the running task which loop it is on.
+Tasks are also started from callbacks of the event loop, outside of any task. There anyio cannot make a cancel
+scope, because it finds the event loop by the running task.
 """
 
 from __future__ import annotations
@@ -19,34 +20,34 @@ import anyio
 
 
 class TaskScope:
-    """A cancel scope that is made by its task, and may be cancelled before that task has begun."""
+    """A cancel scope that its task creates, and that may be cancelled before the task starts."""
 
     __slots__ = ("_cancelled", "_scope")
 
     def __init__(self) -> None:
-        """Needs no running task, unlike a scope of anyio's."""
+        """Needs no running task, unlike anyio's cancel scope."""
         self._scope: anyio.CancelScope | None = None
         self._cancelled = False
 
     def begun(self) -> anyio.CancelScope:
-        """The scope, for the task to enter first of all."""
+        """The scope; the task enters it first."""
         scope = self._scope = anyio.CancelScope()
         if self._cancelled:
             scope.cancel()
         return scope
 
     def cancel(self) -> None:
-        """Cancel the task, now or as soon as it begins."""
+        """Cancel the task, now or when it starts."""
         self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()
 
 
-class Handling:
-    """Tasks that end with their owner, who waits for them; a failure of one is the owner's to hear of."""
+class TaskSet:
+    """Tasks that end with their owner, who waits for them and learns of a failure."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
-        """Start without any; `failed` is called when one has raised, which handlers of requests never do."""
+        """Start without tasks; `failed` is called when a task has raised, which request handlers never do."""
         self._loop = asyncio.get_running_loop()
         self._failed = failed
         self._tasks: dict[asyncio.Task[None], TaskScope] = {}
@@ -57,9 +58,9 @@ class Handling:
     def start(
         self, scope: TaskScope, handler: Coroutine[Any, Any, None], context: Context | None = None
     ) -> None:
-        """Run `handler`, which begins `scope` first of all, in the caller's context or a given one.
+        """Run `handler`, which enters `scope` first, in the caller's context or the given one.
 
-        Where Python can do that (3.12), it is begun at once and not in the next turn of the loop.
+        From Python 3.12 on the handler starts at once, before the next iteration of the event loop.
         """
         if sys.version_info >= (3, 12):
             task = asyncio.Task(handler, loop=self._loop, context=context, eager_start=True)
@@ -69,7 +70,7 @@ class Handling:
         task.add_done_callback(self._done)
 
     def begin(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`, in a scope made for it."""
+        """Run `work` in a new scope."""
         scope = TaskScope()
 
         async def scoped() -> None:
@@ -80,18 +81,18 @@ class Handling:
 
     @property
     def busy(self) -> bool:
-        """Whether a task runs."""
+        """Whether a task is running."""
         return bool(self._tasks)
 
     async def done(self) -> None:
-        """Wait until no task runs."""
+        """Wait until no task is running."""
         self._awaited = True
         while self._tasks:
             self._none.clear()
             await self._none.wait()
 
     async def end(self) -> None:
-        """Cancel what still runs, and wait for it."""
+        """Cancel the running tasks and wait for them."""
         for scope in self._tasks.values():
             scope.cancel()
         with anyio.CancelScope(shield=True):
@@ -105,3 +106,7 @@ class Handling:
             self._failed()
         if self._awaited and not self._tasks:
             self._none.set()
+
+
+Handling = TaskSet
+"""The name that the transports still use."""

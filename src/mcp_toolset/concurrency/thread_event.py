@@ -1,4 +1,4 @@
-"""`Flag`: news for one task of an event loop, from whatever thread they come."""
+"""`ThreadEvent`: an event that any thread may set and one task waits for; it resets itself."""
 
 from __future__ import annotations
 
@@ -10,46 +10,50 @@ import anyio
 from anyio.lowlevel import current_token
 
 
-class Flag:
-    """Set by anybody, any number of times; the task that waits for it takes them all at once."""
+class ThreadEvent:
+    """An auto-reset event: setting it several times wakes the waiting task once."""
 
     def __init__(self) -> None:
-        """Not set, and not yet part of an event loop."""
+        """Start unset and not attached to an event loop."""
         self._event = anyio.Event()
         self._thread = threading.get_ident()
         self._soon: Callable[[Callable[[], None]], Any] | None = None
 
     def attach(self) -> None:
-        """Belong to the event loop of this task."""
+        """Attach to the event loop of the current task."""
         if not self._event.is_set():
-            # The last one may have been waited for on another loop, on which the server was open before.
+            # The old event may belong to an event loop on which the server was open before.
             self._event = anyio.Event()
         native: Any = current_token().native_token
         self._thread = threading.get_ident()
-        # asyncio's loop and Trio's token name the same thing differently.
+        # asyncio has this function on the loop, Trio on its token, under another name.
         self._soon = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon
 
     def set(self) -> None:
-        """Wake the task that waits, now or when it comes to wait; never blocks."""
+        """Wake the waiting task, or the next one to wait; never blocks; may be called in any thread."""
         if self._soon is None or threading.get_ident() == self._thread:
             self._event.set()
             return
         try:
             self._soon(lambda: self._event.set())
         except RuntimeError:
-            # That loop is closed: what opens on the next one finds the flag set.
+            # That event loop is closed: the next one to attach finds the event set.
             self._event.set()
 
     def is_set(self) -> bool:
-        """Whether it was set since it was last taken."""
+        """Whether it was set since the last `wait` or `clear`."""
         return self._event.is_set()
 
     def clear(self) -> None:
-        """Forget what has been told so far, because it was taken in by other ways."""
+        """Reset it, because the caller has handled what it reported."""
         if self._event.is_set():
             self._event = anyio.Event()
 
     async def wait(self) -> None:
-        """Wait until it is set, and take it back."""
+        """Wait until it is set, and reset it."""
         await self._event.wait()
         self._event = anyio.Event()
+
+
+Flag = ThreadEvent
+"""The name that the server still uses."""

@@ -1,7 +1,7 @@
-"""Work on big catalogs beside what is served, so that calls go on meanwhile.
+"""Compile large catalogs in a worker thread without stalling the event loop.
 
-It is done in a worker thread, where the interpreter lets others have their turn every few milliseconds.
-In a process that does nothing but serve it is kept out of garbage collections as well (`garbage_collection`).
+Python lets other threads run every few milliseconds, so calls are answered in between. In a process that only
+serves, the work is also exempt from garbage collection (`garbage_collection`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from mcp_toolset.concurrency.garbage_collection import staying
 from mcp_toolset.errors import sole
 
 BIG: Final = 500
-"""Tools from which on a catalog is big: it takes more than some 20 ms to compile."""
+"""Number of tools from which a catalog is large: compiling it takes more than about 20 ms."""
 
 _TURN: Final = 0.01
 _AWAY: Final = 0.0005
-"""Seconds between two moments in which the loop gives way to a worker, and how long they are."""
+"""Seconds between two pauses of the event loop for the worker thread, and the length of a pause."""
 
 _T = TypeVar("_T")
 
 
-async def beside(work: Callable[[], _T], tools: int) -> _T:
-    """Do work that takes long for so many tools, and next to nothing for few: that is done at once."""
+async def in_worker_if_large(work: Callable[[], _T], tools: int) -> _T:
+    """Do the work for so many tools: in a worker thread if they are many, else at once."""
     if tools <= BIG:
         return work()
     with staying():
@@ -35,10 +35,10 @@ async def beside(work: Callable[[], _T], tools: int) -> _T:
 
 
 async def in_worker(work: Callable[[], _T]) -> _T:
-    """Do work in a worker thread, to which an event loop that is never idle gives way now and then.
+    """Do work in a worker thread; a busy event loop pauses for it now and then.
 
-    A loop under full load lets go of the interpreter many times between two calls, but each time for
-    less than a waiting thread takes to wake up: work of 50 ms took it seconds.
+    A busy loop releases the interpreter lock often, but each time for less than a waiting thread needs to
+    wake up: without the pauses, 50 ms of work took seconds.
     """
     done: list[_T] = []
     try:
@@ -47,7 +47,7 @@ async def in_worker(work: Callable[[], _T]) -> _T:
             done.append(await anyio.to_thread.run_sync(work))
             group.cancel_scope.cancel()
     except BaseExceptionGroup as raised:
-        # The work's own fault, which is nobody's business in a group of one.
+        # The caller wants the error of the work itself, not a group with one error.
         raise sole(raised) from None
     return done[0]
 
@@ -55,5 +55,9 @@ async def in_worker(work: Callable[[], _T]) -> _T:
 async def _give_way() -> None:
     while True:
         await anyio.sleep(_TURN)
-        # On purpose the whole loop: what is waited for is that it lets go of the interpreter.
+        # This blocks the whole loop on purpose, so that it releases the interpreter lock.
         time.sleep(_AWAY)  # noqa: ASYNC251, TID251
+
+
+beside = in_worker_if_large
+"""The name that the server still uses."""

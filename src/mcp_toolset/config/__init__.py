@@ -1,4 +1,4 @@
-"""`mcpServers` files as desktop clients and editors write them, and our own settings beside them.
+"""`mcpServers` files as desktop clients and editors write them, and our own settings in them.
 
 Nothing here starts a process or opens a connection: a file becomes frozen models, or one `ConfigError`
 whose single line says where, what and how to mend it.

@@ -1,8 +1,9 @@
-"""Which configuration files are being served above this process, so that none serves itself.
+"""The chain of configuration files that the bridges above this process serve, so that none serves itself.
 
-A bridge that serves `a.json` gives its children the environment variable `MCP_TOOLSET_CHAIN`. It names the
-files from the outermost bridge inward. A bridge below that is to serve one of them again refuses. A file is
-known by its device and number, so that links and other spellings of its path are the same file.
+A bridge that serves `a.json` gives its child processes the environment variable `MCP_TOOLSET_CHAIN`. It lists
+the files from the outermost bridge inward. A bridge refuses to serve a file of that list. A file is
+identified by its device and inode numbers, so that symbolic links and other spellings of its path are the
+same file.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ __all__ = ["DEPTH", "VARIABLE", "ServedFile", "above", "below", "check_not_serve
 
 VARIABLE: Final = "MCP_TOOLSET_CHAIN"
 DEPTH: Final = 8
-"""Bridges that may start each other in a row."""
+"""The largest number of bridges that may start each other in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """A configuration file that is served: its device and number, and the path to name it by."""
+    """A configuration file that is being served: its device and inode numbers, and a path for messages."""
 
     device: int
     number: int
@@ -33,7 +34,7 @@ class ServedFile:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> ServedFile | None:
-        """The file at a path, links followed; `None` if there is none."""
+        """The file at a path, symbolic links followed; `None` if it does not exist."""
         try:
             found = os.stat(path)
         except (OSError, ValueError):
@@ -41,22 +42,22 @@ class ServedFile:
         return cls(found.st_dev, found.st_ino, os.fspath(path))
 
     def is_same(self, other: ServedFile) -> bool:
-        """Whether both are one file, however its path is written."""
+        """Whether both are the same file, however its path is written."""
         return (self.device, self.number) == (other.device, other.number)
 
 
 def above(environ: Mapping[str, str] = os.environ) -> tuple[ServedFile, ...]:
-    """The files that are served by the bridges which started this process, outermost first."""
+    """The files that the bridges above this process serve, outermost first."""
     try:
         listed: Any = json.loads(environ.get(VARIABLE, "[]"))
         return tuple(ServedFile(int(device), int(number), str(path)) for device, number, path in listed)
     except (ValueError, TypeError):
-        # Whoever wrote that, it was none of our bridges.
+        # No bridge of ours writes such a value, so it is ignored.
         return ()
 
 
 def below(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variable for the children of a bridge that serves a file."""
+    """The variable for the child processes of a bridge that serves a file."""
     own = ServedFile.at(path)
     chain = [*above(environ), *([own] if own else [])]
     if not chain:
@@ -65,15 +66,15 @@ def below(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]
 
 
 def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variable as it came to this process, for children of a program that serves no file."""
+    """The variable as this process got it, for child processes of a program that serves no file."""
     return {VARIABLE: environ[VARIABLE]} if VARIABLE in environ else {}
 
 
 def check_not_served_above(path: Path, environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse to serve a file that a bridge above serves already.
+    """Refuse to serve a file that a bridge above this process serves already.
 
     Raises:
-        ConfigError: it does, or more bridges than `DEPTH` have started each other.
+        ConfigError: a bridge serves it, or more than `DEPTH` bridges have started each other.
     """
     own, chain = ServedFile.at(path), above(environ)
     way = " → ".join([*(one.path for one in chain), str(path)])

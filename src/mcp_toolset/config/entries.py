@@ -1,6 +1,6 @@
-"""The edge: what a file may say, as pydantic models, and their complaints turned into one line each.
+"""pydantic models of what a configuration file may contain, and their errors as one line each.
 
-Keys of other clients pass unseen; see `keys`. The descriptions of the fields are the mends in the errors.
+Keys of other clients are ignored; see `keys`. The descriptions of the fields are the remedies in the errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_toolset.config.place import Place
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
 
 _MILLISECONDS_FROM = 10_000
-"""A `timeout` this large is in milliseconds: some clients count so, others in seconds, under one key."""
+"""A `timeout` this large is in milliseconds: some clients count so, others in seconds, with the same key."""
 
 
 def _seconds(value: object) -> object:
@@ -65,7 +65,7 @@ class _Entry(BaseModel):
 
 
 class ServerEntry(_Entry):
-    """One server as a client's file has it, with our own options beside."""
+    """One server as a client's file has it, with our own options."""
 
     type: str | None = Field(None, description=_TEXT)
     transport: str | None = Field(None, description=_TEXT)
@@ -107,7 +107,7 @@ class ServerEntry(_Entry):
 
 
 class ToolsetSection(_Entry):
-    """The `toolset` section: ours alone, so that an unknown key is a mistake."""
+    """The `toolset` section. Only this package reads it, so an unknown key is a mistake."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -125,7 +125,7 @@ class ToolsetSection(_Entry):
 
 
 class InputEntry(_Entry):
-    """One of VS Code's `inputs`: only its id and default mean something without a person to ask."""
+    """One of VS Code's `inputs`: only its id and default can be used without a user to ask."""
 
     id: str = Field(description=_TEXT)
     default: str | None = Field(None, description=_TEXT)
@@ -158,15 +158,15 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
 
 
 def server_keys(keys: Iterable[str], place: Place) -> list[str]:
-    """The keys of a server's entry that nobody knows.
+    """The unknown keys of a server's entry.
 
     Raises:
-        ConfigError: one of them is nearly one of ours, or of another client's.
+        ConfigError: a key is nearly one of ours, or of another client's.
     """
     known = {*known_keys(ServerEntry), *CLIENT_KEYS}
     unknown = unknown_keys(keys, known)
     for key in unknown:
-        # Ours come first: they are what protects.
+        # Our keys come first: they protect the user.
         meant = synonym(key) or nearest(key, known_keys(ServerEntry)) or nearest(key, CLIENT_KEYS)
         if meant is not None:
             raise place.at(key).error("unknown key", f"did you mean `{meant}`?")

@@ -1,8 +1,8 @@
-"""From a file to `HubConfig`: which of its sections name servers, and which folder it speaks for.
+"""From a file to `HubConfig`: which section names the servers, and which project folder the file configures.
 
 The servers are the first of `mcpServers`, `servers` (VS Code) and `mcp.servers` (VS Code's settings)
-that the file has. A project's own file (`.mcp.json`, `.cursor/mcp.json`, `.vscode/mcp.json`) speaks for
-the project's folder, and its servers start there; any other file speaks for the folder that holds it.
+that the file has. A project's own file (`.mcp.json`, `.cursor/mcp.json`, `.vscode/mcp.json`) configures
+the project's folder, and its servers start there; any other file configures the folder that it lies in.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
 def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ) -> HubConfig:
-    """Read a configuration file of any of the clients; comments and trailing commas may stand in it.
+    """Read a configuration file of any of the clients; it may contain comments and trailing commas.
 
-    A server whose own entry is wrong has a `fault`; the others can be used.
+    A server whose entry is wrong has a `fault`; the others can be used.
 
     Raises:
-        ConfigError: The file is missing or broken, or what is wrong is no server's own.
+        ConfigError: The file is missing or broken, or an error concerns more than one server's entry.
     """
     source = os.fspath(path)
     try:
@@ -54,7 +54,7 @@ def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os
 def parse_config(
     data: object, *, source: str | os.PathLike[str], environ: Mapping[str, str] = os.environ
 ) -> HubConfig:
-    """The models of decoded JSON. `source` is the file it came from, or where it would lie.
+    """The models of decoded JSON. `source` is the path that the JSON came from or would be written to.
 
     Only an `envFile` that an enabled server names is read from disk.
 
@@ -107,7 +107,7 @@ def _is_disabled(data: object) -> bool:
 
 
 def _check_file_keys(table: dict[str, object], root: Place, warn: Callable[[str], None]) -> None:
-    """Refuse a mistyped `toolset` or `inputs`. Files of clients have many keys: ours are watched alone."""
+    """Refuse a mistyped `toolset` or `inputs`. Other unknown keys are ignored: they may be a client's own."""
     for key in unknown_keys(table, FILE_KEYS):
         if (meant := nearest(key, ("toolset", "mcpServers", "inputs"))) is not None:
             raise root.at(key).error("unknown key", f"did you mean `{meant}`?")

@@ -1,7 +1,7 @@
-"""JSON with comments and trailing commas, as editors keep it.
+"""JSON with comments and trailing commas, as editors write it.
 
-Both are blanked out rather than cut out: the text keeps its length and its lines, so that positions in
-the plain JSON are positions in the file.
+Both are replaced by spaces: the text keeps its length and its lines, so that positions in the plain JSON are
+positions in the file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from mcp_toolset.errors import ConfigError
 
 __all__ = ["blank_comments", "decode", "plain_json", "read_text"]
 
-# An unclosed string ends with its line, so that one forgotten quote cannot hide the rest of the file.
+# An unclosed string ends with its line, so that one forgotten quote does not hide the rest of the file.
 _STRING = r'"(?:[^"\\\r\n]+|\\[^\r\n])*"?'
 _COMMENT = re.compile(rf"{_STRING}|(?P<drop>//[^\r\n]*|/\*.*?\*/)", re.DOTALL)
-# The middle branch holds commas that follow no value: those stay, and stay an error.
+# The middle branch matches commas that follow no value: those stay, and remain an error.
 _TRAILING_COMMA = re.compile(rf"{_STRING}|[\[{{,:][ \t\r\n]*,|(?P<drop>,)(?=[ \t\r\n]*[}}\]])")
 _NOT_A_BREAK = re.compile(r"[^\r\n]")
 
@@ -41,7 +41,7 @@ def decode(text: str, source: str) -> object:
     """Decode JSON or JSONC.
 
     Raises:
-        ConfigError: It is neither; names line and column.
+        ConfigError: The text is neither; names line and column.
     """
     try:
         return json.loads(plain_json(text))
@@ -55,11 +55,11 @@ def decode(text: str, source: str) -> object:
 
 
 def read_text(path: Path, source: str) -> str:
-    """The file's text, exactly as it stands, with a byte order mark if it has one.
+    """The text of a file, unchanged, with a byte order mark if the file has one.
 
     Raises:
-        FileNotFoundError: There is no such file; what that means is the caller's to say.
-        ConfigError: It cannot be read, or is not UTF-8.
+        FileNotFoundError: The file does not exist; callers decide what that means.
+        ConfigError: The file cannot be read, or is not UTF-8.
     """
     place = Place(source)
     try:

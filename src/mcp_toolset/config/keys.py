@@ -1,7 +1,7 @@
-"""The keys that stand in an `mcpServers` file: ours, those of the clients, and how far another is from one.
+"""The known keys of an `mcpServers` file, ours and those of the clients, and the close matches of a typo.
 
-A key that is nearly one of these is an error: with a mistyped `exclude` the tool would run that it was to
-keep out. Any other unknown key is a warning. Keys that begin with `_`, `$`, `#`, `x-` or `//` are comments.
+A key that is nearly one of these is an error: with a mistyped `exclude`, the tool that it excludes would run.
+Any other unknown key is a warning. Keys that begin with `_`, `$`, `#`, `x-` or `//` are comments.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ CLIENT_KEYS: Final = frozenset(
     "package packages registry repository homepage author license metadata tags category "
     "runtimeHint transport runtime_hint installed".split()
 )
-"""What the clients' own documentation, and what writes their files, may have in a server's entry.
+"""The keys that the clients document, or write, in a server's entry.
 
-Keys that keep something from a model, and that nothing here obeys, are not among them: so they are told.
+Keys that hide tools from a model, and that this package does not obey, are missing here: so they are
+reported.
 """
 
 FILE_KEYS: Final = frozenset(
     "mcpServers servers mcp inputs toolset globalShortcut preferences isUsingBuiltInNodeForMcp scale "
     "dxt coworkUserFilesPath sandbox name version description $schema".split()
 )
-"""What stands beside the servers in the files of the clients."""
+"""The other top-level keys in the files of the clients."""
 
 _MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -56,7 +57,7 @@ _MEANT: Final[Mapping[str, str]] = {
         "exclude",
     ),
 }
-"""Other words for `include` and `exclude`, in plain letters: ignored, they would protect nothing."""
+"""Synonyms of `include` and `exclude`, in lower case without separators; ignored, they would be unsafe."""
 
 _COMMENT: Final = re.compile(r"_|\$|x-|//|#")
 _LEAST_LIKE: Final = 0.8
@@ -69,7 +70,7 @@ def unknown_keys(keys: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known key that was meant by a mistyped one: a letter or two, the case, `-` or `_` apart."""
+    """The known key that a mistyped one means: it differs in a letter or two, in case, or in `-` or `_`."""
     plain: dict[str, str] = {}
     for one in known:
         plain.setdefault(_plain(one), one)
@@ -81,7 +82,7 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
 
 
 def synonym(key: str) -> str | None:
-    """The key of ours that another word stands for, such as `exclude` for `blockedTools`."""
+    """The key of ours that a synonym stands for, such as `exclude` for `blockedTools`."""
     return _MEANT.get(_plain(key))
 
 

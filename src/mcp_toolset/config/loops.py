@@ -1,7 +1,8 @@
-"""Servers of a configuration that would serve that configuration again, found without starting anything.
+"""Find servers of a configuration that would serve the same configuration again, before any is started.
 
 `mcp-toolset serve FILE` is recognised by the program's name, as a module, through `uvx` and shells.
-What cannot be seen here, such as a Python program that serves the file, is refused by `chain` when it runs.
+A loop that cannot be seen here, such as a Python program that serves the file, is refused by `chain` when the
+program runs.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _MODULE: Final = re.compile(r"mcp_toolset(?:\.[\w.]+)?|.*[/\\]mcp_toolset[/\\](?
 
 
 def check_no_loop(server: ServerConfig, path: Path) -> None:
-    """Refuse a server that would serve the file that it stands in.
+    """Refuse a server that would serve the file that configures it.
 
     Raises:
-        ConfigError: it would, at once or by way of other files; each level would start the next.
+        ConfigError: it would, directly or through other files; each level would start the next one.
     """
     if server.command is None:
         return
@@ -43,13 +44,13 @@ def check_no_loop(server: ServerConfig, path: Path) -> None:
 
 
 def way_back(command: Sequence[str], cwd: str | None, path: Path) -> list[str]:
-    """The files by which a command comes back to serving `path`, that one last; empty if it does not."""
+    """The files through which a command leads back to serving `path`, which is last; empty if it does not."""
     home = ServedFile.at(path)
     return [] if home is None else _way(command, Path(cwd or "."), home, [])
 
 
 def served_files(command: Sequence[str], folder: Path) -> Iterator[Path]:
-    """The files that a command would have mcp-toolset serve, as far as its words tell."""
+    """The files that a command line makes mcp-toolset serve, as far as its words show."""
     words = list(_words(command))
     for at, word in enumerate(words):
         rest = words[at + 1 :]
@@ -69,7 +70,7 @@ def _words(command: Sequence[str]) -> Iterator[str]:
 
 
 def _split(word: str) -> list[str]:
-    """The words of a line for a shell; a word with a blank in it stays one word besides."""
+    """The words of a shell's command line; a word with a space in it is also kept whole."""
     try:
         return [word, *shlex.split(word)]
     except ValueError:
@@ -97,6 +98,6 @@ def _servers(file: Path) -> list[ServerConfig]:
     try:
         config = load_config(file)
     except ConfigError:
-        # Its own bridge says what is wrong with it.
+        # The error of that file is reported by its own bridge.
         return []
     return [server for server in config.servers if server.command and not server.disabled]

@@ -1,4 +1,4 @@
-"""What a configuration means once it is read: frozen, expanded, free of any client's spelling."""
+"""`ServerConfig` and `HubConfig`: a configuration after reading, frozen and expanded, for any client."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ Transport: TypeAlias = Literal["stdio", "http", "sse"]
 """How a server is reached; `http` is streamable HTTP."""
 
 ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
-"""What is done about a definition that is not what was pinned."""
+"""What is done with a definition that differs from its pin."""
 
 HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
-"""What is done about characters that hide."""
+"""What is done with invisible and control characters."""
 SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
-"""How far the callers of a server share sessions with it; see docs/sessions.md."""
+"""Which callers of a server share a session with it; see docs/sessions.md."""
 
 ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
-"""In which era a server is spoken to: up to 2025-11-25, from 2026-07-28, or the newest that it knows."""
+"""The era of the protocol to use with a server: up to 2025-11-25, from 2026-07-28, or the server's newest."""
 
 
 Era: TypeAlias = Literal["legacy", "modern"]
 """The revisions up to 2025-11-25, which have sessions, or those from 2026-07-28, which have none."""
 
 ArgumentRule: TypeAlias = Literal["strict", "lenient"]
-"""What becomes of arguments that do not fit: they are refused, or repaired where that is unambiguous."""
+"""What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
 
 Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
-"""What a server may ask of a client; see docs/sessions.md."""
+"""What a server may ask its client for; see docs/sessions.md."""
 
 
 def _no_eras() -> Mapping[str, Era]:
@@ -55,9 +55,9 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server. What may hold secrets is omitted by `repr`.
+    """One server. Values that may be secret are omitted by `repr`.
 
-    A server that is not disabled has every reference expanded; a disabled one stands as it is written. One
+    Every reference of an enabled server is expanded; a disabled server is kept as it is written. A server
     with a `fault` is misconfigured: it is shown with that reason, and the others are served.
 
     Attributes:
@@ -65,30 +65,31 @@ class ServerConfig:
         transport: How it is reached.
         command: The program to start, for stdio; looked up on PATH when it has no folder.
         args: Its arguments.
-        env: What is set for it on top of the inherited environment: the environment file, then `env`.
-        env_file: Where the environment file is, if one is named.
-        cwd: Where it starts, absolute; None means the folder of this process.
+        env: Environment variables added to the inherited ones: the environment file, then `env`.
+        env_file: The path of the environment file, if the entry names one.
+        cwd: The folder it starts in, absolute; None means the folder of this process.
         url: Its address, for http and sse.
-        headers: Sent with every request to it, and to nobody else.
-        disabled: The file keeps it but asks not to start it.
-        deferred: Its tools are searched for instead of listed.
-        prefix: Before its tools' names; None leaves it to the hub, False means none.
-        names: Public names for single tools, by the server's own names for them.
+        headers: Sent with every request to this server, and to no other.
+        disabled: Whether the file asks not to start it.
+        deferred: Whether its tools are found by search instead of listed.
+        prefix: What its tools' names begin with; None leaves it to the hub, False means no prefix.
+        names: Public names for single tools, by the server's names for them.
         include: Patterns (`fnmatch`) of the tools to take; empty means all.
         exclude: Patterns of the tools to leave out; stronger than `include`.
         timeout: Seconds for one call; None means the default.
         start_timeout: Seconds to start and list tools; None means the default.
-        pins: About tools that have changed since they were pinned; None decides by what has changed.
-        new_tools: About tools that a pinned server did not have; None is as `pins`, or holds them.
-        hidden_text: About invisible and control characters in definitions.
-        sessions: How far its callers share sessions with it.
-        forward_authorization: Whether each caller's own credentials are sent on to it.
-        declare: What is declared for the sake of what it lists.
-        protocol: In which era it is spoken to.
-        secrets: Values that `${…}` stood for in it; they are blanked wherever they would be shown.
-        fault: Why it cannot be used, with place and mend; such a server has only its name.
-        eras: The era that single tools need, by the server's own names for them.
-        arguments: What becomes of arguments that do not fit: refused, or repaired where unambiguous.
+        pins: What to do with tools that differ from their pins; None decides by what has changed.
+        new_tools: What to do with tools that a pinned server did not have; None is as `pins`, or quarantines
+            them.
+        hidden_text: What to do with invisible and control characters in definitions.
+        sessions: Which callers share a session with it.
+        forward_authorization: Whether each caller's credentials are forwarded to it.
+        declare: Capabilities that are declared to it so that it lists its tools.
+        protocol: The era in which to speak to it.
+        secrets: Values that `${…}` was replaced by; they are blanked wherever they would be shown.
+        fault: Why it cannot be used, with place and remedy; such a server has only its name.
+        eras: The era that single tools need, by the server's names for them.
+        arguments: What is done with arguments that do not fit: refuse, or repair where unambiguous.
     """
 
     name: str
@@ -121,9 +122,9 @@ class ServerConfig:
     arguments: ArgumentRule = "lenient"
 
     def reached(self) -> ServerConfig:
-        """What of it decides which process or address it is, and how sessions with it are made.
+        """The settings that decide which process or address is used, and how sessions with it are made.
 
-        Two that are equal in this can share a connection, however their tools are named or judged.
+        Two entries with equal settings can share a connection, however their tools are named or judged.
         """
         plain = ServerConfig(self.name, self.transport)
         rest = ("deferred", "prefix", "names", "include", "exclude", "timeout", "start_timeout", "pins")
@@ -137,12 +138,12 @@ class HubConfig:
 
     Attributes:
         path: Where it is, absolute.
-        name: What the hub calls itself.
+        name: The hub's own name.
         servers: Its servers in file order.
         client_prefix: What clients put before every name of a tool.
-        lock: Where its pins are kept; None means beside the file.
-        warnings: Keys that nobody knows, a line for each place.
-        list_patience: Seconds that lists wait for servers of which nothing is known; None means the default.
+        lock: The path of the lock file; None means in the folder of the configuration.
+        warnings: A line for each place with unknown keys.
+        list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Where in which file a problem stands, so that every error can say it the same way."""
+"""`Place`: where in which file a problem is, so that every error says it in the same form."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Place:
 
     @property
     def path(self) -> str:
-        """The steps as a reader writes them; empty for the whole file."""
+        """The path as a reader writes it; empty for the whole file."""
         return "".join(_written(step) for step in self.steps).removeprefix(".")
 
     def error(self, cause: str, mend: str) -> ConfigError:
-        """One line: file, place, cause, mend. The caller keeps values out of it."""
+        """An error of one line: file, place, cause, remedy. The caller keeps values out of it."""
         where = f"{self.source}: {self.path}" if self.steps else self.source
         return ConfigError(" ".join(f"{where}: {cause}; {mend}".splitlines()))
 

@@ -1,4 +1,4 @@
-"""One server's entry → `ServerConfig`: which transport, which address, what its references stand for."""
+"""One server's entry → `ServerConfig`: its transport, its address, and its references expanded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORBIDDEN = {"env": re.compile(r"\0"), "headers": re.compile(r"[\r\n\0]")}
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the whole file gives to each of its servers; `start_in` is for those that name no folder."""
+    """What the file gives to each of its servers; `start_in` is for servers that name no folder."""
 
     defaults: ToolsetSection
     variables: Variables
@@ -45,7 +45,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the fields of one entry. Without variables everything stands as it is written."""
+    """Reads the fields of one entry. Without variables every reference stays as it is written."""
 
     place: Place
     variables: Variables | None
@@ -73,10 +73,10 @@ class _Reader:
 def server_config(
     name: str, entry: ServerEntry, keys: Sequence[str], place: Place, surroundings: Surroundings
 ) -> ServerConfig:
-    """The model of one entry; `keys` are those it was written with, for guessing at misspelt ones.
+    """The model of one entry; `keys` are the keys as they were written, to guess at misspelt ones.
 
     Raises:
-        ConfigError: It names no way to reach the server, or two, or a variable that is not set.
+        ConfigError: It has no address or command, or both, or refers to a variable that is not set.
     """
     defaults = surroundings.defaults
     disabled = entry.disabled or not entry.enabled
@@ -114,7 +114,7 @@ class _Chosen(TypedDict):
 
 
 def _chosen(entry: ServerEntry) -> _Chosen:
-    """Which tools to take and to leave out, in the words of any client. An empty list takes none."""
+    """Which tools to include and exclude, by the keys of any client. An empty list includes none."""
     names = [*(entry.include_tools or ()), *(entry.codex_enabled or ())]
     names += [name for name in entry.copilot_tools or () if name != EVERY_TOOL]
     include = (*(entry.include or ()), *map(glob.escape, names))
@@ -194,7 +194,7 @@ def _is_web_address(url: str) -> bool:
 
 
 def _transport_of(url: str) -> Transport:
-    # Files written before streamable HTTP give no type; the path was the convention.
+    # Files from before streamable HTTP give no type; the path tells, by convention.
     return "sse" if _SSE_ADDRESS.search(url) else "http"
 
 

@@ -1,4 +1,4 @@
-"""`${…}` in a configuration, and environment files.
+"""`${…}` references in a configuration, and environment files.
 
 | written | means |
 |---|---|
@@ -7,8 +7,8 @@
 | `${userHome}`, `${pathSeparator}`, `${/}` | as editors define them |
 | `${input:ID}` | the variable `MCP_INPUT_ID`, or the default of that entry in `inputs` |
 
-An input never falls back to a variable of its own name: `${input:path}` must not become `PATH`. Anything
-else in braces, such as `${file%.*}`, belongs to somebody's shell and is left alone.
+An input never falls back to a variable of the same name: `${input:path}` must not become `PATH`. Any other
+text in braces, such as `${file%.*}`, belongs to a shell and is left unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLAIN_VARIABLES: Final = frozenset(
     "LOCALAPPDATA HOMEDRIVE HOMEPATH PYTHONPATH PYTHONUNBUFFERED NODE_ENV LOG_LEVEL "
     "CLAUDE_PROJECT_DIR".split()
 )
-"""Variables whose values are no secrets: places, names and settings of the machine."""
+"""Variables whose values are not secret: places, names and settings of the machine."""
 
 _REFERENCE = re.compile(
     r"\$\{(?:(?P<kind>[A-Za-z]\w*):(?=[\w./]))?(?P<name>/|[\w][\w. -]*)(?::-(?P<default>[^}]*))?\}"
@@ -45,7 +45,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What references may mean in one file; a missing one is an error, never an empty string."""
+    """The values of the references in one file; a missing value is an error, never an empty string."""
 
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
@@ -53,16 +53,16 @@ class Variables:
 
     @property
     def home(self) -> str:
-        """The user's home, by the environment first."""
+        """The user's home: the environment's, else the system's."""
         return self.environ.get("HOME") or self.environ.get("USERPROFILE") or str(Path.home())
 
     def expand(self, text: str, place: Place, secret: Callable[[str], None]) -> str:
-        """Replace every reference; what a variable holds is not expanded again.
+        """Replace every reference; references inside a variable's value are not expanded.
 
         Args:
-            text: What stands in the file.
-            place: Where it stands.
-            secret: Told of each value that came from a variable or an input.
+            text: The text in the file.
+            place: Its place, for errors.
+            secret: Called with each value that came from a variable or an input.
 
         Raises:
             ConfigError: A variable is not set and has no default; names it, never a value.
@@ -126,7 +126,7 @@ class Variables:
 
 
 def parse_env_file(text: str) -> dict[str, str]:
-    """`NAME=value` lines as shells and dotenv write them; other lines are passed over, as clients do."""
+    """`NAME=value` lines as shells and dotenv write them; other lines are ignored, as clients do."""
     return {line["name"]: _env_value(line) for line in _ENV_LINE.finditer(text)}
 
 

@@ -1,4 +1,4 @@
-"""`Misconfigured`: a server whose entry in a configuration cannot be used, in the place of its tools."""
+"""`Misconfigured`: the mount of a server whose configuration entry cannot be used; it has no tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 
 class Misconfigured(Toolset):
-    """A mount without tools whose status says what is wrong with its entry and how to mend it."""
+    """A mount without tools whose status says what is wrong with the entry and how to correct it."""
 
     def __init__(self, name: str, reason: str) -> None:
         """Show `reason` as the status of the server `name`."""
@@ -24,16 +24,16 @@ class Misconfigured(Toolset):
         self.status = SourceStatus("misconfigured", reason)
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Nothing changes: another configuration takes the place of this object."""
+        """Never called: a new configuration replaces this object."""
         return lambda: None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Stay until cancelled."""
+        """Wait until cancelled."""
         task_status.started()
         await anyio.sleep_forever()
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """Nothing."""
+        """Do nothing."""
         return iter(())
 
     def sources(self) -> list[ToolSource]:
@@ -41,5 +41,5 @@ class Misconfigured(Toolset):
         return [self]
 
     def bindings(self) -> list[ToolBinding]:
-        """Nothing."""
+        """Do nothing."""
         return []

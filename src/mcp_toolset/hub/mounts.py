@@ -1,4 +1,4 @@
-"""`Mount`: one server of a configuration, mounted, and named, filtered and deferred as the file says."""
+"""`Mount`: one server of a configuration, mounted, named, filtered and deferred as the file says."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _log = logging.getLogger("mcp_toolset.hub")
 
 @dataclass(eq=False, slots=True)
 class Mount:
-    """One server of a configuration: what is mounted for it now.
+    """One server of a configuration and its current mount.
 
     Attributes:
         config: The entry that it was started with.
         remote: Its tools.
-        successor: What is mounted in its place by now, if anything is.
+        successor: The mount that has replaced it, if any.
     """
 
     config: ServerConfig
@@ -52,28 +52,28 @@ class Mount:
 
     @property
     def works(self) -> bool:
-        """Whether calls go through it."""
+        """Whether calls go through this mount."""
         return self.remote.status.state == "ready"
 
     def serves(self, server: ServerConfig) -> bool:
-        """Whether its connection is the one that an entry asks for."""
+        """Whether its connection is the one that an entry configures."""
         return self.config.reached() == server.reached()
 
     def remember(self, before: Mount) -> None:
-        """Judge by what was seen of another connection, if it leads to the same address or command."""
+        """Take over the pins and lists of another connection, if it leads to the same address or command."""
         mine, other = self.remote.connection, before.remote.connection
         if mine.link.identity == other.link.identity:
             mine.pins.remember(other.pins)
 
     def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-        """Call a tool over the connection that there is by now, whichever one it was listed over."""
+        """Call a tool over the current connection, whichever connection listed it."""
         if self.successor is not None:
             return self.successor.call(definition, call, context)
         return self.remote.connection.call(definition, call, context)
 
 
 def enabled(config: HubConfig) -> list[ServerConfig]:
-    """The servers that are to be mounted, in the order of the file: neither disabled nor misconfigured."""
+    """The servers to mount, in the order of the file: neither disabled nor misconfigured."""
     return [server for server in config.servers if not server.disabled and not server.fault]
 
 
@@ -83,12 +83,12 @@ def lock_of(config: HubConfig) -> LockFile:
 
 
 def lock_path(config: HubConfig) -> Path:
-    """Where the lock file of a configuration is, or would be."""
+    """The path of a configuration's lock file, which need not exist."""
     return config.lock or lock_beside(config.path)
 
 
 def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
-    """The servers as a judged configuration filters, names and defers them, the misconfigured ones too."""
+    """The servers as the configuration filters, names and defers them, misconfigured ones included."""
     names = FileNames(str(config.path))
     for server in enabled(config):
         names.add(server)
@@ -103,7 +103,7 @@ def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
 
 
 def judged(config: HubConfig) -> HubConfig:
-    """The configuration with a `fault` at every server that cannot be mounted beside those before it."""
+    """The configuration with a `fault` at every server that conflicts with one before it."""
     names = FileNames(str(config.path))
 
     def judge(server: ServerConfig) -> ServerConfig:
@@ -131,7 +131,7 @@ def _check_folder(server: ServerConfig, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The step that names one server's tools, and has them called where it is mounted by then."""
+    """The transform that names one server's tools and calls them over its current mount."""
 
     server: str
     mount: Mount
@@ -148,15 +148,15 @@ class _Names:
         if tool in self.own:
             return self.own[tool]
         name = mounted_name(self.prefix, tool) if self.prefix else public_name(tool)
-        # A name that the file gives to another tool is that one's, whether it is there or not.
+        # A name that the file gives to another tool belongs to that tool, whether the server lists it or not.
         return qualified(name, f"{self.server}\n{tool}") if name in self.chosen else name
 
 
 class _Named(Transformed):
-    """One server's tools under the names of the file; a name for a tool that is not there is reported."""
+    """One server's tools under the names of the file; a name for a missing tool is reported."""
 
     def __init__(self, inner: Toolset, served: Toolset, names: _Names) -> None:
-        """Name what is left `inner` of all that is `served`."""
+        """Name the tools of `inner`, which are those of `served` that the filter left."""
         self._served = served
         self._names = names
         self._told = frozenset[str]()
@@ -171,7 +171,7 @@ class _Named(Transformed):
         return super().compiled(turn)
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """What is left out inside, and each tool that has a name in the file and is not there."""
+        """Names in the file for tools that are filtered out or that the server does not list."""
         return [*super().set_aside(), *self._unused()]
 
     def _unused(self) -> list[tuple[str, str]]:
@@ -198,7 +198,7 @@ def _shaped(server: ServerConfig, mount: Mount, prefix: str, chosen: frozenset[s
 
 @dataclass(slots=True)
 class FileNames:
-    """The prefixes and names that servers of one file have taken.
+    """The prefixes and names that the servers of one file use.
 
     Attributes:
         path: The file, for errors.
@@ -217,11 +217,11 @@ class FileNames:
         return frozenset(self._owners) - set(FIXED_TOOLS)
 
     def add(self, server: ServerConfig) -> None:
-        """Take the names of a server; none of them if it is refused.
+        """Reserve the names of a server; if one is refused, none is reserved.
 
         Raises:
-            DefinitionError: its prefix or a name for a tool cannot be used.
-            NameConflictError: another server has its prefix, or another tool a name that it gives.
+            DefinitionError: its prefix, or a name for a tool, cannot be used.
+            NameConflictError: another server has its prefix, or another tool has a name that it gives.
         """
         prefix = "" if server.prefix is False else self._prefix(server)
         owners = dict(self._owners)
@@ -256,10 +256,10 @@ class FileNames:
 def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = None) -> RemoteToolset:
     """The tools of one server of the file at `path`, not opened yet.
 
-    Without lock file and path it is only seen whether it can be mounted.
+    Without lock file and path, only whether the server can be mounted is checked.
 
     Raises:
-        DefinitionError: it cannot be reached as the entry says.
+        DefinitionError: it cannot be mounted as the entry says.
     """
     target = server.url if server.url is not None else [server.command or "", *server.args]
     return RemoteToolset(
@@ -284,12 +284,12 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
 
 
 def policy_of(server: ServerConfig) -> PinPolicy:
-    """What its entry says about definitions that change or hide text."""
+    """What the entry says about definitions that change or contain hidden text."""
     return PinPolicy(server.pins, server.new_tools, server.hidden_text)
 
 
 def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
-    """Have a mount that goes on follow an entry that differs in nothing that needs another connection."""
+    """Apply an entry that differs only in settings that need no other connection to a running mount."""
     mount.remote.connection.settle(
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,

@@ -1,9 +1,9 @@
-"""`Reloads`: another configuration in the place of the one that is served, while clients call.
+"""`Reloads`: replace the configuration of a running server while clients call.
 
-What differs is started next to what there is. When all of it has answered, or has failed once, one step
-puts it in place, and clients are told once of each list that is another one. What has left is closed when
-nothing is under way in it. A server whose entry differs only in how its tools are named, chosen or judged
-keeps its connection. A configuration that cannot be used changes nothing.
+New and changed servers are started first. When all of them have answered, or have failed once, one step
+replaces the tables, and clients are notified once of each list that has changed. A removed mount is closed
+when none of its calls is in flight. A server whose entry differs only in how its tools are named, chosen or
+judged keeps its connection. A configuration that cannot be used changes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AT_RESTART: Final = ("name", "client_prefix", "list_patience")
 
 @dataclass(eq=False, slots=True)
 class _Starting:
-    """A mount that is started, and its first attempt."""
+    """A mount that is being started, and its first attempt."""
 
     mount: Mount
     settled: anyio.Event = field(default_factory=anyio.Event)
@@ -43,29 +43,29 @@ class _Starting:
 
 
 class Configured(Protocol):
-    """The configuration that is served, and the mounts of its servers; see `ConfiguredToolset`."""
+    """The configuration that is served and its mounts; see `ConfiguredToolset`."""
 
     @property
     def config(self) -> HubConfig:
-        """The configuration that holds now."""
+        """The current configuration."""
         ...
 
     @property
     def mounts(self) -> Mapping[str, Mount]:
-        """What is mounted, by the names of the servers."""
+        """The mounts by the names of their servers."""
         ...
 
     def wanted(self, config: HubConfig | None) -> HubConfig:
-        """A configuration to take the place of this one, read again unless it is given."""
+        """A configuration to replace this one: the given one, else the file read again."""
         ...
 
     def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
-        """Serve this from the next compilation on."""
+        """Serve this configuration from the next compilation on."""
         ...
 
 
 class Reloads:
-    """Owns the mounts of a configuration that were started after the server was."""
+    """Owns the mounts that were started after the server was opened."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Reloads:
         changed: Callable[[], None],
         rebuild: Callable[[], Awaitable[None]],
     ) -> None:
-        """Reload nothing yet.
+        """Start without mounts.
 
         Args:
             configured: The configuration that is served.
-            sources: Everything that is mounted, by name.
-            changed: To be told when the tools or the status of a mount have changed.
-            rebuild: Compiles what is served anew.
+            sources: All mounts by name.
+            changed: Called when the tools or the status of a mount have changed.
+            rebuild: Compiles the tool table.
         """
         self._configured = configured
         self._sources = sources
@@ -93,7 +93,7 @@ class Reloads:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Configurations can be reloaded while this is open; then what they started is closed."""
+        """Allow reloads for the length of a block; then close the mounts that they started."""
         try:
             async with anyio.create_task_group() as self._group:
                 yield
@@ -107,7 +107,7 @@ class Reloads:
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
         """See `ToolsetServer.reload`."""
         self._open()
-        # One after the other, and each reads when its turn comes: the last one has the last word.
+        # One reload at a time, and each reads the file when its turn comes: the last one wins.
         async with self._turn:
             wanted = await anyio.to_thread.run_sync(self._configured.wanted, config)
             lock = await anyio.to_thread.run_sync(lock_of, wanted)
@@ -127,7 +127,7 @@ class Reloads:
         return self._group
 
     def _fresh(self, wanted: HubConfig, lock: LockFile) -> dict[str, Mount]:
-        """What is to be started; everything that can be wrong with a configuration is found here."""
+        """The mounts to start; every error of a configuration is found here."""
         mounts = self._configured.mounts
         fresh: dict[str, Mount] = {}
         for server in enabled(wanted):
@@ -146,7 +146,7 @@ class Reloads:
 
     @asynccontextmanager
     async def _opening(self, fresh: Mapping[str, Mount]) -> AsyncGenerator[dict[str, _Starting]]:
-        """Mounts that are being started; they are closed again if the block fails."""
+        """Mounts that are being started; they are closed if the block fails."""
         opening = {name: _Starting(mount) for name, mount in fresh.items()}
         for one in opening.values():
             self._start(self._own, one)
@@ -159,7 +159,7 @@ class Reloads:
             raise
 
     async def _own(self, starting: _Starting) -> None:
-        """The life of one mount."""
+        """Run one mount until it is closed."""
         remote = starting.mount.remote
         stop = remote.on_change(self._changed)
         try:
@@ -175,7 +175,7 @@ class Reloads:
         opening: Mapping[str, _Starting],
         drain: float,
     ) -> ReloadReport:
-        """Put a configuration in place: what has answered of it, and of the rest what there was."""
+        """Replace the configuration: the new mounts that have answered, and the old ones of the rest."""
         before, mounts, late = self._configured.config, self._configured.mounts, self._late
         report = _reported(before, wanted, mounts, opening)
         for server in wanted.misconfigured:
@@ -207,7 +207,7 @@ class Reloads:
     def _still_late(
         self, wanted: HubConfig, mounts: Mapping[str, Mount], opening: Mapping[str, _Starting]
     ) -> dict[str, _Starting]:
-        """What is to take the place of something that works, and has not answered yet."""
+        """The new mounts that are to replace a working mount and have not answered yet."""
         late: dict[str, _Starting] = {}
         for server in enabled(wanted):
             standing, before = mounts.get(server.name), self._late.get(server.name)
@@ -219,7 +219,7 @@ class Reloads:
         return late
 
     async def _settle(self, config: HubConfig, mounts: Mapping[str, Mount], lock: LockFile) -> None:
-        """Have what goes on follow the entries that it has now."""
+        """Apply the new entries to the mounts that keep their connections."""
         for server in enabled(config):
             late = self._late.get(server.name)
             for mount in (mounts[server.name], late and late.mount):
@@ -228,7 +228,7 @@ class Reloads:
                     await mount.remote.connection.tools.judged_anew()
 
     async def _swap(self, wanted: HubConfig, now: Mapping[str, Mount], drain: float) -> None:
-        """Serve other mounts, all at once, and have those that left close when they are done."""
+        """Serve other mounts, all at once, and close the removed ones when their calls are done."""
         before, mounts = self._configured.config, self._configured.mounts
         left = {name: mount for name, mount in mounts.items() if now.get(name) is not mount}
         for name, mount in left.items():
@@ -245,7 +245,7 @@ class Reloads:
             self._start(_leave, mount, drain)
 
     async def _join(self, name: str, late: _Starting, drain: float) -> None:
-        """Take a mount that was late into service, unless it is not wanted any more by then."""
+        """Serve a mount that answered late, unless a later reload has dropped it."""
         await late.settled.wait()
         async with self._turn:
             if self._late.get(name) is late:
@@ -259,7 +259,7 @@ class Reloads:
 
 
 async def _leave(mount: Mount, drain: float) -> None:
-    """Close a mount that is served no longer, after what is under way in it."""
+    """Close a mount that is no longer served, once its calls in flight are done."""
     ending, successor = mount.remote.connection, mount.successor
     if successor is not None:
         await successor.remote.connection.watches.follow(ending.watches)

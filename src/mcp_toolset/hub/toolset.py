@@ -1,4 +1,4 @@
-"""From a configuration file to a toolset: every server of an `mcpServers` file, mounted."""
+"""`toolset_from_config`: every server of an `mcpServers` file, mounted as one toolset."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _log = logging.getLogger("mcp_toolset.hub")
 
 
 class ConfiguredToolset(Toolset):
-    """The servers of a configuration; `ToolsetServer.reload` has others take their place.
+    """The servers of a configuration; `ToolsetServer.reload` replaces them.
 
     Attributes:
-        config: The configuration that holds now.
+        config: The current configuration.
         read: Reads the configuration again.
-        mounts: What is mounted, by the names of the servers, in the order of the file.
+        mounts: The mounts by the names of their servers, in the order of the file.
     """
 
     def __init__(self, config: HubConfig, read: Callable[[], HubConfig]) -> None:
@@ -46,11 +46,11 @@ class ConfiguredToolset(Toolset):
         return judged(config)
 
     def wanted(self, config: HubConfig | None) -> HubConfig:
-        """A configuration to take the place of this one, read again unless it is given, and judged."""
+        """A configuration to replace this one, the given one or the file read again, with its faults."""
         return self.read() if config is None else self._judged(config)
 
     def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
-        """Serve this from the next compilation on.
+        """Serve this configuration from the next compilation on.
 
         Raises:
             DefinitionError: see `toolset_from_config`; nothing has changed.
@@ -59,7 +59,7 @@ class ConfiguredToolset(Toolset):
         self.config, self.mounts = config, dict(mounts)
 
     def watched(self) -> list[Path]:
-        """The file that it comes from, its lock file, and the environment files of its servers."""
+        """The configuration file, its lock file, and the environment files of its servers."""
         files = (server.env_file for server in enabled(self.config))
         return [self.config.path, lock_path(self.config), *(file for file in files if file is not None)]
 
@@ -70,7 +70,7 @@ class ConfiguredToolset(Toolset):
         changed: Callable[[], None],
         rebuild: Callable[[], Awaitable[None]],
     ) -> Reloading:
-        """What reloads it within a server; see `Reloads`."""
+        """What reloads this configuration within a server; see `Reloads`."""
         from mcp_toolset.hub.reload import Reloads
 
         return Reloads(self, sources=sources, changed=changed, rebuild=rebuild)
@@ -79,21 +79,21 @@ class ConfiguredToolset(Toolset):
 def toolset_from_config(
     config: HubConfig | str | PathLike[str], *, read: Callable[[], HubConfig] | None = None
 ) -> ConfiguredToolset:
-    """Mount every server that is not disabled: filtered, named and deferred as the file says.
+    """Mount every enabled server of a configuration: filtered, named and deferred as the file says.
 
     A server whose entry cannot be used is shown as `misconfigured`, with the reason; the others are served.
 
-    A server's tools carry its name as a prefix unless the file gives another one, or `false` for
-    none; `names` in the file names single tools. What a tool is called depends on its own server and
-    on the file, not on which other servers are up; see `mounted_name`.
+    A server's tools carry its name as a prefix unless the file gives another prefix, or `false` for no
+    prefix; `names` in the file names single tools. The name of a tool depends on its server and on the
+    file, not on which other servers are up; see `mounted_name`.
 
     Args:
         config: The configuration, or the path of its file.
-        read: Reads it again for `ToolsetServer.reload`; unless given, from where it came.
+        read: Reads the configuration again for `ToolsetServer.reload`; by default from the same file.
 
     Raises:
-        ConfigError: the file cannot be used, is served already by a bridge that started this one, or the
-            lock file beside it is broken or none of ours.
+        ConfigError: the file cannot be used, a bridge that started this one serves it already, or its lock
+            file is broken or has another format.
     """
     found = config if isinstance(config, HubConfig) else load_config(config)
     chain.check_not_served_above(found.path)

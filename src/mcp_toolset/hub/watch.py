@@ -1,8 +1,8 @@
-"""`watching`: a server's configuration is read again when its files have changed.
+"""`watching`: reload a server's configuration when its files have changed.
 
-The files are looked at rather than listened to: that works on network drives, in mounted folders and
-where a link is turned to another file. A change is taken in once the files have been left alone from one
-look to the next, so that a half-written file is not read.
+The files are polled, which works on network drives, in mounted folders and when a symbolic link changes its
+target. A change is applied once the files are the same in two polls in a row, so that a half-written file is
+not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["INTERVAL", "watching"]
 
 INTERVAL: Final = 1.0
-"""Seconds between one look at the files and the next."""
+"""Seconds between two polls of the files."""
 
 _log = logging.getLogger("mcp_toolset.reload")
 _Look: TypeAlias = dict[Path, tuple[int, int, int] | None]
@@ -42,13 +42,13 @@ async def watching(
 ) -> AsyncGenerator[None]:
     """Reload an open server after changes of its configuration, for the length of a block.
 
-    Nothing is watched if the server serves no configuration. A file that cannot be used is an error in
-    the log, and what is served stays.
+    Nothing is watched if the server serves no configuration. A file that cannot be used is logged as an
+    error, and the server keeps its configuration.
 
     Args:
-        server: What is served.
-        every: Seconds between looks.
-        tell: Told of each reload that made a difference, in one line.
+        server: The server.
+        every: Seconds between polls.
+        tell: Called with a line about each reload that changed something.
     """
     configured = server.configured
     if configured is None:
@@ -61,7 +61,7 @@ async def watching(
 
 
 class _Watch:
-    """Looks at the files of one server's configuration."""
+    """Polls the files of one server's configuration."""
 
     def __init__(
         self, server: ToolsetServer, configured: Reloadable, every: float, tell: Callable[[str], None]
@@ -75,13 +75,13 @@ class _Watch:
 
     async def run(self) -> None:
         seen = await self._look()
-        # It may have changed between the start, when it was read, and this look.
+        # The file may have changed between the start, when it was read, and this poll.
         if await self._read() not in (None, self._configured.config):
             await self._reload()
         while True:
             await anyio.sleep(self._every)
             now = await self._look()
-            # What cannot be used may want a file or folder that nobody watches yet.
+            # A configuration that cannot be used may refer to a file or folder that is not watched yet.
             if now == seen and not self._unread and not self._configured.config.misconfigured:
                 continue
             if now != seen and await self._moves(now):
@@ -89,17 +89,17 @@ class _Watch:
             read = await self._read()
             if read is not None and (now != seen or read not in (self._configured.config, self._refused)):
                 self._refused = None if await self._reload() else read
-            # A file that is watched from now on was read before it was looked at: as it was then is unknown,
-            # so that it is read once more.
+            # A newly watched file was read before its first poll, so its content may differ: it is read
+            # again. so that it is read once more.
             seen = {path: now.get(path) for path in self._configured.watched()}
 
     async def _moves(self, now: _Look) -> bool:
-        """Whether somebody is still writing."""
+        """Whether the files are still being written."""
         await anyio.sleep(self._every)
         return await self._look() != now
 
     async def _read(self) -> HubConfig | None:
-        """The configuration as it is by now; `None` if it cannot be read, which is told once."""
+        """The current configuration; `None` if it cannot be read, which is logged once."""
         try:
             read = await anyio.to_thread.run_sync(self._configured.read)
         except ToolsetError as fault:
@@ -111,7 +111,7 @@ class _Watch:
         return read
 
     async def _reload(self) -> bool:
-        """Serve what is read now; whether that can be done, of which the log has the reason."""
+        """Apply the configuration that was read; return whether that succeeded. If not, the reason is logged."""
         try:
             report = await self._server.reload()
         except ToolsetError as fault:

@@ -1,6 +1,6 @@
-"""What a server says of itself to the person who has started it in a terminal.
+"""What a server prints for the person who started it in a terminal.
 
-A client that starts a server reads its pipes. A person sees nothing but a cursor, and would think that the
+A client reads the pipes of a server that it starts. A person would see only a cursor, and think that the
 server hangs.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.server import ToolsetServer
 
 _FEW: Final = 3
-"""Tools or servers that are named one by one."""
+"""The largest number of tools or servers that are listed by name."""
 
 _END: Final = "(Ctrl-C ends it)"
 _WAITING: Final = ("closed", "starting")
@@ -34,7 +34,7 @@ def in_terminal() -> bool:
 
 
 def tell(line: str) -> None:
-    """A line on stderr; without one, nothing."""
+    """Write a line to stderr, if there is one."""
     with suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(fitted(" ".join(cleaned(line).split()), sys.stderr) + "\n")
         sys.stderr.flush()

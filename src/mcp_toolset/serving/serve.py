@@ -1,4 +1,4 @@
-"""`serve`: from a toolset to a running server in one call; `run_server`, which the command line shares."""
+"""`serve`: run a toolset as a server in one call; `run_server`, which the command line uses as well."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
 
 _LAST_WORD: Final = 1.0
-"""Seconds that servers may take to be reached, or to fail, once the client has closed its input."""
+"""Seconds for servers to connect or fail once the client has closed its input."""
 
 capturing: Final[ContextVar[Callable[[ToolsetServer], None] | None]] = ContextVar(
     "mcp_toolset_capturing", default=None
 )
-"""Set while a file is only being loaded: `serve` then hands its server over instead of running it."""
+"""Set while a file is loaded as a module: then `serve` hands its server over instead of running it."""
 
 
 def serve(
@@ -65,20 +65,20 @@ def serve(
     Args:
         target: A tool, a function, a toolset, a server, or the path of an `mcpServers` file.
         transport: `stdio`, `http` (at `/mcp`) or `sse` (at `/sse`); both HTTP transports are there.
-        host: The address to listen on; loopback unless told.
+        host: The address to listen on; by default loopback.
         port: The port to listen on; 0 takes a free one.
         name: The server's name, as clients see it.
         instructions: Text for the model.
         hooks: Execution and description hooks.
         middleware: Around every call, outermost first.
         rules: Hooks, middleware and descriptions together, instead of these two.
-        resources: What clients can read besides.
-        prompts: What users can pick besides, such as `Prompts`.
-        completions: Proposes values for arguments of prompts and resource templates.
+        resources: Resources that the server adds to those of its mounts.
+        prompts: Prompts that the server adds, such as `Prompts`.
+        completions: Completes arguments of prompts and resource templates.
         allowed_hosts: Further `Host` values that are accepted over HTTP.
         allowed_origins: Further `Origin` values that are accepted over HTTP.
-        grants: Issues and judges the grants of deferred tools; in memory unless given.
-        client_prefix: What clients put before every name; the file's own unless given; see
+        grants: Issues and checks the grants of deferred tools; in memory unless given.
+        client_prefix: What clients put before every name; the file's value unless given; see
             `ToolsetServer`.
         state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
         watch: Read a configuration again when its file has changed.
@@ -136,23 +136,23 @@ def run_server(
 ) -> bool:
     """Serve until the client leaves or a SIGINT or SIGTERM arrives; then close everything.
 
-    A person in a terminal is told what is served, and that one Ctrl-C ends it.
+    A person at a terminal is shown what is served, and that one Ctrl-C ends it.
 
     Args:
         server: What to serve.
-        how: By which transport, and where.
-        settled: Called when every mounted server has been reached or has failed once, which nothing waits
-            for; what it raises ends the server.
-        reread: Told about a configuration that was read again.
-        listening: Told the URL, if nobody is at a terminal.
+        how: The transport and its address.
+        settled: Called when every mounted server has connected or failed once; serving does not wait for
+            that. An error that it raises ends the server.
+        reread: Called with a line about each configuration that was read again.
+        listening: Called with the URL, if standard input is no terminal.
 
     Returns:
-        Whether a signal has ended it.
+        Whether a signal ended it.
     """
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
-            # First the port: that it is taken should be known before anything is started.
+            # The port first: if it is taken, that is reported before anything is started.
             port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
             await stack.enter_async_context(server.opened())
             told = await stack.enter_async_context(_settling(server, settled))
@@ -160,7 +160,8 @@ def run_server(
                 from mcp_toolset.hub.watch import watching
 
                 await stack.enter_async_context(watching(server, tell=reread) if reread else watching(server))
-            # What is loaded by now stays: a big catalog is not to be searched for garbage at every turn.
+            # What is loaded by now is exempt from garbage collection: the collector would scan it again and
+            # again.
             gc.freeze()
             if port is None:
                 if in_terminal():
@@ -169,7 +170,7 @@ def run_server(
                 from mcp_toolset.transports.stdio_server import left
 
                 if not left():
-                    # A server that has failed is told of, even if its client has nothing to say.
+                    # A server that has failed is reported even if the client never sends anything.
                     with anyio.move_on_after(_LAST_WORD):
                         await told.wait()
             else:
@@ -179,12 +180,12 @@ def run_server(
         with owning():
             ended = anyio.run(run_until_signal, run) is not None
     except KeyboardInterrupt:
-        # It came before the loop was there to take it, or after.
+        # The signal came before or after the event loop could receive it.
         ended = True
     except BaseExceptionGroup as group:
         raise sole(group) from None
     if ended:
-        # The interpreter would look through all of it for garbage on its way out, while a person waits.
+        # At exit the interpreter would scan every object for garbage while a person waits.
         gc.freeze()
     return ended
 
@@ -193,7 +194,7 @@ def run_server(
 async def _settling(
     server: ToolsetServer, told: Callable[[ToolsetServer], None] | None
 ) -> AsyncGenerator[anyio.Event]:
-    """Tell what has become of the servers once all are up or have failed; the event says that it was told."""
+    """Report the state of the servers once all are ready or have failed, and set the event."""
     called = anyio.Event()
     if told is None:
         called.set()
