@@ -1,6 +1,6 @@
-"""Arguments of a call as they are typed: `key=value` words, one JSON object, or `-` for JSON on stdin.
+"""Arguments of a call on the command line: `key=value` words, one JSON object, or `-` for JSON on stdin.
 
-A word's value is read by the tool's own schema, so that `id=5` is a number where the tool takes one
+A word's value is parsed by the tool's schema, so that `id=5` is a number where the tool takes a number
 and text where it takes text.
 """
 
@@ -22,26 +22,26 @@ _HOW: Final = "write key=value words, one JSON object, or - for JSON on stdin"
 
 @dataclass(frozen=True, slots=True)
 class TypedArguments:
-    """What was typed after the tool's name: a whole object, or texts by key that a schema has yet to read."""
+    """The arguments after the tool's name: a whole object, or texts by key that a schema has yet to parse."""
 
     whole: dict[str, Any] | None
     texts: Mapping[str, Sequence[str]]
 
     def read(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as a tool with this input schema is to get them.
+        """The arguments parsed for a tool with this input schema.
 
         Raises:
-            click.UsageError: A key comes twice and is no list.
+            click.UsageError: A key that takes no list is given twice.
         """
         if self.whole is not None:
             return self.whole
         return {key: _value(key, texts, schema) for key, texts in self.texts.items()}
 
     def as_texts(self) -> dict[str, str]:
-        """The arguments of a prompt, which are texts.
+        """The arguments of a prompt, all of them texts.
 
         Raises:
-            click.UsageError: A key comes twice.
+            click.UsageError: A key is given twice.
         """
         if self.whole is not None:
             return {
@@ -52,10 +52,10 @@ class TypedArguments:
 
 
 def typed_arguments(words: Sequence[str], stdin: TextIO) -> TypedArguments:
-    """The words in one of the three forms; `-` reads from `stdin`.
+    """Parse the words in one of the three forms; `-` reads from `stdin`.
 
     Raises:
-        click.UsageError: They have none of the forms.
+        click.UsageError: A word has none of the forms.
     """
     if list(words) == ["-"]:
         return TypedArguments(_object(stdin.read(), "stdin"), {})
@@ -107,7 +107,7 @@ def _read(text: str, types: set[str]) -> Any:
     if not types:
         return value
     if found == "string" or (found not in types and not (found == "integer" and "number" in types)):
-        # Where no text is taken either, the tool's own check says best what is wrong with the value.
+        # If no text is accepted either, the tool's own check gives the best message.
         return text if "string" in types or found == "string" else value
     return value
 
@@ -138,7 +138,7 @@ def _type_of(value: object) -> str:
 
 
 def _types(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> set[str]:
-    """The JSON types that a schema speaks of; empty when it does not say."""
+    """The JSON types that a schema allows; empty if it does not say."""
     if depth == 0:
         return set()
     said = part.get("type", [])

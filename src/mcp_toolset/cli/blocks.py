@@ -1,4 +1,4 @@
-"""Content blocks as text for people."""
+"""Content blocks of results as text for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["block_text"]
 
 
 def block_text(block: Mapping[str, Any]) -> str:
-    """A text as it is; anything else by what it is and where it can be had."""
+    """A text block's text; for any other block its kind and how to get it."""
     match block.get("type"):
         case "text":
             return str(block.get("text", ""))

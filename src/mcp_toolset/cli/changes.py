@@ -1,4 +1,4 @@
-"""Tools that are not what was pinned, as JSON and as lines for people."""
+"""Tools that differ from their pins, as JSON and as lines for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["change_json", "change_lines", "status_lists"]
 
 
 def status_lists(status: SourceStatus) -> dict[str, Any]:
-    """What a status says of single tools: set aside, with hidden text in them, or changed."""
+    """The tools that a status reports: set aside, with hidden text, or changed."""
     return {
         "set_aside": [{"name": name, "reason": reason} for name, reason in status.set_aside],
         "flagged": [{"name": name, "reason": reason} for name, reason in status.flagged],
@@ -30,7 +30,7 @@ def _of_status(change: ToolChange) -> dict[str, Any]:
 
 
 def change_json(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> dict[str, Any]:
-    """One tool that is new, gone or changed, as plain data."""
+    """One tool that is new, missing or changed, as plain data."""
     kind = "new" if old is None else "gone" if new is None else "changed"
     return {
         "name": name,
@@ -41,7 +41,7 @@ def change_json(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
 
 
 def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
-    """The lines for one tool: what it is, what it gained, and every difference; nothing is hidden or cut."""
+    """The lines for one tool: its change, what it gained, and every difference; nothing is hidden or cut."""
     held = " (held back)" if change.get("held") else ""
     yield f"{visible(change['name'])}: {change['change']}{held}"
     for reason in change["gained"]:

@@ -1,6 +1,6 @@
-"""Clear what servers say about themselves of the secrets they were given, where the command line shows it.
+"""Remove the secrets that a server was given from the texts that the command line shows of that server.
 
-Only texts for people are cleared. Names, schemas and results stay what they are: they are data.
+Only texts for people are cleared. Names, schemas and results are data and stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TEXTS: Final = frozenset(("description", "title", "reason", "version", "before"
 
 
 def clearing(server: ToolsetServer) -> Callable[[Any], Any]:
-    """What clears the texts in a JSON value; a text by itself is cleared whole."""
+    """A function that clears the texts in a JSON value; a bare text is cleared whole."""
     from mcp_toolset.upstream.toolset import RemoteToolset
 
     sources = server.toolset.sources()

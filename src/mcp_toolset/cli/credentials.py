@@ -1,7 +1,8 @@
-"""`--header` and `--token-env`: what a server at a URL wants to see before it answers.
+"""`--header` and `--token-env`: credentials for a server at a URL.
 
-A command line can be read by every user of the machine, and stays in the shell's history. So a token is named
-by its variable, and a header may refer to one: `--header 'X-Api-Key: ${API_KEY}'`. Values are never shown.
+Every user of the machine can read a command line, and the shell's history keeps it. So a token is given by
+the name of its environment variable, and a header may refer to one: `--header 'X-Api-Key: ${API_KEY}'`.
+Values are never shown.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HOW: Final = "write NAME:VALUE, such as 'X-Api-Key: ${API_KEY}' in single quote
 
 
 def credential_options(function: _Function) -> _Function:
-    """`--header` and `--token-env`; the command is given both as `headers`."""
+    """`--header` and `--token-env`; the command receives both as `headers`."""
 
     @wraps(function)
     def told(*args: Any, header: Sequence[str], token_env: str | None, **kwargs: Any) -> Any:
@@ -66,7 +67,7 @@ def _header(text: str) -> tuple[str, str]:
     from mcp_toolset.config.variables import Variables
 
     place = f"--header {name}"
-    # Nothing is told of what is secret here: every value of a header is.
+    # Every value of a header is secret, so no message shows one.
     expanded = Variables(os.environ, Path.cwd(), {}).expand(value.strip(), Place(place), lambda _: None)
     return name, _checked(expanded, place)
 

@@ -1,7 +1,7 @@
-"""The entry point of `mcp-toolset`, and the one place where errors become lines and exit codes.
+"""`main`, the entry point of `mcp-toolset`: errors become one line on stderr and an exit code here only.
 
-0 is done, 1 failed, 2 a mistake in the command line, 130 interrupted, 141 when what reads the answer has left
-(128 + SIGPIPE, as with any filter). Loading this module loads no wire and no search: each command loads what
+0 is success, 1 a failure, 2 a mistake in the command line, 130 an interrupt, 141 a closed stdout (128 +
+SIGPIPE, as with any filter). Importing this module imports no server and no search: each command imports what
 it needs when it runs.
 """
 
@@ -39,11 +39,11 @@ READER_LEFT: Final = 141
 
 class _InOrder(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which one meets them."""
+        """The commands in the order in which a new user meets them."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each with its whole first sentence."""
+        """Each command with its whole first sentence."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _sentence(command)) for name, command in self.commands.items()])
 
@@ -63,7 +63,7 @@ def _sentence(command: click.Command) -> str:
 )
 @click.version_option(__version__, "--version", prog_name="mcp-toolset")
 def cli() -> None:
-    """Serve typed tools and other MCP servers as one MCP server, and look into what they offer.
+    """Serve typed tools and other MCP servers as one MCP server, and inspect what they offer.
 
     TARGET is a configuration file (.json), a Python file (file.py or file.py:attribute), an importable
     module:attribute, a URL, or a command after --.
@@ -86,7 +86,7 @@ for _command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code. An error is one line on stderr, see `debugging`."""
+    """Run the command line; return the exit code. An error is one line on stderr; see `debugging`."""
     code = _run(arguments)
     if threading.active_count() > 1:
         from mcp_toolset.concurrency.signals import leave_no_thread
@@ -103,11 +103,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit:
-        # click takes a reader that has left as a failure, and stdout away from what is still to be flushed.
+        # click treats a closed stdout as a failure, and discards what is still to be flushed.
         if sys.stdout is stdout:
             raise
         return READER_LEFT
-    # The last line of defence: whatever was not foreseen is still one line, never a traceback.
+    # The last resort: an unforeseen error is still one line, not a traceback.
     except Exception as fault:
         if debugging() and not isinstance(fault, click.ClickException):
             raise
@@ -122,7 +122,7 @@ def _failed(fault: BaseException) -> int:
         case KeyboardInterrupt() | click.Abort():
             return INTERRUPTED
         case BrokenPipeError():
-            # Whoever read the answer has seen enough. Nothing is left to flush at the end of the process.
+            # The reader has closed the pipe. Nothing must be flushed at the end of the process.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return READER_LEFT
         case ToolsetError():

@@ -1,4 +1,4 @@
-"""From a target to a `ToolsetServer`: the one way by which every command reaches tools."""
+"""`mount` and `opened`: from a target to an open `ToolsetServer`; every command reaches tools this way."""
 
 from __future__ import annotations
 
@@ -47,26 +47,27 @@ __all__ = [
 ]
 
 LOCK_HERE: Final = "mcp-toolset.lock.json"
-"""The lock of servers that are given by their address or command."""
+"""The default lock file of servers that are given by their address or command."""
 
-# What a child gets anyway, and what a shell keeps for itself: neither is a secret to be hidden in messages.
+# Variables that every child process gets, and the shell's own: they are not secret, so messages may show
+# them.
 _NOT_PASSED_ON: Final = frozenset({*DEFAULT_INHERITED_ENV_VARS, "PWD", "OLDPWD", "SHLVL", "_"})
 
 
 @dataclass(frozen=True, slots=True)
 class MountOptions:
-    """What the command line says beside the target.
+    """The options of the command line that concern the mounted target.
 
     Attributes:
-        deferred: Put what is mounted behind search, or list it; None leaves it as it is.
+        deferred: Whether mounted tools are behind search or listed; None leaves the target's own setting.
         timeout: Seconds for connecting and for each call; None leaves the defaults.
-        name: The server's name; None leaves it as it is.
-        grants: Issues and judges the grants of deferred tools; None leaves it as it is.
-        client_prefix: What clients put before every name; None leaves it as it is.
-        state: The file that keeps names and membership; None leaves it as it is.
-        lock: The lock file; None leaves it beside the configuration, or in this folder.
-        keep: False does without what the last run knew of servers, and keeps nothing for the next.
-        headers: Sent to the URL that is the target.
+        name: The server's name; None leaves the target's own.
+        grants: Issues and checks the grants of deferred tools; None leaves the target's own.
+        client_prefix: What clients put before every name; None leaves the target's own.
+        state: The file that keeps names and membership; None leaves the target's own.
+        lock: The lock file; None means next to the configuration, or in this folder.
+        keep: Whether catalogs of the last run are used, and kept for the next.
+        headers: Sent to the target's URL.
     """
 
     deferred: bool | None = None
@@ -81,12 +82,12 @@ class MountOptions:
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
-    """A server for the target; nothing is opened yet.
+    """A server for the target, not opened yet.
 
-    A file that a bridge above this process serves can be looked into, and not be served again (`serving`).
+    A file that a bridge above this process serves may be inspected, but not served again (`serving`).
 
     Raises:
-        ToolsetError: The target cannot be loaded, or is nothing that can be served.
+        ToolsetError: The target cannot be loaded, or cannot be served.
     """
     if options.headers and not isinstance(target, Url):
         raise TargetError(
@@ -122,7 +123,7 @@ def _lock(options: MountOptions) -> LockFile:
 
 
 def _address(url: str) -> str:
-    """What a server without a name is pinned as: its address, without what may be secret in it."""
+    """The name under which an unnamed server is pinned: its address, without parts that may be secret."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     origin = f"{parts.scheme}://{parts.hostname or ''}{port}"
@@ -135,18 +136,18 @@ def _address(url: str) -> str:
 async def opened(
     target: Target, options: MountOptions, *, reasons: bool = True
 ) -> AsyncGenerator[ToolsetServer]:
-    """The target's server with everything mounted in it opened; a line on stderr for each that is down.
+    """The target's server with all its mounts opened; writes a line to stderr for each server that is down.
 
     Args:
         target: What to open.
         options: How.
-        reasons: Say why a server is down; otherwise the command itself does.
+        reasons: Whether to say why a server is down; otherwise the command does.
 
     Raises:
-        TargetError: Nothing at all can be reached.
+        TargetError: No server can be reached.
         ToolsetError: See `mount`.
     """
-    # What a person asks about is what the servers say now.
+    # The command is about the present answers of the servers, so no kept catalog is used.
     server = mount(target, replace(options, keep=False))
     async with AsyncExitStack() as stack:
         with opening(server):
@@ -160,16 +161,16 @@ async def opened(
 
 
 def warn_of_keys(server: ToolsetServer) -> None:
-    """Say on stderr which keys of the configuration are ignored."""
+    """Write to stderr which keys of the configuration are ignored."""
     if server.configured is not None:
         _complain_of(server.configured.config.warnings)
 
 
 def require_something(server: ToolsetServer) -> None:
-    """Say on stderr which servers are down.
+    """Write to stderr which servers are down.
 
     Raises:
-        TargetError: All are, and there is no tool besides; the last one is in it.
+        TargetError: All servers are down and there is no local tool; it has the last server's reason.
     """
     lines = _down(server)
     if lines and not reachable(server):
@@ -180,7 +181,7 @@ def require_something(server: ToolsetServer) -> None:
 
 
 def name_down(server: ToolsetServer) -> bool:
-    """Say on stderr which servers are down, where an answer has the reasons; whether any is."""
+    """Write to stderr which servers are down, if the answer has the reasons; return whether any is down."""
     down = [name for name, status in server.statuses().items() if status.state != "ready"]
     if down:
         verb = "is" if len(down) == 1 else "are"
@@ -189,14 +190,14 @@ def name_down(server: ToolsetServer) -> bool:
 
 
 def reachable(server: ToolsetServer) -> bool:
-    """Whether a server is up, or there is a tool besides."""
+    """Whether a server is up, or there is a local tool."""
     statuses = server.statuses().values()
     up = any(status.state == "ready" for status in statuses)
     return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
 
 
 def report_down(server: ToolsetServer) -> None:
-    """Say on stderr which servers are down; they are tried again while the rest serves."""
+    """Write to stderr which servers are down; they are retried while the others serve."""
     _complain_of(_down(server))
 
 
@@ -206,7 +207,7 @@ def _complain_of(lines: Iterable[str]) -> None:
 
 
 def _down(server: ToolsetServer) -> list[str]:
-    """A line with place, cause and mend for each mounted server that is not ready."""
+    """A line with place, cause and remedy for each mounted server that is not ready."""
     statuses = server.statuses().items()
     return [
         f"{_shown(server, name)}: {_reason(status)}" for name, status in statuses if status.state != "ready"
@@ -214,7 +215,7 @@ def _down(server: ToolsetServer) -> list[str]:
 
 
 def is_mountable(value: object) -> bool:
-    """Whether a Python value can be served as it stands."""
+    """Whether a Python value can be served without conversion."""
     if isinstance(value, list | tuple):
         items = cast("list[object] | tuple[object, ...]", value)
         return bool(items) and all(isinstance(item, Tool | Toolset) for item in items)
@@ -267,7 +268,7 @@ def _settled(toolset: Toolset, deferred: bool | None) -> Toolset:
 
 
 class _Deferral(Transformed):
-    """A toolset with all that is mounted in it behind search, or all of it listed."""
+    """A toolset with all its mounts behind search, or all listed."""
 
     def __init__(self, inner: Toolset, deferred: bool) -> None:
         def settle(binding: ToolBinding) -> ToolBinding:
@@ -276,12 +277,12 @@ class _Deferral(Transformed):
         super().__init__(inner, settle, defers=deferred)
 
     def listing_sources(self) -> list[ToolSource]:
-        """All or none, whatever is inside."""
+        """Defer all tools or none, whatever the toolset itself says."""
         return [] if self._defers else self.sources()
 
     @property
     def defers(self) -> bool:
-        """As it was asked for, whatever is inside."""
+        """Whether the command line asks to defer, whatever the toolset itself says."""
         return self._defers
 
 
@@ -290,7 +291,7 @@ def _times(timeout: float | None) -> dict[str, Any]:
 
 
 def _read(target: ConfigFile, options: MountOptions) -> HubConfig:
-    """The file as it is by now; what the command line says is stronger than what it says."""
+    """The file's configuration read again, with the options of the command line, which take precedence."""
     config = _with_timeout(load_config(target.path), options.timeout)
     said = {"name": options.name, "client_prefix": options.client_prefix, "lock": options.lock}
     return replace(config, **{key: value for key, value in said.items() if value is not None})
@@ -307,7 +308,7 @@ def _with_timeout(config: HubConfig, timeout: float | None) -> HubConfig:
 
 
 def _environment() -> dict[str, str]:
-    """What the person at this command line has set: they name the command, so it may have their variables."""
+    """The variables that the person at the command line has set: the command that they name may use them."""
     return {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
 
 
@@ -326,6 +327,6 @@ def _reason(status: SourceStatus) -> str:
 
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
-    """Everything that can be called, without the tools that only search and grant."""
+    """Every callable tool, without the tools that only search and grant."""
     names = FIXED_TOOLS if server.toolset.defers else ()
     return [binding for binding in server.bindings() if binding.name not in names]

@@ -1,4 +1,4 @@
-"""Prompts and resources of a target, as `list`, `get` and `read` find them."""
+"""Prompts and resources of a target, for the commands `list`, `get` and `read`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["listed", "show_prompts", "show_resources", "unknown"]
 
 
 async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
-    """All entries of a kind, under the names by which they are asked for."""
+    """All entries of a kind by the names that commands accept."""
     entries: list[Mapping[str, Any]] = []
     cursor: str | None = None
     while True:
@@ -32,7 +32,7 @@ async def listed(server: ToolsetServer, kind: Kind) -> list[Mapping[str, Any]]:
 
 
 def unknown(noun: str, name: str, names: Sequence[str]) -> CallError:
-    """The error for a name that leads nowhere."""
+    """The error for an unknown name."""
     close = difflib.get_close_matches(name, names, n=1)
     mend = f"did you mean {close[0]}?" if close else f"see mcp-toolset list TARGET --{noun}s"
     return CallError(f"{name}: no such {noun}; {mend}")
@@ -46,7 +46,7 @@ def show_prompts(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
 
 
 def show_resources(entries: Sequence[Mapping[str, Any]], output: Output) -> None:
-    """Resources and templates of them."""
+    """Resources and resource templates."""
     columns = (Column("resource"), Column("name"), Column("type"), _DESCRIPTION)
     rows = [
         (

@@ -1,7 +1,7 @@
-"""The options that commands share, and how TARGET and what follows it are told apart.
+"""The options that commands share, and how a command line is split into TARGET and the rest.
 
-`mcp-toolset call TARGET TOOL a=1` and `mcp-toolset call TOOL a=1 -- program argument` say the same of
-two targets: a command after `--` takes the place of TARGET, which then is not written.
+`mcp-toolset call TARGET TOOL a=1` and `mcp-toolset call TOOL a=1 -- program argument` do the same for two
+kinds of target: a command after `--` replaces TARGET, which is then left out.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class TargetCommand(click.Command):
-    """A command of the line whose target may be another command, after `--`."""
+    """A click command whose target may be a command line after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set aside what stands after `--`; the rest is ours."""
+        """Set aside the words after `--`; click parses the rest."""
         own, separator, command = _split(args)
         if separator and not command:
             raise click.UsageError("nothing stands after --; write the command to start there", ctx)
@@ -53,20 +53,20 @@ class TargetCommand(click.Command):
 
 
 def examples(*lines: str) -> str:
-    """What stands below the options of a command's help."""
+    """The examples below the options in a command's help."""
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
 def target_and_words(
     ctx: click.Context, words: Sequence[str], *names: str, more: bool = False
 ) -> tuple[str | None, tuple[str, ...], list[str]]:
-    """The target as it was written, the command after `--`, and the words that follow the target.
+    """Return the target as it was written, the command after `--`, and the words that follow the target.
 
     Args:
         ctx: The context of a `TargetCommand`.
-        words: All its words.
-        names: What the words after the target are called; each has to be there.
-        more: Whether further words may follow those.
+        words: All words of the command.
+        names: What the words after the target are called; each is required.
+        more: Whether further words may follow.
 
     Raises:
         click.UsageError: A word is missing, or one is too many.
@@ -167,14 +167,14 @@ _SERVING_NAMES: Final = ("grants", "client_prefix", "state", "watch", "deferred"
 
 
 def serving_options(function: _Function) -> _Function:
-    """What `serve` takes beside its target and address, and `install` writes into the entry."""
+    """The options of `serve` besides target and address; `install` writes them into the entry."""
     for option in reversed(_SERVING):
         function = option(function)
     return function
 
 
 def serving_arguments(ctx: click.Context) -> list[str | Path]:
-    """Those of the options above that were given, as `serve` takes them; files are paths."""
+    """The options above that were given, in the form that `serve` takes; files are paths."""
     given: list[str | Path] = []
     for option in ctx.command.params:
         name = option.name or ""
@@ -196,10 +196,10 @@ def verbose_option(function: _Function) -> _Function:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a command that ends by itself reaches its target.
+    """How a command that ends by itself connects to its target.
 
     Attributes:
-        headers: Sent to the URL that is the target.
+        headers: Sent to the target's URL.
         timeout: Seconds for connecting and for each call; `None` leaves the defaults.
         verbose: How often `-v` was given.
     """
@@ -222,7 +222,7 @@ class Reach:
 
 
 def reach_options(function: _Function) -> _Function:
-    """`--header`, `--token-env`, `--timeout` and `-v`; the command is given all of them as `reach`."""
+    """`--header`, `--token-env`, `--timeout` and `-v`; the command receives all of them as `reach`."""
 
     @wraps(function)
     def told(*args: Any, headers: Headers, timeout: float | None, verbose: int, **kwargs: Any) -> Any:

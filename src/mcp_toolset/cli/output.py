@@ -1,7 +1,7 @@
-"""Where the command line's words go: the answer to stdout, everything else to stderr.
+"""`Output`: the answer of a command goes to stdout, everything else to stderr.
 
-A tool, a module that is loaded or a child process may write to stdout as well; while a command works,
-all of that goes to stderr, so that an answer in JSON stays JSON.
+A tool, an imported module or a child process may write to stdout as well. While a command works, all of that
+goes to stderr, so that an answer in JSON is valid JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STDERR: Final = 2
 
 
 def printable(text: str) -> str:
-    """The text without characters that a terminal would obey or hide; it comes from strangers."""
+    """The text without characters that a terminal would obey or hide; servers may send any."""
     return cleaned(text).replace("\r", "")
 
 
@@ -62,7 +62,7 @@ def debugging() -> bool:
 
 
 class _OneLine(logging.Formatter):
-    """A record without its traceback, on one line."""
+    """A log record without its traceback, on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Name, level and message; the type and text of an exception instead of its frames."""
@@ -76,7 +76,7 @@ def log_to_stderr(verbosity: int, *, quiet: bool) -> None:
 
     Args:
         verbosity: How often `-v` was given: 1 for information, 2 for everything.
-        quiet: Leave out warnings too when there was no `-v`: the command's own line says what is wrong.
+        quiet: Whether to leave out warnings without `-v`: the command's own line says what is wrong.
     """
     least = logging.CRITICAL if quiet else logging.WARNING
     handler = logging.StreamHandler(sys.stderr)
@@ -93,11 +93,11 @@ class Output:
     as_json: bool = False
 
     def json(self, value: Any) -> None:
-        """The whole answer as one JSON value, with escapes for what a terminal would obey or hide."""
+        """The whole answer as one JSON value; characters that a terminal would obey or hide are escaped."""
         self._write(plain_to_see(json.dumps(value, indent=2, ensure_ascii=False)))
 
     def text(self, text: str) -> None:
-        """Text; as it is into a file or pipe, printable on a terminal."""
+        """A text: unchanged into a file or pipe, printable on a terminal."""
         self._write(printable(text) if self.stream.isatty() else text)
 
     def say(self, line: str) -> None:
@@ -119,7 +119,7 @@ class Output:
 
 @contextmanager
 def answering(*, as_json: bool = False) -> Generator[Output]:
-    """The way to the real stdout, while everything else that is written there goes to stderr."""
+    """The real stdout, while everything else that is written to stdout goes to stderr."""
     sys.stdout.flush()
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
@@ -134,7 +134,7 @@ def answering(*, as_json: bool = False) -> Generator[Output]:
 
 @contextmanager
 def working(message: str) -> Generator[None]:
-    """Show on a terminal that something takes its time."""
+    """Show on a terminal that the command is working."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""What `mcp-toolset pin` compares and writes: mounted servers, and their lock file."""
+"""What `mcp-toolset pin` compares and writes: mounted servers and their lock file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Accepted", "Comparison", "accept", "chosen", "compare", "orphans"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One mounted server beside its pins.
+    """One mounted server and its pins.
 
     Attributes:
         name: The name of its mount.
         entry: Its part of the lock file.
-        pinned: Its pins; `None` when it has none yet.
-        listed: What it lists now; `None` when it could not be asked.
-        complete: Whether the listing came to its end; if not, nothing is known to be gone.
+        pinned: Its pins; `None` if it has none yet.
+        listed: The tools that it lists now; `None` if it did not answer.
+        complete: Whether the whole list was read; if not, a missing tool does not count as removed.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Comparison:
     complete: bool = True
 
     def changed(self) -> dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]]:
-        """What differs, by tool: the pin and the definition now, `None` for one that is not there."""
+        """The differences by tool: the pin and the present definition, `None` for a missing one."""
         if self.listed is None:
             return {}
         before, after = self.pinned or {}, self.listed
@@ -46,7 +46,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One definition that is accepted in place of a pin; `None` on a side where there is none."""
+    """One definition that is accepted in place of a pin; `None` where there is no definition or no pin."""
 
     server: str
     tool: str
@@ -55,10 +55,10 @@ class Accepted:
 
 
 def compare(server: ToolsetServer) -> list[Comparison]:
-    """Each mounted server beside its pins.
+    """Each mounted server with its pins.
 
     Raises:
-        TargetError: there is none, or one has no lock file.
+        TargetError: no server is mounted, or one has no lock file.
     """
     remotes = [source for source in server.toolset.sources() if isinstance(source, RemoteToolset)]
     if not remotes:
@@ -79,17 +79,17 @@ def _compared(remote: RemoteToolset) -> Comparison:
 
 
 def orphans(comparisons: Iterable[Comparison], configured: Iterable[str]) -> list[LockEntry]:
-    """Servers that are pinned and not configured any more."""
+    """Servers that are pinned but no longer configured."""
     files = {comparison.entry.file for comparison in comparisons}
     known = frozenset(configured)
     return [file.entry(name) for file in files for name in file.servers() if name not in known]
 
 
 def chosen(comparisons: Iterable[Comparison], patterns: Sequence[str]) -> list[Accepted]:
-    """The changes that are to be accepted: all, or those whose tool, server or `server/tool` a pattern fits.
+    """The changes to accept: all, or those whose tool, server or `server/tool` matches a pattern.
 
     Raises:
-        TargetError: a pattern fits nothing that has changed.
+        TargetError: a pattern matches nothing that has changed.
     """
     found = [
         (comparison.name, Accepted(comparison.entry.server, tool, before, after))
@@ -115,16 +115,16 @@ def _fits(server: str, tool: str, pattern: str) -> bool:
 def accept(
     file: LockFile, changes: Sequence[Accepted], *, pin: Iterable[str] = (), forget: Iterable[str] = ()
 ) -> None:
-    """Write what was accepted into the file, beside whatever others have written since.
+    """Write the accepted definitions into the file; pins that other processes wrote meanwhile are kept.
 
     Args:
         file: The lock file.
-        changes: What is accepted.
-        pin: Servers that count as pinned from now on, also when they have no tools.
+        changes: The accepted changes.
+        pin: Servers that count as pinned from now on, even without tools.
         forget: Servers whose pins are removed.
 
     Raises:
-        ConfigError: the file cannot be written, or a pin is not the one that was looked at any more.
+        ConfigError: the file cannot be written, or a pin has changed since it was shown.
     """
     fresh, gone = tuple(pin), frozenset(forget)
 

@@ -1,8 +1,8 @@
-"""From Python code on disk to something that can be served; the code's own `serve(…)` is held back.
+"""Load Python code and find what it serves; `serve(…)` in that code hands its server over and returns.
 
-The shortest program ends in a bare `serve(add)`. Loading it must hand back what it would serve: while
-code is loaded, `serve` leaves its server here and returns at once. A file that calls `serve` under
-`if __name__ == "__main__":` is run as the main program, so that its hooks and mounts are not lost.
+The shortest program ends with `serve(add)`. While a command loads it, `serve` hands over its server and
+returns at once. A file that calls `serve` under `if __name__ == "__main__":` is run as the main program, so
+that its hooks and mounts take effect.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _USUAL: Final = ("tools", "toolset", "server", "app")
 
 
 def load(target: Module | Program, is_mountable: Callable[[object], bool]) -> Any:
-    """Run the code and find what it offers: the attribute, what it serves, or what it defines.
+    """Run the code and find the named attribute, the server it serves, or the tools that it defines.
 
     Args:
         target: The code, and perhaps an attribute of it.
-        is_mountable: Whether a value that has one of the usual names can be served.
+        is_mountable: Whether a value under one of the usual names can be served.
 
     Raises:
-        TargetError: It cannot be loaded, or offers nothing of that name.
+        TargetError: The code cannot be loaded, or has no such attribute.
         ToolsetError: A tool in it is declared wrongly; the message names its place.
     """
     as_main = isinstance(target, Program) and target.attribute is None and _serves_as_main(target)
@@ -116,7 +116,7 @@ def _serves_nothing(place: str, what: str) -> TargetError:
 
 
 def _run_file(path: Path) -> ModuleType:
-    # Not under the file's own name: a `calendar.py` would take the place of the standard module.
+    # The module gets another name than the file: a `calendar.py` would replace the standard module.
     name = f"mcp_toolset_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
@@ -142,7 +142,7 @@ def _guarded(run: Callable[[], ModuleType], place: str, file: Path | None) -> Mo
         fault = TargetError(
             f"{place}: ends with exit code {stop.code} while it is loaded; guard that with __main__"
         )
-    # The code is the user's and may raise anything; its place and message are what helps.
+    # The code is the user's and may raise anything; the message has its place and text.
     except Exception as raised:
         fault = TargetError(_complaint(raised, place, file))
         fault.__cause__ = raised

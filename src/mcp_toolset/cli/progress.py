@@ -1,4 +1,4 @@
-"""While servers start: how many are ready, and which are waited for."""
+"""Progress while servers start: how many are ready, and which are still starting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["opening"]
 
 @contextmanager
 def opening(server: ToolsetServer) -> Generator[None]:
-    """Show on a terminal how far a server's mounts are, until the block ends."""
+    """Show on a terminal how many of a server's mounts are ready, until the block ends."""
     sources = server.toolset.sources()
     if not sources or not sys.stderr.isatty():
         yield

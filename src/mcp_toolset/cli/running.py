@@ -1,4 +1,4 @@
-"""From a command's function to an event loop and back, ended by a signal or by itself."""
+"""Run a command's async function in an event loop until it ends or a signal arrives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
     """The result of `work`.
 
     Raises:
-        KeyboardInterrupt: A SIGINT or SIGTERM came first; what was open has been closed.
+        KeyboardInterrupt: A SIGINT or SIGTERM arrived first; everything was closed.
     """
     results: list[_Result] = []
 

@@ -1,7 +1,7 @@
-"""Rows for people: a table where the terminal is wide enough, a block for each row where it is not.
+"""Rows for people: a table if the terminal is wide enough, else a block for each row.
 
 On a terminal of 100 columns or more a table is drawn, if every word fits; else each row is a block. In a file
-or a pipe rows are aligned, whatever the width, for `grep` and `awk`. Colours tell states apart on a terminal,
+or a pipe, rows are aligned whatever the width, for `grep` and `awk`. Colours show states on a terminal,
 unless `NO_COLOR` is set.
 """
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["Column", "aligned", "draw"]
 
 WIDE: Final = 100
-"""Columns of a terminal from which on rows are a table."""
+"""The width of a terminal from which rows are drawn as a table."""
 
 _PROSE: Final = 28
-"""Columns that a text in a table has at least."""
+"""The least width of a column of text in a table."""
 
 _GAP: Final = 2
 
 _COLOURS: Final = {"ready": "green", "available": "green", "starting": "yellow", "closed": "dim"}
-"""By state; any other is trouble."""
+"""Colours by state; any other state is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Column:
 
     Attributes:
         name: Its head.
-        prose: Whether it holds sentences, which may be wrapped.
-        state: Whether it holds states, which are coloured.
-        label: Whether a block says the name before the value.
+        prose: Whether it contains sentences, which may be wrapped.
+        state: Whether it contains states, which are coloured.
+        label: Whether a block shows the name before the value.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Column:
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
-    """Plain text, column below column."""
+    """Plain text in aligned columns."""
     table = [[column.name.upper() for column in columns], *rows]
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
@@ -66,7 +66,7 @@ def draw(stream: TextIO, columns: Sequence[Column], rows: Sequence[Sequence[str]
 
 
 def _needed(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    """Columns of a terminal that a table takes if nothing but prose is wrapped, and no word is cut."""
+    """The width of a table in which only prose is wrapped and no word is cut."""
     needed = 0
     for column, cells in zip(columns, zip(*rows, strict=True), strict=True):
         texts = [word for cell in cells for word in cell.split()] if column.prose else cells
@@ -115,7 +115,7 @@ def _cell(column: Column, cell: str) -> Text:
 
 
 def _write(console: Console, text: Text, indent: int) -> None:
-    """A text, wrapped between words; a word that is longer than a line stays whole."""
+    """A text wrapped between words; a word longer than a line is not cut."""
     from rich.text import Text
 
     line = Text()

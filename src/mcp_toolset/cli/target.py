@@ -1,12 +1,12 @@
-"""What a TARGET on the command line names: read from its spelling alone, nothing is loaded or opened.
+"""Parse TARGET of the command line by its spelling alone; nothing is loaded or opened.
 
 | written | names |
 |---|---|
 | `mcp.json` | a configuration file |
 | `module:attribute` | a toolset, tool, function or server in an importable module |
 | `file.py`, `file.py:attribute` | the same in a file |
-| `https://host/mcp` | a server that runs elsewhere |
-| `-- program argument …` | a server to be started |
+| `https://host/mcp` | a server that is running |
+| `-- program argument …` | a server to start |
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST_NAME: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file of any client, with servers in it."""
+    """A configuration file of any client, which names servers."""
 
     path: str
 
@@ -60,25 +60,25 @@ class Module:
     attribute: str
 
     def __str__(self) -> str:
-        """As it is written on the command line."""
+        """The target as it is written on the command line."""
         return f"{self.module}:{self.attribute}"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A Python file; without an attribute, whatever it serves or defines."""
+    """A Python file; without an attribute, the server it serves or the tools it defines."""
 
     path: str
     attribute: str | None = None
 
     def __str__(self) -> str:
-        """As it is written on the command line."""
+        """The target as it is written on the command line."""
         return self.path if self.attribute is None else f"{self.path}:{self.attribute}"
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """The address of a server that runs already."""
+    """The address of a running server."""
 
     url: str
 
@@ -94,10 +94,10 @@ Target: TypeAlias = ConfigFile | Module | Program | Url | Command
 
 
 def parse_target(text: str | None, command: Sequence[str] = ()) -> Target:
-    """The target that was written, or the command that stood after `--`.
+    """Parse the target that was written, or the command after `--`.
 
     Raises:
-        TargetError: It has none of the forms, or names a file that is not there.
+        TargetError: It has none of the forms, or names a missing file.
     """
     if command:
         return Command(tuple(command))
@@ -130,7 +130,7 @@ def _url(text: str, scheme: str) -> Url:
 
 
 def _origin(text: str) -> str:
-    """An address as it may be shown: what follows the host may hold a secret, and so may what precedes it."""
+    """An address without the parts that may be secret: those before and after the host."""
     scheme, _, rest = text.partition("://")
     host, *more = re.split(r"(?=[/?#])", rest, maxsplit=1)
     return f"{scheme}://{host.rpartition('@')[2]}" + ("/…" if any(part != "/" for part in more) else "")
@@ -145,7 +145,7 @@ def _file(path: str) -> str:
 
 
 def default_name(text: str | None, command: Sequence[str] = ()) -> str:
-    """A short name of letters, digits, `_` and `-` for a target, from what it is called already."""
+    """A short name of letters, digits, `_` and `-` for a target, made from its path, module or host."""
     raw = _command_name(command) if command else _text_name(text or "")
     return _NOT_IN_A_NAME.sub("-", raw).strip("-")[:_LONGEST_NAME].strip("-") or "tools"
 
@@ -158,7 +158,7 @@ def _text_name(text: str) -> str:
     if module := _MODULE.fullmatch(text):
         return module["module"].rpartition(".")[2]
     path = Path(text).absolute()
-    # `.mcp.json` and `.cursor/mcp.json` are called alike everywhere; their project's folder tells them apart.
+    # `.mcp.json` and `.cursor/mcp.json` have the same name everywhere, so the project's folder is used.
     if path.name in (".mcp.json", "mcp.json"):
         folder = path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent
         return folder.name

@@ -111,7 +111,7 @@ class _Watch:
         return read
 
     async def _reload(self) -> bool:
-        """Apply the configuration that was read; return whether that succeeded. If not, the reason is logged."""
+        """Apply the configuration that was read; return whether that succeeded, and log the reason if not."""
         try:
             report = await self._server.reload()
         except ToolsetError as fault:

@@ -1,1 +1,1 @@
-"""One module for each command; each loads the wire and the search only when it runs."""
+"""One module for each command; each imports the servers and the search only when it runs."""

@@ -1,4 +1,4 @@
-"""`mcp-toolset call`: one call of one tool, deferred ones too: who owns the command line is the host."""
+"""`mcp-toolset call`: call one tool once. Deferred tools need no grant: its user is the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcp-toolset inspect`: what is mounted, how it is reached, how it is doing and what it costs a model."""
+"""`mcp-toolset inspect`: what is mounted, its status, and what its definitions cost a model in tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["inspect_command"]
 
 BYTES_PER_TOKEN: Final = 4
-"""A rule of thumb for JSON in English; every model counts differently."""
+"""Bytes per token of JSON in English: a rule of thumb; every model counts differently."""
 
 
 @click.command(
@@ -134,7 +134,7 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
 
 
 def _lowered(binding: ToolBinding) -> tuple[str, bool]:
-    """A tool, and whether its definition is cut for clients up to 2025-11-25."""
+    """A tool's row, and whether its definition is cut for clients up to 2025-11-25."""
     from mcp_toolset.protocol.eras import lowered_tool
 
     wire = binding.to_wire()
@@ -209,7 +209,7 @@ def _show(report: Mapping[str, Any], output: Output) -> None:
 
 
 def _show_tools_to_look_at(report: Mapping[str, Any], output: Output) -> None:
-    """Names of tools that are not there, overrides whose ground has moved, and tools set aside."""
+    """Names of missing tools, overrides of texts that the server has changed since, and tools set aside."""
     from mcp_toolset.tools.text.hidden_text import visible
 
     for one in report["names"]:

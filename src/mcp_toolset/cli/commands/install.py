@@ -1,4 +1,4 @@
-"""`mcp-toolset install` and `uninstall`: a target in a client's own configuration."""
+"""`mcp-toolset install` and `uninstall`: add a target to a client's configuration, or remove it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcp-toolset list`: what a model would see of a target."""
+"""`mcp-toolset list`: the tools of a target as a model would see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mcp-toolset pin`: what servers say of their tools, held against what was accepted."""
+"""`mcp-toolset pin`: compare the tools of mounted servers with their pins, and accept changes."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def pin_command(
 ) -> int:
     """Pin the definitions of mounted tools, show what has changed since, and accept it.
 
-    The first run writes the lock file. From then on tools that have become more powerful or say something
-    else are held back, until they are accepted here. NAMES are tools, servers or server/tool, * included.
+    The first run writes the lock file. From then on tools that can do more, or whose text gained something
+    risky, are quarantined until they are accepted here. NAMES are tools, servers or server/tool, * included.
     """
     target, command, names = target_and_words(ctx, words, more=True)
     if check and accept:
@@ -85,7 +85,7 @@ def pin_command(
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What is to be done with the differences."""
+    """Whether to show, check or accept the differences."""
 
     accept: bool
     check: bool
@@ -113,7 +113,7 @@ async def _pin(place: Target, options: MountOptions, wish: _Wish, output: Output
 
 
 def _configured(place: ConfigFile) -> list[str]:
-    """Every server that the file names, those that are disabled included."""
+    """Every server that the file names, disabled servers included."""
     from mcp_toolset.config import load_config
 
     return [server.name for server in load_config(place.path).servers]

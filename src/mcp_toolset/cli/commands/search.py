@@ -1,4 +1,4 @@
-"""`mcp-toolset search`: find tools of a target by what they do, listed and deferred ones alike."""
+"""`mcp-toolset search`: find tools of a target by what they do, listed and deferred tools alike."""
 
 from __future__ import annotations
 

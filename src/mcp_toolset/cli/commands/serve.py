@@ -1,4 +1,4 @@
-"""`mcp-toolset serve`: a target as an MCP server."""
+"""`mcp-toolset serve`: serve a target as an MCP server."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def serve_command(
 
 @contextmanager
 def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
-    """A ledger over a file, open for the length of the block; none without a path."""
+    """A grant ledger with its store in a file, open for the length of a block; `None` without a path."""
     if path is None:
         yield None
         return
@@ -117,7 +117,7 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
     from mcp_toolset.cli.mount import mount
     from mcp_toolset.cli.output import answering
 
-    # Code that prints while it is loaded must not be the first thing that a client reads.
+    # Output of the code that is loaded must not reach the client: stdout is the protocol.
     with answering():
         return mount(target, options, serving=True)
 
@@ -130,7 +130,7 @@ def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
     run_server(
         server,
         how,
-        # A server named by itself has to be there; one of several may come later.
+        # If the target is one server, it must be up now; one of several may connect later.
         settled=require_something if single else report_down,
         reread=complain,
         listening=lambda url: note(f"serving {server.name} at {url}"),

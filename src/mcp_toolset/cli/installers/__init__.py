@@ -1,4 +1,4 @@
-"""`mcp-toolset install`: the files of MCP clients, and how an entry is put into them and taken out.
+"""`mcp-toolset install`: the configuration files of MCP clients, and how entries are added and removed.
 
-`cli.commands.install` calls it. It may import `cli`, `upstream.secrets`, `config` and `errors`.
+`cli.commands.install` uses it. It may import `cli`, `upstream.secrets`, `config` and `errors`.
 """

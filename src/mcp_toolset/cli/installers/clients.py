@@ -1,4 +1,4 @@
-"""The programs that `install` knows: where each keeps its MCP servers, and what an entry looks like there.
+"""`CLIENTS`: the programs that `install` supports, their configuration files and the form of an entry.
 
 | client | default | other scope | section |
 |---|---|---|---|
@@ -25,7 +25,7 @@ Scope: TypeAlias = Literal["project", "user"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the clients live: home, `sys.platform`, the environment, and the project's folder."""
+    """The places where clients keep files: home, `sys.platform`, the environment, the project's folder."""
 
     home: Path
     platform: str
@@ -34,7 +34,7 @@ class Machine:
 
     @property
     def application_data(self) -> Path:
-        """Where desktop programs keep the user's settings on this platform."""
+        """The folder where desktop programs keep the user's settings on this platform."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
@@ -51,10 +51,10 @@ class Client:
     locations: Mapping[Scope, Callable[[Machine], Path]]
     typed: bool = True
     workspace: str = "${workspaceFolder}"
-    """How the project's folder is written in its project file; see `portable`."""
+    """How the project's folder is written in the client's project file; see `portable`."""
 
     def entry(self, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
-        """What the section holds for a server that is started by `command`."""
+        """The entry of a server that is started by `command`."""
         program, *args = command
         entry: dict[str, object] = {"type": "stdio"} if self.typed else {}
         return entry | {"command": program, "args": args} | ({"env": dict(env)} if env else {})

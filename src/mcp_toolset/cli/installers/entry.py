@@ -1,8 +1,8 @@
-"""What `install` writes for a target: the program, its arguments and variables, fit for the file they go to.
+"""The entry that `install` writes for a target: program, arguments and variables, in the form its file needs.
 
-A user's own file gets absolute paths: clients start servers in a folder and with a PATH of their own. A
-project's file is made for version control, so nothing in it may be of one machine: files are written from the
-project's folder, and the program by its name. How a client names that folder:
+A user's file gets absolute paths, because clients start servers in another folder and with another PATH. A
+project's file is made for version control, so nothing in it may depend on one machine: paths are relative to
+the project's folder, and the program is given by its name. How a client names that folder:
 
 | client | written | where it is documented |
 |---|---|---|
@@ -29,11 +29,11 @@ __all__ = ["Writing", "launcher"]
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How paths are written in one file: absolute, or from the project's folder.
+    """How paths are written in one file: absolute, or relative to the project's folder.
 
     Attributes:
         folder: What relative paths on the command line are relative to.
-        project: The project whose file it is; `None` for a user's own file.
+        project: The project whose file it is; `None` for a user's file.
         workspace: How that file names the project's folder.
     """
 
@@ -42,7 +42,7 @@ class Writing:
     workspace: str = ""
 
     def path(self, word: str | Path) -> str:
-        """A file or folder as it is written there."""
+        """The path of a file or folder as the entry names it."""
         found = os.path.abspath(self.folder / word)
         if self.project is None:
             return found
@@ -62,8 +62,8 @@ class Writing:
     def target(self, arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         """TARGET and what follows it, and the variables that they need.
 
-        Of a command after `--`, the program and the arguments that are paths here are written as paths. A
-        `module:attribute` that is found in the folder gets it as `PYTHONPATH`.
+        Of a command after `--`, the program and the arguments that are paths here are written as paths. If a
+        `module:attribute` is found in the folder, the entry sets `PYTHONPATH` to it.
 
         Raises:
             TargetError: No target, or a file that does not exist.
@@ -83,7 +83,8 @@ class Writing:
         return tuple(arguments), self._python_path(first)
 
     def _command(self, command: Sequence[str]) -> list[str]:
-        # A bare program is looked up on PATH, whatever lies here under that name; an argument may be a file.
+        # A bare program name is looked up on PATH even if a file here has that name; an argument may be a
+        # file.
         program, *arguments = command
         paths = {word for word in command if word in (".", "..") or "/" in word or os.sep in word}
         paths |= {word for word in arguments if (self.folder / word).is_file() and word != program}
@@ -95,7 +96,7 @@ class Writing:
         ]
 
     def _is_system(self, word: str) -> bool:
-        """Whether a word was written as an absolute path outside the project, which stays what it is."""
+        """Whether a word is an absolute path outside the project, which stays absolute."""
         return (
             self.project is not None
             and Path(word).is_absolute()
@@ -111,7 +112,7 @@ class Writing:
 
 
 def launcher(machine: Machine, *, portable: bool = False, python: str = sys.executable) -> tuple[str, ...]:
-    """The command of this very installation, absolute; or, portable, a name that every machine may have."""
+    """The command of this installation: absolute, or, if portable, a name that other machines may have."""
     script = "mcp-toolset.exe" if machine.platform == "win32" else "mcp-toolset"
     path = machine.environ.get("PATH", "")
     if portable:

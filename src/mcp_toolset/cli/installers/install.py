@@ -1,7 +1,7 @@
-"""Put a target into a client's own configuration, and take it out again.
+"""`plan_install`, `plan_uninstall`, `apply`: add a target to a client's configuration, or remove it.
 
-Planning reads and changes nothing: a plan shows its difference, so a dry run is a plan that is not
-applied. Applying writes a backup, then the whole file at once; the rest of the file stays as it was.
+Planning only reads: a plan shows its difference, so a dry run is a plan that is not applied. Applying writes
+a backup, then replaces the file in one step; the rest of the file is unchanged.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What would happen to one file. The texts hold other servers' secrets, so `repr` omits them.
+    """The change of one file. The texts contain other servers' secrets, so `repr` omits them.
 
     Attributes:
         path: The client's file.
-        before: What is there, None when there is no file.
-        after: What will be there, None when there was and will be no file.
-        diff: The unified difference to show, with every value that is not ours concealed.
-        private: A file that does not exist yet is made for its owner alone.
+        before: The file's text; None if the file does not exist.
+        after: The text after the change; None if the file does not exist then either.
+        diff: The unified difference to show, with every value that is not ours hidden.
+        private: Whether only the owner may read the file, if it is created.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class InstallPlan:
 
     @property
     def changed(self) -> bool:
-        """Whether applying it would write anything."""
+        """Whether applying the plan would write anything."""
         return self.before != self.after
 
 
@@ -68,25 +68,25 @@ def plan_install(
     cwd: Path | None = None,
     options: Sequence[str | Path] = (),
 ) -> InstallPlan:
-    """Plan to have `client` start `mcp-toolset serve TARGET …` under `name`.
+    """Plan that `client` starts `mcp-toolset serve TARGET …` under `name`.
 
     Args:
-        client: The program whose file is meant.
-        name: The key there: letters, digits, `_` and `-`, as the strictest client asks.
+        client: The program whose file is changed.
+        name: The key of the entry: letters, digits, `_` and `-`, as the strictest client requires.
         target_args: TARGET first, then the options of `serve`; or `--` and a command.
         home: The user's home folder.
         platform: As `sys.platform` has it.
-        environ: The environment, for the places that it moves.
-        project: The folder whose file is meant by the project scope.
+        environ: The environment, for the places that depend on it.
+        project: The folder whose file the project scope means.
         scope: `project` or `user`; None is the client's default.
         env: Variables for the server, written into the file.
         force: Replace a different entry of the same name.
-        command: How mcp-toolset is started; found if None.
+        command: The command that starts mcp-toolset; found if None.
         cwd: What relative paths in `target_args` are relative to; the project if None.
         options: Options of `serve` for the entry; files among them as paths.
 
     Raises:
-        ConfigError: The file is broken or no regular file, has another server of that name, or would come to
+        ConfigError: The file is broken or not a regular file, has another server of that name, or would
             serve itself.
         TargetError: The target does not exist.
     """
@@ -122,10 +122,10 @@ def plan_uninstall(
     scope: Scope | None = None,
     force: bool = False,
 ) -> InstallPlan:
-    """Plan to take `name` out of the client's file; unchanged when it is not there. See `plan_install`.
+    """Plan to remove `name` from the client's file; no change if it is missing. See `plan_install`.
 
     Raises:
-        ConfigError: The file is broken, or the entry is none of ours and `force` is not set.
+        ConfigError: The file is broken, or another program made the entry and `force` is not set.
     """
     chosen, path = locate(CLIENTS[client], scope, Machine(home, platform, environ, project))
     section, before = CLIENTS[client].section, read_regular(path)
@@ -140,9 +140,9 @@ def plan_uninstall(
 
 
 def apply(plan: InstallPlan) -> Path | None:
-    """Carry out a plan; returns the backup of what was there, None when nothing was.
+    """Carry out a plan; return the path of the backup, None if there was no file.
 
-    The file is replaced in one step (through a link, the file that it points to) and keeps its mode.
+    The file is replaced in one step and keeps its mode; of a symbolic link, the target is replaced.
 
     Raises:
         ConfigError: The file has changed since the plan was made, or cannot be written.
@@ -153,7 +153,7 @@ def apply(plan: InstallPlan) -> Path | None:
 
 
 def _check_no_loop(writing: Writing, target_args: Sequence[str], path: Path) -> None:
-    """Refuse a target that leads back to the file it is installed into, at once or through other files."""
+    """Refuse a target that would serve the file it is installed into, directly or through other files."""
     arguments, _ = writing.target(target_args)
     way = way_back(("mcp-toolset", "serve", *arguments), str(writing.folder), path)
     if way:
@@ -197,7 +197,7 @@ def _difference(path: Path, before: str | None, after: str | None, section: str,
 
 
 def _secrets_of(text: str | None, section: str, name: str) -> list[str]:
-    """What may be secret among the arguments of an entry."""
+    """The arguments of an entry that may be secret."""
     entry = entries((text or "").removeprefix(_MARK), section, "").get(name)
     table = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
     arguments = table.get("args")

@@ -1,7 +1,7 @@
-"""Edit one member of a section of a JSON file as text: comments, order and layout of the rest survive.
+"""Edit one member of a section of a JSON file as text: comments, order and layout of the rest are kept.
 
-The text is never written out again from data. Positions come from `plain_json`, which keeps them; every
-edit is decoded afterwards and compared with what was meant, so a wrong cut cannot reach the disk.
+The text is never written anew from data. Positions come from `plain_json`, which keeps them; the result of
+every edit is decoded and compared with the intended data, so a wrong edit cannot reach the disk.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Object:
     members: tuple[_Member, ...]
 
     def member(self, key: str) -> _Member | None:
-        # Of a key that stands twice the last one counts, as in every JSON reader.
+        # If a key occurs twice the last one counts, as in every JSON reader.
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
@@ -51,14 +51,14 @@ def entries(text: str, section: str, source: str) -> Mapping[str, object]:
     """The members of the section; empty when it or the whole text is missing.
 
     Raises:
-        ConfigError: The text is not JSON, or not of objects, or says a key twice that an edit would touch.
+        ConfigError: The text is not JSON, or not of objects, or has a key twice that an edit would touch.
     """
     root = _decoded(text, section, source)
     return cast("dict[str, object]", root.get(section, {}))
 
 
 def with_entry(text: str, section: str, name: str, entry: object, source: str) -> str:
-    """The text with `entry` under `name` in `section`: replaced where it stood, else added last."""
+    """The text with `entry` under `name` in `section`: replaced in place, else added last."""
     wanted = _decoded(text, section, source)
     wanted[section] = {**cast("dict[str, object]", wanted.get(section, {})), name: entry}
     body = text if text.strip(_SPACE) else "{}\n"
@@ -74,7 +74,7 @@ def with_entry(text: str, section: str, name: str, entry: object, source: str) -
 
 
 def without_entry(text: str, section: str, name: str, source: str) -> str:
-    """The text without `name` in `section`; an emptied section stays, as some clients require it."""
+    """The text without `name` in `section`; an emptied section is kept, because some clients require it."""
     wanted = _decoded(text, section, source)
     table = cast("dict[str, object]", wanted.get(section, {}))
     if name not in table:
@@ -87,7 +87,7 @@ def without_entry(text: str, section: str, name: str, source: str) -> str:
 
 
 def concealed(text: str, section: str, name: str) -> str:
-    """The text with `***` for every value that is not the named entry's, and for those in its `env`."""
+    """The text with `***` for every value outside the named entry, and for the values in its `env`."""
     plain, path, parts, done = plain_json(text), list[str](), list[str](), 0
     key = ""
     for token in _TOKEN.finditer(plain):
@@ -158,7 +158,7 @@ def _line_break(text: str) -> str:
 
 
 def _line_indent(text: str, at: int) -> str | None:
-    """The white space before `at`, if nothing else stands before it on its line."""
+    """The white space before `at` on its line; None if anything else precedes it."""
     before = text[text.rfind("\n", 0, at) + 1 : at]
     return before if not before.strip(" \t") and "\n" in text[:at] else None
 
@@ -214,7 +214,7 @@ def _removed(text: str, table: _Object, name: str) -> str:
 
 
 def _without_gap(text: str, floor: int, start: int, after: int) -> str:
-    """The text before `start`, less the white space there unless a line comment needs its line's end."""
+    """The text before `start` without its trailing white space, unless a line comment needs the break."""
     kept = len(text[floor:start].rstrip(_SPACE)) + floor
     if kept > floor and not _LINE_ENDS.match(text, after):
         return text[:start]

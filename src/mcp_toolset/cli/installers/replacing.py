@@ -1,4 +1,7 @@
-"""Replace a client's file as a whole: one process at a time, with a backup, regular files alone."""
+"""Replace a client's configuration file: one process at a time, with a backup, regular files only.
+
+`installers.install` applies its plans with it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from mcp_toolset.errors import ConfigError
 __all__ = ["KEPT_BACKUPS", "held", "read_regular", "replace_text"]
 
 KEPT_BACKUPS: Final = 5
-"""Backups that are kept beside a file; older ones are removed."""
+"""The number of backups that are kept; older ones are removed."""
 
 PATIENCE: Final = 30.0
 """Seconds to wait for another process that changes the same file."""
@@ -29,12 +32,12 @@ PATIENCE: Final = 30.0
 
 @contextmanager
 def held(path: Path) -> Generator[None]:
-    """Keep other processes of mcp-toolset from changing a file, from reading it to having replaced it.
+    """Lock a file against other processes of mcp-toolset, from reading it until it is replaced.
 
-    The lock is in the user's cache folder: a project's folder stays as it is.
+    The lock is in the user's cache folder, so that nothing is added to a project's folder.
 
     Raises:
-        ConfigError: another process has held it for 30 seconds, or it cannot be made.
+        ConfigError: another process has held the lock for 30 seconds, or it cannot be created.
     """
     digest = hashlib.sha256(os.path.realpath(path).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     try:
@@ -57,10 +60,10 @@ def held(path: Path) -> Generator[None]:
 
 
 def read_regular(path: Path) -> str | None:
-    """The text of a regular file, links followed; `None` if there is none.
+    """The text of a regular file, symbolic links followed; `None` if the file does not exist.
 
     Raises:
-        ConfigError: it is something else, such as a pipe or a folder, or cannot be read.
+        ConfigError: it is not a regular file, or cannot be read.
     """
     try:
         mode = path.stat().st_mode
@@ -77,12 +80,12 @@ def read_regular(path: Path) -> str | None:
 
 
 def replace_text(path: Path, before: str | None, after: str, mode: int) -> Path | None:
-    """Write `after` where `before` was, in one step; returns the backup, None when nothing was there.
+    """Replace `before` with `after` in one step; return the path of the backup, None if there was no file.
 
-    Through a link, the file that it points to is replaced. An existing file keeps its mode.
+    Of a symbolic link, the target is replaced. An existing file keeps its mode.
 
     Raises:
-        ConfigError: it holds something else than `before` by now, or cannot be written.
+        ConfigError: the file no longer contains `before`, or cannot be written.
     """
     try:
         target = path.resolve()

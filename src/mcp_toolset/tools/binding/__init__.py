@@ -1,5 +1,5 @@
-"""`ToolBinding`: one tool under its public name; and the selectors that find it.
+"""`ToolBinding`: one tool under its public name; and selectors, which refer to tools.
 
-`tools.view`, `tools.export` and every room above call it. It may import `tools.schema`, `tools.text`,
+`tools.view`, `tools.export` and every room above use it. It may import `tools.schema`, `tools.text`,
 `tools.core` and `errors`.
 """

@@ -1,4 +1,4 @@
-"""`ToolBinding`: one tool under its public name, bound to what runs it; views, exports and hooks hold it."""
+"""`ToolBinding`: one tool under its public name, with its handler; views and tool tables consist of these."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log
 
 Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
-"""What runs a call once everything before it has agreed."""
+"""Runs a call after all checks."""
 
 Gate = Callable[[ToolCall, ToolContext], None]
-"""Refuses a call by raising; runs before anything else and never waits (fails closed)."""
+"""Refuses a call by raising; runs before every other check and never waits (fails closed)."""
 
 Redirect = Callable[[ToolCall, ToolContext], ToolCall]
-"""Turns a call of a calling tool (`call_tool`) into the call that it stands for."""
+"""Turns a call of a tool such as `call_tool` into the call of the tool that it names."""
 
 Prepare = Callable[[ToolCall, ToolContext], ToolCall]
-"""Changes a call before anything looks at its arguments; never waits."""
+"""Changes a call before its arguments are checked; never waits."""
 
 Reads = Callable[[ToolCall], Any]
-"""The typed input of a call; raises `InvalidArgumentsError` if the arguments are none."""
+"""Parses the typed input of a call; raises `InvalidArgumentsError` if the arguments do not fit."""
 
 Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
-"""Values by parameter name or type, or a function that has them for the context of one call."""
+"""Values by parameter name or type, or a function that returns them for the context of one call."""
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _log = logging.getLogger("mcp_toolset.tools")
@@ -40,33 +40,33 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 @dataclass(frozen=True, slots=True)
 class ToolBinding:
-    """One tool under its public name, bound to what runs it.
+    """One tool under its public name, with its handler.
 
     Attributes:
         name: The public name, unique within a view.
-        definition: What the tool says of itself, under its own name.
-        execute: What runs it.
-        source: The name of the source it came from: a mount's name, or empty for local tools.
+        definition: The tool's definition, under its original name.
+        execute: The handler.
+        source: The name of the source that the tool comes from: a mount's name, or empty for local tools.
         place: Where it was defined, for messages.
-        on: Whether it is part of the default availability.
+        on: Whether it is available by default.
         deferred: Whether it is found by search instead of being listed.
         gate: An extra condition on every call, such as a live grant.
-        redirect: Set on tools that only stand for a call of another tool.
+        redirect: Set on tools that call another tool by name.
         manual: Whether its calls wait for the application's result.
         timeout: Seconds that one call may take, if the tool says so.
         tool_id: A stable id apart from the public name, where the source has one.
-        origin: The `Tool` that it was made of, whatever verbs have done since; selectors look for it.
-        capabilities: What it was granted beyond what every tool has; `None` when nothing was said.
-        prepare: Changes a call before its arguments are validated, with the turn's input.
-        provenance: Tells what stands behind the tool now, whatever this binding was made of.
-        asked: The name that the host's toolset gives it, where it has to be served under another one;
-            hooks and middleware for that name go on reaching it.
-        former: The names that it had before prefixes and renames, the oldest first; what was given for
-            one of them goes on reaching it, see docs/names.md.
-        reads: Reads the typed input of a call, for tools that have one; it may refuse what the schema allows.
-        supplies: What is supplied to its injected parameters, the innermost first.
-        tags: Words of the host's own, for selectors and policies; no client sees them.
-        metadata: What else the host notes about it; no client sees it.
+        origin: The `Tool` that it was made from, which all verbs keep; selectors compare it.
+        capabilities: The capabilities it was granted beyond the default ones; `None` if none were named.
+        prepare: Changes a call, with the turn's input, before its arguments are validated.
+        provenance: Returns the current provenance of the tool, which may change while it is mounted.
+        asked: The name that the host's toolset gives it, if it must be served under another name; hooks
+            and middleware for that name still apply to it.
+        former: The names that it had before prefixes and renames, the oldest first; hooks and middleware for
+            one of them still apply to it, see docs/names.md.
+        reads: Parses the typed input of a call, if the tool has one; it may refuse what the schema allows.
+        supplies: The values for its injected parameters, the innermost first.
+        tags: The host's words for selectors and policies; clients do not see them.
+        metadata: The host's notes about it; clients do not see them.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -97,17 +97,17 @@ class ToolBinding:
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
 
     def called(self, name: str) -> ToolBinding:
-        """The binding under another public name; what was given for the one before goes on reaching it."""
+        """The binding under another public name; hooks and middleware for the old name still apply to it."""
         return self if name == self.name else replace(self, name=name, former=(*self.former, self.name))
 
     def supplying(self, context: ToolContext) -> ToolContext:
-        """A context with what the toolset supplies to injected parameters; the outermost goes first."""
+        """A context with the toolset's values for injected parameters; the outermost toolset wins."""
         for supplies in reversed(self.supplies):
             context = context.injecting(supplies(context) if callable(supplies) else supplies)
         return context
 
     def misfit(self, call: ToolCall) -> str | None:
-        """What is wrong with the arguments of a call, for the model; `None` if they fit."""
+        """The message for the model if the arguments of a call do not fit; `None` if they fit."""
         if not self.arguments.is_valid(call.arguments):
             faults = "; ".join(self.arguments.problems(call.arguments))
             return f"Invalid arguments for {call.name}: {faults}"
@@ -116,7 +116,7 @@ class ToolBinding:
                 self.reads(call)
         except InvalidArgumentsError as fault:
             return str(fault)
-        # A validator is the application's code and may raise anything; the model has to try again.
+        # A validator is the application's code and may raise anything; the model should correct its call.
         except Exception:
             _log.exception("the input of %s could not be read", in_log(call.name))
             return f"Invalid arguments for {call.name}: they could not be read"

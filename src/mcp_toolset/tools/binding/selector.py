@@ -1,8 +1,8 @@
-"""Selectors: how an application names a tool, or a group of them, in whatever toolset it stands.
+"""Selectors: how an application refers to a tool or a group of tools, in any toolset or view.
 
-A tool is selected by its public name, by the `Tool` itself, or by what the tool was made of: the class
-that `@tool_input` has declared, or the function. These are found by identity in the compiled table, under
-whatever name nesting and verbs have given the tool there: no name is parsed.
+A selector is a tool's public name, the `Tool` itself, or the object that the tool was made from: a class
+declared with `@tool_input`, or a function. Tools and objects are compared by identity with the entries of a
+compiled view, whatever names nesting and verbs gave them: names are never parsed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
         @property
         def definition(self) -> ToolDefinition:
-            """What the tool says of itself."""
+            """The tool's definition."""
             ...
 
         @property
         def waits(self) -> bool:
-            """Whether its calls wait for the application."""
+            """Whether its calls wait for the application's result."""
             ...
 
         def bind(self) -> ToolBinding:
@@ -57,42 +57,42 @@ if TYPE_CHECKING:
 
     ToolSelector = str | DeclaredTool | InputClass | FunctionType | Tagged
     """A tool's public name; the tool itself, such as the attribute of a class toolset; or what it was made
-    of: a declared input class, a function."""
+    from: a declared input class, a function."""
 else:
     _Tool = ForwardRef("Tool[..., Any]", module="mcp_toolset.tools.declare.tool")
     ToolSelector = Union[str, _Tool, type, FunctionType, Tagged]  # noqa: UP007
 
 MAX_NEAR: Final = 3
-"""Near matches that an error names."""
+"""The number of close matches that an error names."""
 
 
 @runtime_checkable
 class ToolGroup(Protocol):
-    """A nested toolset as a selector of everything in it."""
+    """A nested toolset as a selector of all its tools."""
 
     def identities(self) -> frozenset[object]:
-        """What its tools are told apart by, wherever they are nested."""
+        """The keys that identify its tools wherever they are nested."""
         ...
 
 
 def identity(binding: ToolBinding) -> object:
-    """What stays the same about a tool through every verb: the `Tool`, or its source and own name."""
+    """The key of a tool that no verb changes: the `Tool`, or its source and original name."""
     return id(binding.origin) if binding.origin is not None else (binding.source, binding.definition.name)
 
 
 def names_of(selector: object, table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names under which a selector's tool stands in a table: usually one."""
+    """The public names that a selector's tool has in a view: usually one."""
     if isinstance(selector, str):
         return [selector] if selector in table else []
     return [name for name, binding in table.items() if means(selector, binding)]
 
 
 def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
-    """The public name that a selector stands for.
+    """The public name that a selector refers to.
 
     Raises:
-        UnknownToolError: there is no such tool; the message has near matches.
-        DefinitionError: the tool stands here more than once, or the selector is neither name nor tool.
+        UnknownToolError: the view has no such tool; the message has close matches.
+        DefinitionError: the view has the tool more than once, or the selector is neither name nor tool.
     """
     names = names_of(selector, table)
     if len(names) == 1:
@@ -105,11 +105,11 @@ def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
 
 
 def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names of everything in a nested toolset, in the table's order.
+    """The public names of all tools of a nested toolset, in the view's order.
 
     Raises:
-        UnknownToolError: the toolset has tools, and none of them is in the table.
-        DefinitionError: a tool of it stands in the table more than once.
+        UnknownToolError: the toolset has tools, but the view has none of them.
+        DefinitionError: the view has one of its tools more than once.
     """
     wanted = group.identities()
     found: dict[object, str] = {}
@@ -125,11 +125,11 @@ def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]
 
 
 def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names that selectors and groups stand for, each once, in their order.
+    """The public names that selectors and groups refer to, each once, in their order.
 
     Raises:
-        UnknownToolError: one of them stands for nothing here.
-        DefinitionError: one of them is ambiguous, or no selector at all.
+        UnknownToolError: one of them matches nothing in the view.
+        DefinitionError: one of them is ambiguous, or not a selector.
     """
     names: list[str] = []
     for selector in selectors:
@@ -143,7 +143,7 @@ def resolve_all(selectors: Iterable[object], table: Mapping[str, ToolBinding]) -
 
 
 def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
-    """The error for a selector that stands for nothing in a table, with what it may have meant."""
+    """The error for a selector that matches nothing in a view, with close matches."""
     name = own_name(selector)
     if name is None:
         return DefinitionError(
@@ -159,10 +159,10 @@ def unknown(selector: object, table: Mapping[str, ToolBinding]) -> Exception:
 
 
 def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
-    """The public names that somebody who wrote `name` may have meant: the same tool, prefixed, first."""
+    """The public names that `name` may have been meant for: the same tool with a prefix first."""
     own = [public for public, binding in table.items() if binding.definition.name == name]
     lowered = {public.lower(): public for public in table}
-    # Only a mistake needs it.
+    # Imported here, because only a mistake needs it.
     from difflib import get_close_matches
 
     close = [lowered[match] for match in get_close_matches(name.lower(), lowered, MAX_NEAR)]
@@ -170,7 +170,7 @@ def near_names(name: str, table: Mapping[str, ToolBinding]) -> list[str]:
 
 
 def means(selector: object, binding: ToolBinding) -> bool:
-    """Whether a selector that is no name stands for a tool: it is the tool, or what the tool was made of."""
+    """Whether a selector that is not a name refers to a tool: the tool itself, or what it was made from."""
     if isinstance(selector, Tagged):
         return selector.tags <= binding.tags
     origin: Any = binding.origin
@@ -178,7 +178,7 @@ def means(selector: object, binding: ToolBinding) -> bool:
 
 
 def own_name(selector: object) -> str | None:
-    """The name that a selector has by itself: a text, a tool's name, or that of what a tool is made of."""
+    """The name of a selector: its text, or the name of its tool or of the object that a tool is made from."""
     if isinstance(selector, str):
         return selector
     tool = declared_tool(selector) or selector

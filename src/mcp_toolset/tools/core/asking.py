@@ -1,8 +1,7 @@
-"""What a call may ask of its client meanwhile: a question to the user, a sample of its model.
+"""Elicitation, sampling and roots: what a tool may ask the client for during its call.
 
-The answers as typed values, the wire form of the requests, and `InputRequired`, which carries the
-requests out of a call where the protocol has them travel in its result (2026-07-28, "Multi
-round-trip requests").
+The answers are typed values, the requests are in wire form. `InputRequired` carries the requests out of a
+call where the protocol sends them in the result (2026-07-28, "Multi round-trip requests").
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ SAMPLING: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
 
 ANSWERABLE: Final = ("elicitation", "roots", "sampling")
-"""The capabilities of a client that are requests which it answers."""
+"""The client capabilities that let a tool send requests to the client."""
 
 CALL_META_KEY: Final = "mcp-toolset/call"
-"""In the `_meta` of a sampling request: which call of which tool caused it."""
+"""Key in the `_meta` of a sampling request: the call and tool that caused it."""
 
 REPLAY_META_KEY: Final = "mcp-toolset/replay-key"
-"""In the `_meta` of a sampling request: what tells it apart from others of the same call."""
+"""Key in the `_meta` of a sampling request: its number among the requests of the same call."""
 
 ANY_ANSWER: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {"answer": {"type": "string"}},
     "required": ["answer"],
 }
-"""The form of a question without a schema: one text field."""
+"""The schema of a question without a schema: one text field."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
@@ -40,11 +39,11 @@ _ACTIONS: Final = ("accept", "decline", "cancel")
 
 @dataclass(frozen=True, slots=True)
 class ElicitationAnswer:
-    """What the user did with a question.
+    """The user's answer to a question.
 
     Attributes:
         action: `accept` with an answer; `decline`: an explicit no; `cancel`: dismissed unanswered.
-        content: The answer, as the question's schema has it; empty unless accepted.
+        content: The answer, in the form of the question's schema; empty unless accepted.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -52,7 +51,7 @@ class ElicitationAnswer:
 
     @property
     def accepted(self) -> bool:
-        """Whether there is an answer."""
+        """Whether the user accepted."""
         return self.action == "accept"
 
     @classmethod
@@ -60,7 +59,7 @@ class ElicitationAnswer:
         """Read a client's answer.
 
         Raises:
-            CallError: it is none.
+            CallError: the answer does not follow the protocol.
         """
         action: Any = wire.get("action")
         content: Any = wire.get("content") or _NOTHING
@@ -71,7 +70,7 @@ class ElicitationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SampledMessage:
-    """What the client's model said; `wire` is the whole answer (client/sampling)."""
+    """The message that the client's model wrote; `wire` is the whole answer (client/sampling)."""
 
     wire: Mapping[str, Any]
 
@@ -90,23 +89,23 @@ class SampledMessage:
 
 
 class InputRequired(BaseException):
-    """Control flow, not an error: the call ends here, and is run again once the client has answered.
+    """Control flow, not an error: ends the call, which runs again once the client has answered.
 
-    It is no `Exception`, so that neither a tool's nor a middleware's `except Exception` takes it for
-    a failure; `finally` blocks run. Nothing outside the bridge catches it.
+    It is a `BaseException`, so that `except Exception` in a tool or a middleware does not catch it as a
+    failure; `finally` blocks run. Only this package catches it.
 
     Attributes:
-        requests: What the client is to answer, by replay key, in wire form.
+        requests: The requests that the client must answer, by replay key, in wire form.
     """
 
     def __init__(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
-        """Ask for these."""
+        """Send these requests."""
         super().__init__(f"input is required from the client: {', '.join(requests)}")
         self.requests = dict(requests)
 
 
 def joined(group: BaseException) -> BaseException:
-    """What came of a task group: several requests at once are one, unless something failed as well."""
+    """The exceptions of a task group as one: several `InputRequired` merge, unless another error occurred."""
     if not isinstance(group, BaseExceptionGroup):
         return group
     whole = cast("BaseExceptionGroup[BaseException]", group)
@@ -133,7 +132,7 @@ def elicitation(question: str, schema: Mapping[str, Any] | None) -> dict[str, An
     """The parameters of a question to the user (client/elicitation, form mode).
 
     Raises:
-        DefinitionError: the schema is no form: clients show flat objects of plain fields only.
+        DefinitionError: the schema is not a form: clients show only flat objects of plain fields.
     """
     form = ANY_ANSWER if schema is None else schema
     fault = _fault_of_form(form)
@@ -165,7 +164,7 @@ def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The folders in a client's answer (client/roots).
 
     Raises:
-        CallError: it is no answer to that request.
+        CallError: it does not answer that request.
     """
     found: Any = answer.get("roots")
     if not isinstance(found, list):
@@ -176,7 +175,7 @@ def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def sampling(
     messages: str | Sequence[Mapping[str, Any]], *, max_tokens: int, system: str | None
 ) -> dict[str, Any]:
-    """The parameters of a request to the client's model; a text is one message of the user's."""
+    """The parameters of a sampling request; a text becomes one message of the user."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
     params: dict[str, Any] = {"messages": [dict(message) for message in messages], "maxTokens": max_tokens}

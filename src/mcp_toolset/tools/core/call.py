@@ -1,4 +1,4 @@
-"""`ToolCall` and `ToolContext`: one call, and what its surroundings offer to whatever handles it."""
+"""`ToolCall` and `ToolContext`: one call of a tool, and what its handler, hooks and middleware may use."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ToolCall:
 
     Attributes:
         name: The public name that was called.
-        arguments: The arguments as they stand now; a hook may have replaced them.
-        id: The call's id, where the caller gave one (rounds), else empty.
+        arguments: The current arguments; hooks and middleware may have replaced them.
+        id: The call's id if the caller gave one (rounds), else empty.
         original: The arguments as the caller sent them.
         grant: The handle of the grant that the call was made with, for a deferred tool.
     """
@@ -50,18 +50,18 @@ class ToolCall:
     grant: str = ""
 
     def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
-        """The same call with other arguments; what the caller sent stays readable in `original`."""
+        """The same call with other arguments; `original` keeps the caller's."""
         original = self.arguments if self.original is None else self.original
         return ToolCall(self.name, arguments, self.id, original, self.grant)
 
 
 class ToolContext:
-    """What the surroundings of a call offer: who calls, and the ways to report back.
+    """The context of a call: who calls, and how to report to the caller and ask the client.
 
-    Outside a served call (an owned loop, a script) this base class is used as it is: progress goes
-    nowhere and log lines go to the logger `mcp_toolset.tools`. The bridge supplies subclasses: one
-    for middleware and hooks, whose reports and questions reach the very client that made the call,
-    and one for handlers, which has the call itself and what the tool was granted.
+    Outside a served call (an owned loop, a script) this base class is used itself: progress is dropped, and
+    log lines go to the logger `mcp_toolset.tools`. The bridge supplies subclasses: one for middleware and
+    hooks, whose reports and questions reach the client that made the call, and one for handlers, which also
+    has the call and the capabilities that the tool was granted.
     """
 
     __slots__ = ()
@@ -70,35 +70,35 @@ class ToolContext:
     """The public name of the tool that is called; for its handler."""
 
     arguments: Mapping[str, Any] = _EMPTY
-    """The arguments as they stand when the handler is run."""
+    """The arguments with which the handler runs."""
 
     session: str | None = None
     """The caller's session, where the protocol has one (2025-11-25 and earlier, and in memory)."""
 
     principal: str | None = None
-    """Who the caller has proved to be, where the transport authenticates."""
+    """The authenticated user of the call, if the transport authenticates."""
 
     protocol_version: str | None = None
-    """The protocol revision of this call, `None` when no wire is involved."""
+    """The protocol revision of this call; `None` without a client."""
 
     capabilities: frozenset[str] = ALWAYS
-    """What was granted to the tool beyond its arguments; each further one by name."""
+    """The capabilities that the tool was granted, by name."""
 
     turn: Any = None
-    """The turn's own input, for functions of `.prepared()`; see `Toolset.with_turn`."""
+    """The turn's input for functions of `.prepared()`; see `Toolset.with_turn`."""
 
     injected: Mapping[Any, Any] = _EMPTY
-    """What is supplied to injected parameters, by the parameter's name or its type."""
+    """The values for injected parameters, by the parameter's name or its type."""
 
     round: str = ""
     """The id of the round that the call is of; empty outside an owned loop."""
 
     def injecting(self, values: Mapping[Any, Any]) -> ToolContext:
-        """This context with more supplied to injected parameters; what it supplies already stays."""
+        """This context with more values for injected parameters; values that it has already win."""
         return InjectingContext(self, values)
 
     def require(self, capability: str) -> None:
-        """Go on only if a capability was granted.
+        """Check that a capability was granted.
 
         Raises:
             CapabilityError: it was not; the message says how to grant it.
@@ -108,12 +108,12 @@ class ToolContext:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The `_meta` of the request; empty when there is none."""
+        """The `_meta` of the request; empty without a request."""
         return _EMPTY
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The request's parameters as they came, for parts of the bridge that pass them on."""
+        """The request's parameters, unchanged, for parts of the bridge that forward them."""
         return _EMPTY
 
     @property
@@ -122,7 +122,7 @@ class ToolContext:
         return False
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to the caller; nothing happens if it did not ask for it."""
+        """Report progress to the caller; ignored if the caller did not ask for progress."""
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the caller. `level` is one of the eight of RFC 5424, in lower case."""
@@ -130,7 +130,7 @@ class ToolContext:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is somebody here who answers questions."""
+        """Whether the client can answer questions."""
         own = type(self)
         return own.request is not ToolContext.request or own.elicit is not ToolContext.elicit
 
@@ -139,14 +139,14 @@ class ToolContext:
     ) -> ElicitationAnswer:
         """Ask the user at the client (capability `ask`).
 
-        On 2026-07-28 the call ends at this point and is run again with the answer at hand, so ask
-        before anything that must not happen twice. The answer is found again by the question.
+        On 2026-07-28 the call ends here and runs again with the answer, so ask before anything that must not
+        happen twice. The answer is matched by the question.
 
         Args:
             question: What to ask.
             schema: JSON Schema of the answer, an object of plain fields; one text field `answer`
                 unless given.
-            key: A name for the question, for one whose text is another at each run.
+            key: A name for the question, needed if its text differs from run to run.
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -160,7 +160,7 @@ class ToolContext:
     async def elicit(
         self, question: str, schema: Mapping[str, Any] | None = None, *, key: str = ""
     ) -> ElicitationAnswer:
-        """Ask the user, for middleware and hooks, which need no grant; see `ask`."""
+        """Ask the user, for middleware and hooks, which need no capability; see `ask`."""
         return ElicitationAnswer.of_wire(await self.request(ELICITATION, elicitation(question, schema)))
 
     async def sample(
@@ -173,14 +173,14 @@ class ToolContext:
     ) -> SampledMessage:
         """Have the client's model write something (capability `sample`).
 
-        The request says which call caused it. As with `ask`, on 2026-07-28 the call is run
-        again with the answer at hand.
+        The request names the call that caused it. As with `ask`, on 2026-07-28 the call runs again with the
+        answer.
 
         Args:
-            messages: A text of the user's, or messages in wire form.
-            max_tokens: The most that the model may write.
+            messages: A text of the user, or messages in wire form.
+            max_tokens: The largest number of tokens that the model may write.
             system: A system prompt; the client may change it.
-            key: A name for the request, for one whose text is another at each run.
+            key: A name for the request, needed if its text differs from run to run.
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -207,7 +207,7 @@ class ToolContext:
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client declares that it can do, in wire form; empty where there is none."""
+        """The capabilities that the client declares, in wire form; empty without a client."""
         return _EMPTY
 
     @property
@@ -216,16 +216,16 @@ class ToolContext:
         return _EMPTY
 
     def needs(self, capability: str) -> None:
-        """Go on only if the client declares a capability, such as `sampling`.
+        """Check that the client declares a capability, such as `sampling`.
 
         Raises:
-            ClientCapabilityError: it does not; a modern client is told so by the protocol's own error.
+            ClientCapabilityError: it does not; a modern client gets the protocol's error for that.
         """
         if capability not in self.client_capabilities:
             raise ClientCapabilityError(capability)
 
     def snapshot(self) -> SessionSnapshot:
-        """Who calls, and which tools that caller is shown (capability `session`).
+        """Who calls, and which tools this caller sees (capability `session`).
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -234,7 +234,7 @@ class ToolContext:
         return SessionSnapshot(self.session, self.principal, self.protocol_version, ())
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools (capability `catalog`); finding one grants nothing.
+        """Search the deferred tools (capability `catalog`); a search grants nothing.
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -244,7 +244,7 @@ class ToolContext:
 
     @property
     def membership(self) -> Membership:
-        """Which tools are members of the catalog, to see and to change (capability `membership`).
+        """Read and change which tools are members of the catalog (capability `membership`).
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -253,7 +253,7 @@ class ToolContext:
 
     @property
     def background(self) -> Background:
-        """Work that outlives the call (capability `background`); it has no context of its own.
+        """Work that continues after the call (capability `background`); it has no context.
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -261,11 +261,11 @@ class ToolContext:
         raise CapabilityError("background")
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
-        """Note something for the application (capability `events`).
+        """Append an event to the record for the application (capability `events`).
 
         Args:
-            kind: What sort of thing it is.
-            data: What it says; anything with a JSON form.
+            kind: The kind of event.
+            data: Its content; anything with a JSON form.
 
         Raises:
             CapabilityError: the tool was not granted it.
@@ -274,22 +274,22 @@ class ToolContext:
         raise CapabilityError("events")
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The context that the handler of a call gets in an owned loop.
+        """The context for the handler of a call in an owned loop.
 
         Args:
-            call: The call, as it is run.
-            granted: What its tool was granted beyond what all have.
+            call: The call, as it runs.
+            granted: The capabilities that its tool was granted beyond the default ones.
         """
         return CalledContext(self, call)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Pass a notification on to the caller, on the stream of this call."""
+        """Forward a notification to the caller, on the stream of this call."""
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         """Ask the caller's client (elicitation, sampling, roots) and wait for its answer.
 
         Raises:
-            CannotAskError: there is no client to ask here, or its protocol forbids it.
+            CannotAskError: the call has no client to ask, or the protocol forbids it.
         """
         raise CannotAskError(
             f"nobody can be asked for {method} here: this call has no client that answers requests"
@@ -312,21 +312,21 @@ _INJECTING: Final = frozenset({"_context", "injected", "injecting", "for_handler
 
 
 class InjectingContext(ToolContext):
-    """Another context with more supplied to the handler; in all else it is that context."""
+    """A wrapper of a context with more values for the handler's injected parameters."""
 
     __slots__ = ("_context", "injected")
 
     def __init__(self, context: ToolContext, supplied: Mapping[Any, Any]) -> None:
-        """Look through to `context`; whatever it supplies itself goes before `supplied`."""
+        """Wrap `context`; its own values win over `supplied`."""
         self._context = context
         self.injected = {**supplied, **context.injected}
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The handler's context of the one inside, with the same supplied."""
+        """The handler's context of the wrapped one, with the same values."""
         return InjectingContext(self._context.for_handler(call, granted), self.injected)
 
     def __getattribute__(self, name: str) -> Any:
-        # Everything, so that a context of the bridge keeps what it has beyond the base class.
+        # Every attribute, so that a context of the bridge keeps more than the base class has.
         if name in _INJECTING:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_context"), name)
@@ -336,12 +336,12 @@ _CALLED: Final = frozenset({"_context", "name", "arguments"})
 
 
 class CalledContext(ToolContext):
-    """Another context with the call that is run; in all else it is that context."""
+    """A wrapper of a context with the call that runs."""
 
     __slots__ = ("_context", "arguments", "name")
 
     def __init__(self, context: ToolContext, call: ToolCall) -> None:
-        """Look through to `context`."""
+        """Wrap `context`."""
         self._context = context
         self.name, self.arguments = call.name, call.arguments
 
@@ -352,4 +352,4 @@ class CalledContext(ToolContext):
 
 
 LOCAL_CONTEXT: Final = ToolContext()
-"""The context of a call that no client made."""
+"""The context of a call without a client."""

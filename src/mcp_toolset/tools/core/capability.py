@@ -1,4 +1,4 @@
-"""The capabilities that a tool can be granted beyond its arguments, and what they show."""
+"""The capabilities that a tool can be granted beyond its arguments, and the types behind them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ CAPABILITIES: Final = {
 """What each capability allows."""
 
 ALWAYS: Final = frozenset({"progress", "log"})
-"""Granted to every tool: they tell the caller about its own call and nothing else."""
+"""Granted to every tool: they only report to the caller about its own call."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """What a tool may know of the session that it is called in, as it is now.
+    """The session that a tool is called in, at the moment of the call.
 
     Attributes:
-        session: The session's name, where the protocol has sessions.
-        principal: Who the caller has proved to be.
-        protocol_version: The protocol revision of the call; `None` without a wire.
-        tools: The public names that this caller is shown, in order.
+        session: The session's id, if the protocol has sessions.
+        principal: The authenticated user.
+        protocol_version: The protocol revision of the call; `None` without a client.
+        tools: The public names of the tools that this caller sees, in order.
     """
 
     session: str | None
@@ -45,16 +45,16 @@ class SessionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SessionEvent:
-    """Something that a tool has noted for the application.
+    """One event that a tool has recorded for the application.
 
     Attributes:
-        number: Its place in the record, from 1.
-        kind: What sort of thing it is, in the tool's own words.
-        data: What it says, as JSON.
-        tool: The public name of the tool that noted it.
-        call_id: The call that it was noted in, where that has an id.
-        session: The session of the call, where the protocol has sessions.
-        principal: Who the caller has proved to be.
+        number: Its position in the record, from 1.
+        kind: The kind of event, named by the tool.
+        data: Its content, as JSON.
+        tool: The public name of the tool.
+        call_id: The id of the call, if it has one.
+        session: The session of the call, if the protocol has sessions.
+        principal: The authenticated user.
     """
 
     number: int
@@ -67,53 +67,53 @@ class SessionEvent:
 
 
 class Membership(Protocol):
-    """Which tools are members of the catalog (capability `membership`)."""
+    """Read and change which tools are members of the catalog (capability `membership`)."""
 
     @property
     def generation(self) -> int:
-        """Advances with each change."""
+        """The generation: a number that grows with each change."""
         ...
 
     def members(self) -> Mapping[str, bool]:
-        """Every tool by public name, and whether it is a member now."""
+        """Every tool by public name, and whether it is a member."""
         ...
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Make tools members or take them out, all or nothing; the new generation.
+        """Add tools to the members or remove them, all or nothing; return the new generation.
 
         Raises:
-            StateError: it was decided on an older generation; nothing is changed.
-            UnknownToolError: there is no such tool; nothing is changed.
+            StateError: the generation has changed since; nothing is changed.
+            UnknownToolError: a tool does not exist; nothing is changed.
         """
         ...
 
 
 class Background(Protocol):
-    """Work that outlives the call it was started in (capability `background`)."""
+    """Work that continues after the call that started it (capability `background`)."""
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> str:
-        """Run `work(*arguments)` on, after the call too; the id to ask for its result with.
+        """Run `work(*arguments)`, also after the call; return an id to get its result with.
 
         Raises:
-            CallError: too much is under way.
+            CallError: too much work is running.
         """
         ...
 
     async def result(self, id: str, *, within: float | None = None) -> Any:
-        """What some work came to, once it has ended; `within` bounds the wait, in seconds.
+        """The result of some work, once it has ended; `within` bounds the wait, in seconds.
 
         Raises:
-            CallError: no such work of this caller is known, it failed, or it has not ended in time.
+            CallError: this caller has no such work, it failed, or it has not ended in time.
         """
         ...
 
     def cancel(self, id: str) -> None:
-        """Stop some work; raises as `result` does if it is not known."""
+        """Cancel some work; raises like `result` if it is unknown."""
         ...
 
 
 class CatalogHit(Protocol):
-    """One deferred tool that a search has found."""
+    """One deferred tool that a search found."""
 
     @property
     def name(self) -> str:
@@ -122,12 +122,12 @@ class CatalogHit(Protocol):
 
     @property
     def server(self) -> str | None:
-        """The source it comes from, if any."""
+        """The source that it comes from, if any."""
         ...
 
     @property
     def description(self) -> str:
-        """One line about it."""
+        """A description of one line."""
         ...
 
     @property
@@ -137,10 +137,10 @@ class CatalogHit(Protocol):
 
 
 def granted(names: Iterable[str], where: str) -> frozenset[str]:
-    """Capabilities by name, checked.
+    """The names of capabilities, checked.
 
     Raises:
-        DefinitionError: it is one text instead of several, or there is no such capability.
+        DefinitionError: a single text was given instead of a list, or a capability does not exist.
     """
     if isinstance(names, str):
         raise DefinitionError(f"{where}: capabilities is a list of names: capabilities=[{names!r}]")

@@ -1,4 +1,4 @@
-"""`ToolChange`: a tool that is not what it was when it was pinned, and what became of it."""
+"""`ToolChange`: a tool whose definition differs from its pin, and whether it is quarantined."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class ToolChange:
     """One tool that differs from its pin.
 
     Attributes:
-        name: The tool's own name at its source.
-        held: Whether it is kept back until somebody accepts it; else it is served as it is now.
+        name: The tool's original name at its source.
+        held: Whether it is quarantined until a person accepts it; else it is served with the new definition.
         pinned: The definition that was accepted, safe to show; `None` for a tool that is new.
-        offered: The definition as it is now, without secrets of the mount; hostile until accepted.
-        gained: What it can do now that it could not; empty when nothing was gained.
+        offered: The present definition, without the mount's secrets; hostile until accepted.
+        gained: What the new definition can do that the old could not; empty if nothing.
         differences: Where the two definitions differ, such as `inputSchema.properties.path`.
-        reason: All that in one line, for people and models; the server's own words are not in it.
+        reason: All of that in one line, for people and models; it quotes nothing from the server.
     """
 
     name: str
@@ -33,5 +33,5 @@ class ToolChange:
 
     @property
     def is_new(self) -> bool:
-        """Whether the server was pinned without it."""
+        """Whether the tool is new on a server that was pinned without it."""
         return self.pinned is None

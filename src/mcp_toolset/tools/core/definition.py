@@ -1,7 +1,7 @@
-"""`ToolDefinition`: what is said about a tool, as plain data that survives JSON.
+"""`ToolDefinition`: the name, description and schemas of a tool, as plain data that survives JSON.
 
-A definition has no handler and no connection. Its digest pins what a model was shown, so that a
-grant can be refused once the definition has moved.
+A definition has no handler and no connection. Its digest identifies what a model was shown, so that a grant
+can be refused once the definition has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAID = ("input_schema", "output_schema", "annotations", "icons", "meta", "extra
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """What is said about one tool. It keeps a copy of what it is given, which cannot be changed in place.
+    """The definition of one tool. It copies its arguments and cannot be changed in place.
 
     Attributes:
         name: The tool's own name, before any prefix (specification, server/tools, "Tool Names").
@@ -36,7 +36,7 @@ class ToolDefinition:
         annotations: Behaviour hints in wire form (`readOnlyHint`, `destructiveHint`, …).
         icons: Icons in wire form.
         meta: The `_meta` of the definition in wire form.
-        extra: Keys of later protocol revisions, carried along unread.
+        extra: Keys of later protocol revisions, kept unread.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ToolDefinition:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        """Freeze everything said."""
+        """Freeze all fields."""
         for part in _SAID:
             if (said := getattr(self, part)) is not None:
                 object.__setattr__(self, part, frozen(said))
@@ -61,7 +61,7 @@ class ToolDefinition:
 
         Raises:
             DefinitionError: a required key is missing or has the wrong type; the message names the
-                tool, the key and what was found there.
+                tool, the key and the value found.
         """
         name = wire.get("name")
         if not isinstance(name, str) or not name:
@@ -94,17 +94,17 @@ class ToolDefinition:
 
     @property
     def read_only(self) -> bool:
-        """Whether the tool is annotated as changing nothing; an absent hint means it may change things."""
+        """Whether the tool is annotated as read-only; without the hint it may change things."""
         return self.annotations is not None and self.annotations.get("readOnlyHint") is True
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over everything said about the tool, in canonical JSON; equal exactly when the text is."""
+        """SHA-256 over the whole definition in canonical JSON; equal exactly if the definitions are equal."""
         canonical = json.dumps(self.to_wire(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     def to_wire(self, name: str | None = None) -> dict[str, Any]:
-        """The definition as a `tools/list` entry, under `name` if given: plain data of its own."""
+        """The definition as a `tools/list` entry, under `name` if given: a plain copy."""
         wire: dict[str, Any] = {"name": name or self.name}
         if self.title is not None:
             wire["title"] = self.title
@@ -122,7 +122,7 @@ class ToolDefinition:
         return {**thawed(self.extra), **wire} if self.extra else wire
 
     def __hash__(self) -> int:
-        """By name alone: the mappings cannot be hashed, and equal definitions have equal names."""
+        """By the name only: mappings cannot be hashed, and equal definitions have equal names."""
         return hash(self.name)
 
     def described(self, description: str | None) -> Self:

@@ -1,7 +1,8 @@
-"""JSON data that cannot be changed in place, so that what is said of a tool is what is checked.
+"""Immutable JSON data, so that the definition of a tool stays the one whose schemas were compiled.
 
 A frozen object is a `dict`, a frozen array a `list`: they are read, compared and written as JSON like any
-other. What would change them raises `TypeError`; `thawed`, `copy.copy` and `copy.deepcopy` give plain data.
+other. Methods that would change them raise `TypeError`; `thawed`, `copy.copy` and `copy.deepcopy` give plain
+data.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 MAX_DEPTH: Final = 200
-"""Levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
+"""The number of levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
 
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -32,17 +33,17 @@ class FrozenObject(dict[str, Any]):
         clear = pop = popitem = setdefault = update = _refused
 
     def copy(self) -> dict[str, Any]:
-        """A plain copy; what is inside stays frozen."""
+        """A plain copy; nested values stay frozen."""
         return dict(self)
 
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """A plain copy, all the way down."""
+        """A plain copy of all levels."""
         return cast("dict[str, Any]", thawed(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `pickle`: an object is made anew, not filled."""
+        """For `pickle`: an object is created anew, not filled."""
         return type(self), (dict(self),)
 
 
@@ -56,22 +57,22 @@ class FrozenArray(list[Any]):
         append = extend = insert = remove = pop = clear = sort = reverse = _refused
 
     def copy(self) -> list[Any]:
-        """A plain copy; what is inside stays frozen."""
+        """A plain copy; nested values stay frozen."""
         return list(self)
 
     __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        """A plain copy, all the way down."""
+        """A plain copy of all levels."""
         return cast("list[Any]", thawed(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For `pickle`: an array is made anew, not filled."""
+        """For `pickle`: an array is created anew, not filled."""
         return type(self), (list(self),)
 
 
 def frozen(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """The value as it is now, frozen; what is frozen already is itself."""
+    """A frozen copy of the value; a frozen value is returned itself."""
     kind = cast("type[object]", type(value))
     if kind in _LEAVES or kind is FrozenObject or kind is FrozenArray or not depth:
         return value
@@ -85,7 +86,7 @@ def frozen(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """The value as plain data of its own; what is nested deeper than is frozen stays as it is."""
+    """A plain copy of the value; levels deeper than those that are frozen are not copied."""
     given: object = value
     if isinstance(given, dict) and depth:
         members = cast("dict[str, Any]", given)

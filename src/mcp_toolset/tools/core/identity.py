@@ -1,4 +1,4 @@
-"""What a tool is known by apart from its public name, and the name of its handler."""
+"""The id of a tool, which is stable whatever its public name, and the importable name of its handler."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any, Final, cast
 
 DECLARED: Final = "__mcp_toolset_tool__"
-"""Where a class that was declared a tool's input keeps the tool."""
+"""The attribute of a class declared with `@tool_input` that has its tool."""
 
 
 def declared_tool(model: object) -> Any:
-    """The tool of a class that `@tool_input` has declared; a class that inherits from it is another."""
+    """The tool of a class declared with `@tool_input`; a subclass does not inherit it."""
     return vars(model).get(DECLARED) if isinstance(model, type) else None
 
 
 def default_id(name: str, function: object) -> str:
-    """The id of a tool that was given none: stable between processes, whatever prefix it gets.
+    """The default id of a tool: stable between processes, whatever prefix the tool gets.
 
     For a function it is `module:function`, so that two tools of one name in two modules differ;
     else `tool:name`.
@@ -30,7 +30,7 @@ def default_id(name: str, function: object) -> str:
 
 
 def handler_name(handler: object) -> str | None:
-    """`module:function` if that leads back to the handler, or to the tool that was made of it."""
+    """`module:function` if importing that gives the handler, or the tool made from it."""
     if handler is None or isinstance(handler, str):
         return handler
     path = _path_of(handler)

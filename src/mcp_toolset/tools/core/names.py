@@ -1,11 +1,11 @@
 """Public tool names: an alphabet and a length that every client accepts.
 
 The protocol allows 128 of `[A-Za-z0-9_.-]`; widely used clients accept 64 of `[A-Za-z0-9_-]`. A name
-that must be altered gets a short digest of what it was, so that two names never become one. Names
+that must be altered gets a short digest of the original, so that two names never become one. Names
 are mapped back through a view, never by parsing.
 
-`mounted_name` makes the names of a hub's servers: each depends on its own server and tool alone, and
-those of two servers never meet, whichever of them are there (decision note 8).
+`mounted_name` makes the names of a hub's tools: each depends on its server and tool only, and the names of
+two servers never collide, whichever of them are up (docs/decisions/0008-names-that-depend-on-nobody-else.md).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SHORTEST: Final = 24
 
 
 def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) -> str:
-    """A name that every client accepts, made from a tool's own name.
+    """A name that every client accepts, made from a tool's original name.
 
     Args:
         name: Any non-empty string.
         prefix: Put before it with an underscore; checked by `check_prefix`.
-        limit: Characters that the name may have; see `limit_beside`.
+        limit: The largest length of the name; see `limit_beside`.
 
     Returns:
-        `prefix_name` as it is when it fits; else its legal part, cut, with a digest of the whole.
+        `prefix_name` unchanged if it fits; else its legal characters, cut, with a digest of the whole.
     """
     whole = f"{prefix}_{name}" if prefix else name
     legal = _OUTSIDE.sub("_", whole)
@@ -47,17 +47,17 @@ def public_name(name: str, *, prefix: str = "", limit: int = MAX_NAME_LENGTH) ->
 
 
 def mounted_name(prefix: str, name: str) -> str:
-    """The name of a server's tool in a hub, made of nothing but the two.
+    """The name of a server's tool in a hub, which depends on these two only.
 
-    `git` and `log` make `git_log`; so do `git` and `git_log`, since a prefix that is there already is
-    not doubled. A name without digest is read in one way only: up to its first `__`, or else its
-    first `_`, it is the prefix. So a prefix with an underscore takes two behind it (`my_git__log`),
+    `git` and `log` make `git_log`; so do `git` and `git_log`, since a prefix that the name has already is
+    not doubled. A name without digest can be read in one way only: up to its first `__`, or else its
+    first `_`, it is the prefix. So a prefix with an underscore is followed by two (`my_git__log`),
     and `a` + `b_c` and `a_b` + `c` are `a_b_c` and `a_b__c`. A pair for which neither is clear gets a
-    digest, and so does one that would look as if it had one.
+    digest, and so does a name that looks as if it had one.
 
     Args:
         prefix: From `prefix_from` or `plain_prefix`.
-        name: The tool's own name, any non-empty string.
+        name: The tool's original name, any non-empty string.
     """
     rest = _without(prefix, name)
     legal = _OUTSIDE.sub("_", rest)
@@ -70,20 +70,20 @@ def mounted_name(prefix: str, name: str) -> str:
 
 
 def qualified(name: str, identity: str, limit: int = MAX_NAME_LENGTH) -> str:
-    """`name`, cut as needed, with a digest of `identity` that tells it from others of that name."""
+    """`name`, cut as needed, with a digest of `identity`, which keeps names apart that would be equal."""
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
     return f"{name[: limit - _DIGEST_LENGTH - 1]}_{digest}"
 
 
 def readable_name(name: str, own: str) -> str | None:
-    """A name without its digest, where it has one because of the separators in a tool's own name alone.
+    """A name without its digest, if only the separators in the tool's original name caused the digest.
 
-    `quiet.note` is made `quiet_note_0a1b2c3`, so that it never meets `quiet_note`. Where there is none such,
-    `quiet_note` will do: see `catalog.assignment`.
+    `quiet.note` becomes `quiet_note_0a1b2c3`, so that it never collides with `quiet_note`. If no tool is
+    named `quiet_note`, that name is used: see `catalog.registry.name_assignment`.
 
     Args:
         name: From `public_name` or `mounted_name`.
-        own: What the tool's server calls it.
+        own: The tool's name at its server.
     """
     if not _DIGESTED.search(name):
         return None
@@ -93,12 +93,12 @@ def readable_name(name: str, own: str) -> str | None:
 
 
 def limit_beside(client_prefix: str) -> int:
-    """The characters that are left for a name when a client puts `client_prefix` before it.
+    """The number of characters left for a name when a client puts `client_prefix` before it.
 
-    Claude Code, for one, shows `mcp__SERVER__TOOL` to its model, and all of that may have 64.
+    Claude Code, for example, shows `mcp__SERVER__TOOL` to its model, with at most 64 characters in all.
 
     Raises:
-        DefinitionError: it leaves fewer than 24.
+        DefinitionError: fewer than 24 are left.
     """
     limit = MAX_NAME_LENGTH - len(client_prefix)
     if limit < _SHORTEST:
@@ -110,7 +110,7 @@ def limit_beside(client_prefix: str) -> int:
 
 
 def check_public_name(name: str, place: str) -> str:
-    """A name that somebody chose for a tool to be served under.
+    """A name that the host chose for a tool to be served under.
 
     Raises:
         DefinitionError: it is empty, longer than 64, or has a character outside `[A-Za-z0-9_-]`; the
@@ -124,7 +124,7 @@ def check_public_name(name: str, place: str) -> str:
 
 
 def check_name(name: str, place: str) -> str:
-    """A name that somebody chose for a tool, if the protocol allows it (server/tools, "Tool Names").
+    """A name that the host chose for a tool, if the protocol allows it (server/tools, "Tool Names").
 
     Raises:
         DefinitionError: it is empty, longer than 128, or has a character outside `[A-Za-z0-9_.-]`;
@@ -149,16 +149,16 @@ def check_prefix(prefix: str) -> str:
 
 
 def plain_prefix(prefix: str) -> str:
-    """A prefix that somebody chose, as `mounted_name` takes it: single underscores, and none at its end.
+    """A prefix that the host chose, in the form for `mounted_name`: single underscores, none at its end.
 
     Raises:
-        DefinitionError: it cannot start a tool's name, or is nothing but underscores.
+        DefinitionError: it cannot start a tool's name, or has only underscores.
     """
     return check_prefix(re.sub("_+", "_", check_prefix(prefix)).rstrip("_"))
 
 
 def prefix_from(name: str) -> str:
-    """A usable prefix made from a server's name: as it is, or its legal part, cut, with a digest."""
+    """A usable prefix made from a server's name: unchanged, or its legal characters, cut, with a digest."""
     legal = re.sub("_+", "_", _OUTSIDE.sub("_", name)).rstrip("_")
     if legal == name and _PREFIX.fullmatch(name):
         return name
@@ -167,7 +167,7 @@ def prefix_from(name: str) -> str:
 
 
 def _without(prefix: str, name: str) -> str:
-    """The name without the prefix, if it has it already and more behind it."""
+    """The name without the prefix, if it starts with it and continues."""
     head, joint, rest = name[: len(prefix)], name[len(prefix) : len(prefix) + 1], name[len(prefix) + 1 :]
     return rest if head.lower() == prefix.lower() and joint and joint in _SEPARATORS and rest else name
 

@@ -1,4 +1,4 @@
-"""What can be said of a tool beyond its name and schemas, however it is defined."""
+"""`ToolOptions`: the options of a tool beyond its name and schemas; every way to define a tool takes them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ToolOptions(TypedDict, total=False):
         title: A name for people.
         description: What the tool does, for the model.
         meta: The definition's `_meta`.
-        manual: Leave its calls to the application, handler or not.
+        manual: Whether the application answers its calls, even if it has a handler.
         timeout: Seconds that one call may take.
-        id: What the tool is known by apart from its name.
-        tags: Words of the application's own, for selectors and policies; no client sees them.
-        metadata: What else the application notes about it, JSON data; no client sees it.
+        id: The stable id of the tool, independent of its name.
+        tags: The application's words for selectors and policies; clients do not see them.
+        metadata: The application's notes about it, JSON data; clients do not see them.
         read_only: The behaviour annotation `readOnlyHint`.
         destructive: The behaviour annotation `destructiveHint`.
         idempotent: The behaviour annotation `idempotentHint`.

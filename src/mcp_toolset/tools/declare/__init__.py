@@ -1,5 +1,5 @@
 """How a tool is declared: functions, models, schemas, handlers, notations, prompts.
 
-Applications and `tools.toolsets` call it. It may import `tools.view`, `tools.schema`, `tools.core` and
+Applications and `tools.toolsets` use it. It may import `tools.view`, `tools.schema`, `tools.core` and
 `errors`.
 """

@@ -1,4 +1,4 @@
-"""`ToolBuilder`: a tool put together step by step."""
+"""`ToolBuilder`: define a tool step by step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSET: Final[Any] = object()
 
 
 class ToolBuilder:
-    """The parts of a tool; each step returns a new builder, so that one can be the start of several.
+    """The parts of a tool; each step returns a new builder, so that several tools can share first steps.
 
     ```python
     search = (
@@ -29,7 +29,7 @@ class ToolBuilder:
     __slots__ = ("_handler", "_name", "_options", "_output", "_params", "_schema")
 
     def __init__(self, name: str, description: str | None = None) -> None:
-        """Start with a tool's name and what it does."""
+        """Start with a tool's name and description."""
         self._name = name
         self._params: Mapping[str, Any] = {}
         self._schema: Mapping[str, Any] | None = None
@@ -46,14 +46,14 @@ class ToolBuilder:
         optional: bool = False,
         default: Any = _UNSET,
     ) -> ToolBuilder:
-        """With one more parameter.
+        """Add a parameter.
 
         Args:
             name: The parameter's name.
             type: A type's name, or a schema in extended notation, such as `{"enum": ["a", "b"]}`.
             description: What it means, for the model.
             optional: Whether it may be left out.
-            default: Its value when it is left out; it is optional then.
+            default: Its value when it is left out; makes it optional.
 
         Raises:
             DefinitionError: the builder has a parameter of this name, or a whole schema.
@@ -72,7 +72,7 @@ class ToolBuilder:
         return self._with("_params", {**self._params, name: written})
 
     def schema(self, schema: Mapping[str, Any]) -> ToolBuilder:
-        """With a whole schema, in loose, extended or full notation, in place of single parameters.
+        """Set the whole schema, in loose, extended or full notation, instead of single parameters.
 
         Raises:
             DefinitionError: the builder has parameters already.
@@ -82,23 +82,23 @@ class ToolBuilder:
         return self._with("_schema", schema)
 
     def output(self, output: Any) -> ToolBuilder:
-        """With a promised result: its type, or its schema in any of the notations."""
+        """Set the type of the result, or its schema in any of the notations."""
         return self._with("_output", output)
 
     def handler(self, handler: Handler) -> ToolBuilder:
-        """With what runs it: a function of `(arguments)` or `(arguments, context)`, or `module:function`."""
+        """Set the handler: a function of `(arguments)` or `(arguments, context)`, or `module:function`."""
         return self._with("_handler", handler)
 
     def options(self, **options: Unpack[ToolOptions]) -> ToolBuilder:
-        """With more said about it; see `ToolOptions`. What was said before and not now stays."""
+        """Set more options; see `ToolOptions`. Options that were set before and are not given now stay."""
         return self._with("_options", {**self._options, **checked("ToolBuilder.options()", options)})
 
     def manual(self, manual: bool = True) -> ToolBuilder:
-        """With its calls left to the application."""
+        """Leave the calls to the application."""
         return self.options(manual=manual)
 
     def build(self, handler: Handler | None = None) -> Tool[..., Any]:
-        """The tool, run by `handler` if one is given here.
+        """The tool, run by `handler` if given.
 
         Raises:
             DefinitionError: see `Tool.from_schema`.

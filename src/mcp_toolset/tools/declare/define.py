@@ -1,4 +1,4 @@
-"""Tools made of a schema or of stored data, with a handler, a handler's name or none."""
+"""Tools defined by a schema or by stored data, with a handler, a handler's name or neither."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _place(name: str, handler: Handler | None) -> str:
 
 
 def promised(output: Any, tool: str) -> Returned:
-    """What a tool returns, from a type or from a schema in any of the notations."""
+    """The return type of a tool, from a type or from a schema in any of the notations."""
     if output is None:
         return JSON
     if isinstance(output, Mapping):

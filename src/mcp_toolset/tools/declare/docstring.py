@@ -1,7 +1,7 @@
-"""What a docstring says of a tool and its parameters: Google, NumPy and Sphinx form.
+"""Parse a docstring into a tool's description and those of its parameters: Google, NumPy or Sphinx form.
 
-`docstring_parser` reads them. It tries every form on every text; here a form is tried only where its
-marks are, for most docstrings have none of them.
+`docstring_parser` does the parsing. It would try every form on every text; here a form is tried only if the
+text has its marks, since most docstrings have no form at all.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MARKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A docstring, read.
+    """A parsed docstring.
 
     Attributes:
-        text: What it says before and beside its sections; `None` if that is nothing.
+        text: The text outside of its sections; `None` if it is empty.
         parameters: The description of each parameter that has one.
     """
 
@@ -36,7 +36,7 @@ class Described:
 
 
 def described_by(docstring: str) -> Described:
-    """What a cleaned docstring says; one that is broken in every form is all text."""
+    """Parse a cleaned docstring; if it is broken in every form, all of it is text."""
     forms = [form for marks, form in _MARKS if marks.search(docstring)]
     read = [parsed for form in forms if (parsed := _parsed(docstring, form)) is not None]
     if not read:
@@ -48,7 +48,7 @@ def described_by(docstring: str) -> Described:
 
 
 def _parsed(docstring: str, form: str) -> Docstring | None:
-    # Most docstrings have no form, and most programs then never need what reads them.
+    # Most docstrings have no form, and most programs then never import the parser.
     from docstring_parser import ParseError
 
     try:
@@ -58,6 +58,6 @@ def _parsed(docstring: str, form: str) -> Docstring | None:
 
 
 def _plain(docstring: str) -> str | None:
-    """The text as the forms have it: its first line, and the rest after an empty line."""
+    """The text in the layout that the parser expects: its first line, and the rest after an empty line."""
     first, _, rest_of_it = docstring.partition("\n")
     return "\n\n".join(filter(None, (first, rest_of_it.strip()))) or None

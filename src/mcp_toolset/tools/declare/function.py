@@ -34,13 +34,13 @@ Q = ParamSpec("Q")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class FunctionTool(Tool[P, R]):
-    """A tool that was made of a function by `@tool`.
+    """A tool made from a function by `@tool`.
 
-    In a class it may be a method: an instance has it as a tool of its own, bound to the instance.
+    In a class it may be a method: each instance then has its own tool, bound to the instance.
 
     Attributes:
-        signature: What the function says about itself.
-        unbound: Whether it is a method that is bound to no instance, and cannot run.
+        signature: The schemas and parsers made from the function's signature.
+        unbound: Whether it is a method not bound to an instance, which cannot run.
     """
 
     __name__: ClassVar[str]
@@ -51,7 +51,7 @@ class FunctionTool(Tool[P, R]):
 
     @property
     def reads(self) -> Reads:
-        """Reads the arguments of a call as the types of the function's parameters."""
+        """Parses the arguments of a call to the types of the function's parameters."""
         return self.signature.arguments.read
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> FunctionCall[P, R]:
@@ -59,10 +59,10 @@ class FunctionTool(Tool[P, R]):
 
         Args:
             call: A call of this tool.
-            view: Where its public name comes from, if it is not the tool's own (prefixed, renamed).
+            view: The view that has the call's public name, if the tool was prefixed or renamed.
 
         Raises:
-            ToolMismatchError: it is another tool's call.
+            ToolMismatchError: the call is of another tool.
             InvalidArgumentsError: the arguments do not fit.
         """
         binding = binding_of(call, self, view)
@@ -70,7 +70,7 @@ class FunctionTool(Tool[P, R]):
         return FunctionCall(metadata, (binding.reads or self.reads)(own), self, own, binding)
 
     async def answer(self, input: Mapping[str, Any], call: ToolCall, context: ToolContext) -> Any:
-        """What the function makes of an input; see `FunctionCall.call`."""
+        """Call the function with an input; see `FunctionCall.call`."""
         if self.unbound:
             raise _no_instance(self.name)
         function: Any = self.function
@@ -95,11 +95,11 @@ class FunctionTool(Tool[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> Self: ...
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., Any]:
-        """The tool itself, or that of an instance if it is a method."""
+        """The tool itself, or for a method the tool of the instance."""
         return self if instance is None or not self.unbound else self.bound_to(instance)
 
     def bound_to(self, instance: object) -> FunctionTool[..., R]:
-        """A method as the tool of one instance; the method selects it wherever it stands."""
+        """The tool of a method on one instance; the method selects it wherever it is nested."""
         assert self.function is not None
         method = cast("Callable[..., R]", MethodType(self.function, instance))
         run = runner(method, self.signature)
@@ -108,7 +108,7 @@ class FunctionTool(Tool[P, R]):
 
 
 def runner(function: Callable[..., Any], signature: FunctionSignature) -> Executor:
-    """What runs a function from a call: parsed arguments in, a result out."""
+    """The handler of a function: it parses the arguments, calls the function and returns a result."""
     parse, to_result = signature.arguments.parse, signature.returned.to_result
 
     async def run(call: ToolCall, context: ToolContext) -> ToolResult:
@@ -146,22 +146,22 @@ def tool(
 def tool(
     function: Callable[..., Any] | None = None, /, *, name: str | None = None, **options: Unpack[ToolOptions]
 ) -> Any:
-    """Make a tool of a sync or async function.
+    """Make a tool from a sync or async function.
 
     A sync function runs in a worker thread, so that it never blocks the event loop. A parameter
-    annotated with `ToolContext` or `Annotated[T, Injected]` is supplied by the surroundings and
-    hidden from the model. A method, whose first parameter is a bare `self`, is the tool of each
+    annotated with `ToolContext` or `Annotated[T, Injected]` is supplied by the application and
+    hidden from the model. A method, whose first parameter is a bare `self`, becomes a tool of each
     instance: `Toolset(instance.method)`, or a method of a class toolset.
 
     Args:
         function: The function, when used as a bare decorator.
-        name: The tool's name; the function's own unless given.
+        name: The tool's name; by default the function's.
         **options: See `ToolOptions`. The description is the docstring's text and the id is
             `module:function` unless given.
 
     Raises:
         DefinitionError: a parameter has no annotation, or its type has no JSON Schema; the message
-            names the function, the parameter and the mend.
+            names the function, the parameter and the remedy.
     """
     checked("tool()", options)
 

@@ -1,8 +1,8 @@
-"""What runs a tool that is defined by a schema: a function of the arguments.
+"""Handlers of tools that are defined by a schema: functions of the arguments.
 
-A handler takes the arguments as a dictionary, or the arguments and a `ToolContext`; it is sync, and
-runs in a worker thread then, or async. It may also be named as `module:function`, which is plain
-data; the name is looked up at the first call.
+A handler takes the arguments as a dictionary, or the arguments and a `ToolContext`. It is async, or sync and
+runs in a worker thread. It may also be given by its name `module:function`, which is plain data and is
+imported at the first call.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 
 @runtime_checkable
 class _Runs(Protocol):
-    """A tool that a handler's name led to; it reads the arguments by itself."""
+    """A tool that a handler's name refers to; it parses the arguments itself."""
 
     run: Executor | None
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerCall:
-    """How a schema's tool turns a call into what its handler takes, and the value into a result.
+    """How a schema's tool turns a call into its handler's input, and the returned value into a result.
 
     Attributes:
-        read: The handler's first argument, from the call.
-        returned: What the tool promises to return.
+        read: Returns the handler's first argument, from the call.
+        returned: The tool's return type.
     """
 
     read: Callable[[ToolCall], Any]
     returned: Returned = JSON
 
     def executor(self, handler: Handler, tool: str) -> Executor:
-        """What runs calls with `handler`.
+        """The function that runs calls with `handler`.
 
         Raises:
-            DefinitionError: the handler takes something else, or its name is no `module:function`.
+            DefinitionError: the handler takes other parameters, or its name is not `module:function`.
         """
         if not isinstance(handler, str):
             return self._runner(handler, tool)
@@ -82,10 +82,10 @@ class HandlerCall:
 
 
 def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolContext], Awaitable[Any]]:
-    """A handler as a function of its input and the context, to be awaited.
+    """A handler as an async function of its input and the context.
 
     Raises:
-        DefinitionError: the handler takes something else.
+        DefinitionError: the handler takes other parameters.
     """
     takes_context = _takes_context(handler, tool)
 
@@ -106,7 +106,7 @@ def _run_of(handler: _Runs, name: str, tool: str) -> Executor:
 
 
 def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str, Any]]:
-    """Reads the arguments of a call, with the schema's defaults for those that are absent."""
+    """The arguments of a call, with the schema's defaults for missing ones."""
     properties: dict[str, Any] = schema.get("properties", {})
     defaults = {
         name: cast("Any", item["default"])
@@ -122,16 +122,16 @@ def arguments_reader(schema: Mapping[str, Any]) -> Callable[[ToolCall], dict[str
 
 
 def is_async(handler: Callable[..., Any]) -> bool:
-    """Whether calling it gives an awaitable, by its definition."""
+    """Whether it returns an awaitable, judging by its definition."""
     inner = cast("partial[Any]", handler).func if isinstance(handler, partial) else handler
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
 def check_handler_name(name: str, tool: str) -> str:
-    """The name of a handler, if it has the form of one.
+    """The name of a handler, checked.
 
     Raises:
-        DefinitionError: it is no `module:function`.
+        DefinitionError: it does not have the form `module:function`.
     """
     if not _NAME.fullmatch(name):
         raise DefinitionError(
@@ -141,10 +141,10 @@ def check_handler_name(name: str, tool: str) -> str:
 
 
 def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
-    """The function that a name leads to. Importing runs code: only names that you trust.
+    """Import the function of a name. Importing runs code: use only names that you trust.
 
     Raises:
-        DefinitionError: the module or the function is not there, or it cannot be called.
+        DefinitionError: the module or the function does not exist, or cannot be called.
     """
     module, _, path = name.partition(":")
     where = f"tool {tool!r}: handler {name!r} cannot be loaded"
@@ -164,7 +164,7 @@ def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
 
 
 def _takes_context(handler: Callable[..., Any], tool: str) -> bool:
-    """Whether it takes the context beside the arguments."""
+    """Whether it takes the context after the arguments."""
     where = f"tool {tool!r}: handler {getattr(handler, '__qualname__', repr(handler))}"
     if not callable(handler):
         raise DefinitionError(f"{where} cannot be called; give a function or its name as 'module:function'")

@@ -1,8 +1,7 @@
-"""`Injected`: parameters that the model never sees, supplied by the surroundings of a call.
+"""`Injected`: dependency injection, parameters that the application supplies and the model never sees.
 
-A value is found by the parameter's name, else by its type. What came with the call itself goes
-before what a toolset injects, and an outer toolset before the ones inside it: the host has the last
-word.
+A value is looked up by the parameter's name, else by its type. A value of the call's context wins over one
+that a toolset injects, and an outer toolset wins over the ones inside it: the host decides last.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from mcp_toolset.tools.core.result import ToolResult
 
 
 class Injected:
-    """Marks a parameter as supplied by the application: `database: Annotated[Database, Injected]`."""
+    """Marks a parameter that the application supplies: `database: Annotated[Database, Injected]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedParameter:
-    """One parameter that the surroundings supply.
+    """One injected parameter.
 
     Attributes:
         name: The parameter's name.
-        kinds: The types that its value is found by when the name is not there.
+        kinds: The types to look its value up by if its name is not found.
         shown: Its type, for messages.
         optional: Whether the function has a default for it.
     """
@@ -39,10 +38,10 @@ class InjectedParameter:
     optional: bool
 
     def supply(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> None:
-        """Add the value to the keywords of a call; the function's own default stands in for it.
+        """Add the value to the keywords of a call, unless the function's default applies.
 
         Raises:
-            StateError: nothing supplies it, and there is no default.
+            StateError: the value is not found, and the parameter has no default.
         """
         supplied = context.injected
         for key in (self.name, *self.kinds):
@@ -57,7 +56,7 @@ class InjectedParameter:
 
 
 def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> InjectedParameter | None:
-    """The parameter as one that is injected, if its annotation says so."""
+    """The parameter as an injected one, if its annotation says so."""
     if get_origin(annotation) is not Annotated:
         return None
     kind, *notes = get_args(annotation)
@@ -70,12 +69,12 @@ def injected_parameter(parameter: inspect.Parameter, annotation: Any) -> Injecte
 
 
 def injecting(context: ToolContext, supplies: Supplies) -> ToolContext:
-    """`context` with what `supplies` has for it."""
+    """`context` with the values of `supplies`."""
     return InjectingContext(context, supplies(context) if callable(supplies) else supplies)
 
 
 def with_injected(binding: ToolBinding, supplies: Supplies) -> ToolBinding:
-    """The binding with values supplied to its handler; a mounted tool has no use for them."""
+    """The binding with values for its handler's injected parameters; a mounted tool ignores them."""
     if binding.source:
         return binding
     run = binding.execute

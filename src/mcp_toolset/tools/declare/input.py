@@ -1,8 +1,8 @@
-"""`tool_input` declares a pydantic model as a tool without a handler; `InputTool` is that tool.
+"""`@tool_input` declares a pydantic model as the input of a tool without a handler; `InputTool` is that tool.
 
-The model stays the class that it is, so it can be used in annotations, of hooks for instance.
-`InputTool.of(Model)` is the tool; a toolset takes the class itself. The calls wait for the application,
-unless a handler is attached with `with_handler`.
+The model stays an ordinary class, for annotations of hooks for example. `InputTool.of(Model)` is the tool; a
+toolset takes the class itself. The application answers the calls, unless a handler is attached with
+`with_handler`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ M = TypeVar("M", bound=type)
 
 @dataclass(frozen=True, repr=False, eq=False)
 class InputTool(Tool[..., I], Generic[I, O]):
-    """A tool that is declared by the type of its input; calling it makes an input.
+    """A tool declared by the type of its input; calling it makes an input.
 
     Attributes:
-        reader: Reads the input from the arguments of a call.
+        reader: Parses the input from the arguments of a call.
         output: The type of the result, or its schema, as it was declared.
     """
 
@@ -71,13 +71,13 @@ class InputTool(Tool[..., I], Generic[I, O]):
     def of(
         model: Any, /, *, output: Any = None, name: str | None = None, **options: Unpack[ToolOptions]
     ) -> InputTool[Any, Any]:
-        """The tool of a class that is declared by `@tool_input`, or a tool made of any other type.
+        """The tool of a class declared with `@tool_input`, or a tool made from any other type.
 
         Args:
             model: A declared class; or a model, a union of models, an enum or any type with a JSON form.
-            output: The type of the result, or its schema in any of the notations. Given again for a
-                declared class it changes nothing, and a type checker knows it: `InputTool[Input, Output]`.
-            name: The tool's name; a type that is no class needs one.
+            output: The type of the result, or its schema in any of the notations. For a declared class it
+                only tells the type checker the type: `InputTool[Input, Output]`.
+            name: The tool's name; required for a type that is not a class.
             **options: See `ToolOptions`.
 
         Raises:
@@ -93,7 +93,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
     @property
     def reads(self) -> Reads:
-        """Reads the typed input of a call."""
+        """Parses the typed input of a call."""
         return self.reader
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> DecodedCall[I, O]:
@@ -101,10 +101,10 @@ class InputTool(Tool[..., I], Generic[I, O]):
 
         Args:
             call: A call of this tool.
-            view: Where its public name comes from, if it is not the tool's own (prefixed, renamed).
+            view: The view that has the call's public name, if the tool was prefixed or renamed.
 
         Raises:
-            ToolMismatchError: it is another tool's call.
+            ToolMismatchError: the call is of another tool.
             InvalidArgumentsError: the arguments do not fit.
         """
         binding = binding_of(call, self, view)
@@ -112,7 +112,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         return DecodedCall(metadata, (binding.reads or self.reader)(own), self, own, binding)
 
     async def answer(self, input: I, context: ToolContext) -> O:
-        """What the tool's handler makes of an input; see `DecodedCall.call`."""
+        """Call the tool's handler with an input; see `DecodedCall.call`."""
         if self.handler is None:
             raise StateError(f"tool {self.name!r} has no handler to call; give it one with .with_handler()")
         handler = resolve_handler(self.handler, self.name) if isinstance(self.handler, str) else self.handler
@@ -146,7 +146,7 @@ def tool_input(
 def tool_input(
     model: Any = None, /, *, name: str | None = None, output: Any = None, **options: Unpack[ToolOptions]
 ) -> Any:
-    """Declare a class as the input of a tool; the class stays as it is, and a toolset takes it.
+    """Declare a class as the input of a tool; the class is returned unchanged, and a toolset takes it.
 
     Its docstring is the tool's description. Parameters are described by their `Field`s, or in the
     docstring (Google, NumPy or Sphinx form).
@@ -154,12 +154,12 @@ def tool_input(
     Args:
         model: The class, when used as a bare decorator: a pydantic model (a `RootModel` for a union),
             a dataclass, a TypedDict or an enum.
-        name: The tool's name; the class's own unless given.
+        name: The tool's name; by default the class's.
         output: The type of the result, or its schema in any of the notations.
         **options: See `ToolOptions`; the id is `module:class` unless given.
 
     Raises:
-        DefinitionError: the class, or the output, has no JSON Schema; or it is no class.
+        DefinitionError: the class, or the output, has no JSON Schema; or the argument is not a class.
     """
     checked("tool_input()", options)
 

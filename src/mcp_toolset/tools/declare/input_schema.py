@@ -1,4 +1,4 @@
-"""A type as the input of a tool: its schema, and the way from a call's arguments to a value."""
+"""A type as the input of a tool: its schema, and the parser from a call's arguments to a value."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mcp_toolset.tools.declare.signature import invalid_arguments
 from mcp_toolset.tools.schema.json_schema import UNUSABLE, PlainSchema, reason_of
 
 VALUE: Final = "value"
-"""The only parameter of an input that is no object by itself, such as an enum."""
+"""The only parameter of an input that is not an object, such as an enum."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputReader:
-    """Reads the typed input from a call's arguments."""
+    """Parses the typed input from a call's arguments."""
 
     adapter: TypeAdapter[Any]
     wrapped: bool
@@ -44,7 +44,7 @@ class InputReader:
             return self._from_json(call, given, fault)
 
     def arguments_of(self, value: Any) -> dict[str, Any]:
-        """The arguments that are read as this input.
+        """The arguments that parse to this input.
 
         Raises:
             InvalidArgumentsError: the value has no JSON form.
@@ -58,7 +58,7 @@ class InputReader:
         return {VALUE: plain} if self.wrapped else plain
 
     def _from_json(self, call: ToolCall, given: Any, fault: ValidationError) -> Any:
-        """Read the arguments as the JSON that they are: to a strict type, a date is a string there."""
+        """Parse the arguments as JSON: in pydantic's strict mode, a date is a string in JSON."""
         try:
             return self.adapter.validate_json(to_json(given))
         except ValueError:
@@ -66,7 +66,7 @@ class InputReader:
 
 
 def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
-    """A reader for a type, and its schema as that of an object.
+    """A parser for a type, and its schema as the schema of an object.
 
     Raises:
         DefinitionError: the type has no JSON Schema; the message starts with `place`.
@@ -88,7 +88,7 @@ def read_input(model: Any, place: str) -> tuple[InputReader, dict[str, Any]]:
 
 
 def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
-    """Whether every value of it is an object; a recursive type refers to itself by name."""
+    """Whether every value of the type is an object; a recursive type refers to itself by name."""
     reference: str | None = schema.get("$ref")
     if reference is not None:
         return _is_object(definitions[reference.rsplit("/", 1)[-1]], definitions)
@@ -99,7 +99,7 @@ def _is_object(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> boo
 
 
 def described(schema: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The description that a docstring gives, and the schema with its texts at the fields."""
+    """The description from a docstring, and the schema with the descriptions of its fields."""
     doc = described_by(schema.pop("description", ""))
     properties: dict[str, Any] = schema.get("properties", {})
     for name, text in doc.parameters.items():

@@ -1,4 +1,4 @@
-"""A tool's input written by hand: loose, extended or full notation, as one JSON Schema.
+"""Hand-written input schemas: loose, extended or full notation, converted to one JSON Schema.
 
 | notation | a parameter | required |
 |---|---|---|
@@ -7,9 +7,9 @@
 | full | `{"type": "object", "properties": {…}, "required": […]}` | as the schema says |
 
 In the extended notation `"optional": true`, `"required": false` or a `default` make a parameter
-optional, and an explicit `"required": true` wins over them. These markers do not reach the schema.
-A parameter may be loose while its neighbour is extended. A full schema passes through as it is.
-What could be read in two ways is refused, with the way to say it plainly; nothing is guessed.
+optional, and an explicit `"required": true` wins over them. These markers are not part of the schema.
+One parameter may be loose and another extended. A full schema is passed through unchanged.
+An ambiguous notation is refused, with an unambiguous way to write it; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TYPE_NAMES: Final[Mapping[str, str]] = {
     **{alias: name for name, aliases in _ALIASES.items() for alias in aliases},
     **{name: name for name in _JSON_TYPES},
 }
-"""Every name that a type may be written by, in lower case, and what JSON Schema calls it."""
+"""Every name for a type, in lower case, and its name in JSON Schema."""
 
 _ANY: Final = "any"
 _MARKERS: Final = ("optional", "required")
@@ -65,16 +65,16 @@ _ROOT_WORDS: Final = frozenset(
 
 
 def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str, Any]:
-    """The JSON Schema that a notation stands for; a fresh copy that shares nothing with it.
+    """The JSON Schema of a notation; a copy that shares nothing with it.
 
     Args:
         notation: Loose, extended or full notation; empty for a tool without parameters.
         tool: The tool's name, for messages.
 
     Raises:
-        DefinitionError: a type is unknown, a schema is not one of an object, a marker is not a bool, a
-            default does not fit, or it could be read in two ways; the message names the parameter and
-            the mend.
+        DefinitionError: a type is unknown, a schema is not of an object, a marker is not a bool, a
+            default does not fit, or the notation is ambiguous; the message names the parameter and
+            the remedy.
     """
     where = f"tool {tool!r}"
     if not isinstance(notation, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -87,7 +87,7 @@ def schema_from(notation: Mapping[str, Any], *, tool: str = "tool") -> dict[str,
 
 
 def type_name(name: object, where: str) -> str:
-    """What JSON Schema calls a type.
+    """The name of a type in JSON Schema.
 
     Raises:
         DefinitionError: no type has that name; the message starts with `where` and lists the names.
@@ -101,7 +101,7 @@ def type_name(name: object, where: str) -> str:
 
 
 def _is_full(notation: Mapping[str, Any], where: str) -> bool:
-    """Whether it is a JSON Schema; what is one of something else than an object is refused."""
+    """Whether the notation is a JSON Schema; a schema of anything but an object is refused."""
     kind = notation.get("type")
     if isinstance(kind, list) or (isinstance(kind, str) and kind.lower() in TYPE_NAMES):
         return _is_object(notation, cast("str | list[Any]", kind), where)
@@ -136,7 +136,7 @@ def _is_reference(value: object) -> bool:
 
 
 def _is_properties(value: object) -> bool:
-    """Whether it maps names to schemas, and is not one parameter that is called `properties`."""
+    """Whether the notation maps names to schemas, and is not one parameter with the name `properties`."""
     if not isinstance(value, Mapping):
         return False
     named = cast("Mapping[str, Any]", value)
@@ -196,7 +196,7 @@ def _named(name: object, place: str) -> dict[str, Any]:
 
 
 def _subschema(schema: Any, place: str) -> Any:
-    """A schema within a parameter: JSON Schema, with the aliases of types resolved."""
+    """A schema within a parameter: JSON Schema, with aliases of types replaced."""
     if isinstance(schema, str):
         return _named(schema, place)
     if not isinstance(schema, Mapping):
@@ -225,7 +225,7 @@ def _inner(word: str, value: Any, place: str) -> Any:
 
 
 def _nested(schema: object, place: str) -> Any:
-    """A property of a parameter that is an object: which are required, its `required` list says."""
+    """A property of a parameter that is an object, whose `required` list says what is required."""
     if isinstance(schema, Mapping):
         marked = [word for word in _MARKERS if isinstance(cast("Mapping[str, Any]", schema).get(word), bool)]
         if marked:

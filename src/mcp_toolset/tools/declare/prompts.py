@@ -1,9 +1,9 @@
-"""Prompts and completions of a server's own: what the bridge asks of them, and the easy way to make them.
+"""`Prompts` and the protocols `PromptProvider` and `Completions`: prompts and completions of a server.
 
-A prompt is a message, or several, that a user picks and fills in (specification, server/prompts); a
+A prompt is one message or several that a user picks and fills in (specification, server/prompts); a
 completion proposes values for an argument of a prompt or a resource template (server/utilities/completion).
-Providers deal in the models of `mcp_types`, or in wire dictionaries. That package takes longer to import than
-all that a server needs for its first answer, so it is imported when a prompt is listed or filled in.
+Providers return the models of `mcp_types`, or wire dictionaries. That package takes longer to import than a
+server needs for its first answer, so it is imported when a prompt is listed or filled in.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     )
 
     Reference = PromptReference | ResourceTemplateReference
-    """What an argument belongs to: a prompt by name, or a resource template by its URI template."""
+    """What an argument belongs to: a prompt by its name, or a resource template by its URI template."""
 
     Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
-    """What a prompt function may return: a text is one message of the user's."""
+    """What a prompt function may return; a text becomes one message of the user."""
 else:
 
     def __getattr__(name: str) -> Any:
@@ -46,7 +46,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @runtime_checkable
 class PromptProvider(Protocol):
-    """Prompts of a server; `Prompts` is one made of functions."""
+    """Lists and fills in the prompts of a server; `Prompts` does so with functions."""
 
     async def list_prompts(self) -> Sequence[Prompt | Mapping[str, Any]]:
         """The prompts to list, in a stable order."""
@@ -58,13 +58,13 @@ class PromptProvider(Protocol):
         """A prompt with its arguments filled in; `context` asks the user or samples, as in a tool.
 
         Raises:
-            LookupError: there is no such prompt.
+            LookupError: the prompt does not exist.
             InvalidArgumentsError: an argument is missing or unknown; the message goes to the client.
         """
         ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` whenever the list has changed; returns a function that ends this."""
+        """Call `callback` whenever the list has changed; return a function that stops this."""
         ...
 
 
@@ -74,29 +74,29 @@ class CompletionProvider(Protocol):
     def __call__(
         self, reference: Reference, argument: str, value: str, others: Mapping[str, str]
     ) -> Awaitable[Completion | Mapping[str, Any] | Sequence[str]]:
-        """The values that `value` may grow into, the likeliest first; at most 100 are sent.
+        """Values that start with `value`, the likeliest first; at most 100 are sent.
 
         Args:
             reference: The prompt or the resource template.
             argument: The name of the argument that is being typed.
-            value: What there is of it so far.
-            others: Arguments that are settled already.
+            value: The text typed so far.
+            others: Arguments that the user has filled in already.
 
         Raises:
-            LookupError: there is no such prompt, template or argument.
+            LookupError: the prompt, template or argument does not exist.
         """
         ...
 
 
 class Prompts:
-    """Prompts made of functions: the docstring describes one, its parameters are the arguments.
+    """Prompts made from functions: the docstring is the description, the parameters are the arguments.
 
-    Every argument is a text, as the protocol has it; a parameter annotated `ToolContext` gets the
+    Every argument is a text, as the protocol requires; a parameter annotated `ToolContext` gets the
     context instead.
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without prompts."""
         self._made: dict[str, _FunctionPrompt] = {}
         self._callbacks: dict[object, Callable[[], None]] = {}
 
@@ -114,7 +114,7 @@ class Prompts:
         name: str | None = None,
         title: str | None = None,
     ) -> Any:
-        """Make a prompt of a function; to be used as a decorator, with or without options.
+        """Make a prompt from a function; used as a decorator, with or without options.
 
         Raises:
             DefinitionError: the name is taken, or a parameter cannot be an argument.
@@ -131,7 +131,7 @@ class Prompts:
         return added if function is None else added(function)
 
     def remove(self, name: str) -> None:
-        """Take a prompt away; nothing happens if there is none of that name."""
+        """Remove a prompt; an unknown name is ignored."""
         if self._made.pop(name, None) is not None:
             self._tell()
 

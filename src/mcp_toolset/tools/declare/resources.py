@@ -1,4 +1,4 @@
-"""`ResourceProvider`: what a server offers to read, beside its tools."""
+"""`ResourceProvider`: the protocol for the readable resources of a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ResourceProvider(Protocol):
         ...
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate | Mapping[str, Any]]:
-        """URI templates of resources that are too many to list."""
+        """URI templates, for resources that are too many to list."""
         ...
 
     async def read_resource(
@@ -30,19 +30,19 @@ class ResourceProvider(Protocol):
         """The contents at `uri`.
 
         Raises:
-            LookupError: there is no such resource; the message goes to the client.
+            LookupError: the resource does not exist; the message goes to the client.
         """
         ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` whenever the list has changed; returns a function that ends this."""
+        """Call `callback` whenever the list has changed; return a function that stops this."""
         ...
 
 
 @runtime_checkable
 class UpdatingResources(ResourceProvider, Protocol):
-    """Resources that tell when the contents of one have changed, so that clients can subscribe to it."""
+    """Resources that report changes of their contents, so that clients can subscribe to them."""
 
     def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call `callback` with a resource's URI whenever its contents have changed; returns what ends it."""
+        """Call `callback` with the URI of a resource whose contents have changed; return what stops this."""
         ...

@@ -1,4 +1,4 @@
-"""What a function promises to return, as a schema, and its value as a result."""
+"""The return type of a function as a schema, and its returned value as a result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.emp
 
 
 def _content() -> tuple[type[Any], ...]:
-    """The protocol's models of content blocks; none as long as no module has imported them.
+    """The protocol's models of content blocks; empty until some module imports them.
 
     Importing them takes longer than importing all of this package, and most tools return none.
     """
@@ -36,13 +36,13 @@ def _content() -> tuple[type[Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What a function promises to return: a schema when it is typed, and the way to a result.
+    """The return type of a function: a schema if it is typed, and the conversion of values to results.
 
     Attributes:
-        schema: The promise, if there is one.
-        adapter: Writes a value of the promised type.
-        wrapped: Whether the value is no object, and stands in one as `result`.
-        plain: Whether an untyped mapping is structured too, for handlers that deal in JSON.
+        schema: The output schema, if the function is typed.
+        adapter: Writes a value of the return type as JSON.
+        wrapped: Whether the value is not an object, and is sent in one as `result`.
+        plain: Whether an untyped mapping is structured content too, for handlers of JSON.
     """
 
     schema: Mapping[str, Any] | None = None
@@ -51,10 +51,10 @@ class Returned:
     plain: bool = False
 
     def to_result(self, value: Any, tool: str) -> ToolResult:
-        """The function's value as a result.
+        """The returned value as a result.
 
         Raises:
-            InvalidOutputError: the value has no JSON form, or is a result that no client could read.
+            InvalidOutputError: the value has no JSON form, or is a result that clients could not read.
         """
         if isinstance(value, ToolResult):
             return checked_result(value, tool)
@@ -96,10 +96,10 @@ def _mend(value: object) -> str:
 
 
 UNTYPED: Final = Returned()
-"""No promise: whatever comes is shown as text or content."""
+"""Without a schema: any value is shown as text or content."""
 
 JSON: Final = Returned(plain=True)
-"""No promise, of a handler that deals in JSON: a mapping is structured, the rest is shown as text."""
+"""Without a schema, for a handler of JSON: a mapping is structured content, the rest is shown as text."""
 
 
 def returned_as(annotation: Any, place: str) -> Returned:
@@ -137,7 +137,7 @@ def _remembered(annotation: Any, shown: str) -> Returned:
 
 
 def _read(annotation: Any) -> Returned:
-    # pydantic's models take longer to import than all of this; they are wanted when a tool is declared.
+    # pydantic's models take long to import; they are needed when a tool is declared.
     from pydantic import TypeAdapter
 
     from mcp_toolset.tools.schema.json_schema import PlainSchema
@@ -152,7 +152,7 @@ def _read(annotation: Any) -> Returned:
 
 
 def _value_type(annotation: Any) -> Any:
-    """The annotation without the outcomes that a union of it may name."""
+    """The annotation without the outcomes that its union may contain."""
     if annotation in (AskUser, Halt):
         return None
     if get_origin(annotation) not in (Union, types.UnionType):
@@ -173,7 +173,7 @@ def _is_untyped(annotation: Any) -> bool:
 
 
 def _is_content(annotation: Any) -> bool:
-    """Whether it is content that goes into a result as it is, or a choice or a list of such."""
+    """Whether it is content that a result contains unchanged, or a union or list of such."""
     nests = get_origin(annotation) in (Annotated, Union, types.UnionType, list, tuple, Sequence)
     inner = get_args(annotation) if nests else ()
     return annotation in (*_content(), ToolResult) or any(map(_is_content, inner))

@@ -1,4 +1,4 @@
-"""`RoundContext`: what an owned loop lets its tools do, each by its name.
+"""`RoundContext`: the capabilities that an owned loop grants to its tools.
 
 ```python
 async with BackgroundWork() as work:
@@ -38,10 +38,10 @@ class Search(Protocol):
 
 
 class Events(Protocol):
-    """Where events are appended, such as an `EventLog`."""
+    """Events are appended here, for example to an `EventLog`."""
 
     def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
-        """Note an event of a call."""
+        """Append an event of a call."""
         ...
 
 
@@ -54,11 +54,11 @@ _ARGUMENTS: Final = {
     "ask": "request",
     "sample": "request",
 }
-"""The argument that each capability is offered with."""
+"""The argument of `RoundContext` that each capability needs."""
 
 
 class RoundContext(ToolContext):
-    """The surroundings of the calls of an owned loop. What it is given is what its tools may use."""
+    """The context of the calls of an owned loop. Tools may use what it is given."""
 
     __slots__ = ("_call", "_offers", "_request", "arguments", "capabilities", "name", "principal", "session")
 
@@ -75,22 +75,22 @@ class RoundContext(ToolContext):
         request: Request | None = None,
         grant: Iterable[str] | None = None,
     ) -> None:
-        """Say what there is, and who may use it.
+        """Give the services of the loop, and say who may use them.
 
         Args:
             session: The loop's session, for a tool that may see it, and its events.
             principal: The user of the loop.
-            view: What the model was offered (capability `session`).
+            view: The tools that the model was offered (capability `session`).
             search: Finds deferred tools (capability `catalog`).
-            membership: Which tools are members (capability `membership`).
-            background: Runs work that outlives a call (capability `background`).
-            events: Where tools note events (capability `events`).
-            request: Asks the user, or a model (capabilities `ask` and `sample`).
-            grant: The capabilities that every tool is granted; all that there are, unless given. A
-                tool has besides what `Toolset.granting` says of it.
+            membership: Which tools are members of the catalog (capability `membership`).
+            background: Runs work that continues after a call (capability `background`).
+            events: The record of events (capability `events`).
+            request: Asks the user or a model (capabilities `ask` and `sample`).
+            grant: The capabilities that every tool is granted; by default all that the arguments allow. A
+                tool also has those of `Toolset.granting`.
 
         Raises:
-            DefinitionError: there is no such capability.
+            DefinitionError: a capability does not exist.
         """
         self.session, self.principal = session, principal
         self.name, self.arguments = "", {}
@@ -109,7 +109,7 @@ class RoundContext(ToolContext):
         self.capabilities = ALWAYS | (offered if grant is None else granted(grant, "RoundContext"))
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """This context with the call, and with what the call's tool was granted besides."""
+        """This context with the call and the capabilities of the call's tool."""
         made = object.__new__(type(self))
         for slot in RoundContext.__slots__:
             setattr(made, slot, getattr(self, slot))
@@ -118,7 +118,7 @@ class RoundContext(ToolContext):
         return made
 
     def snapshot(self) -> SessionSnapshot:
-        """Who runs the loop, and which tools the model was offered."""
+        """The user of the loop, and the tools that the model was offered."""
         view: ToolView = self._granted("session")
         return SessionSnapshot(self.session, self.principal, None, tuple(view))
 
@@ -129,16 +129,16 @@ class RoundContext(ToolContext):
 
     @property
     def membership(self) -> Membership:
-        """Which tools are members."""
+        """Which tools are members of the catalog."""
         return self._granted("membership")
 
     @property
     def background(self) -> Background:
-        """Work that outlives the call."""
+        """Work that continues after the call."""
         return self._granted("background")
 
     def append_event(self, kind: str, data: Any = None) -> SessionEvent:
-        """Note something for the application."""
+        """Append an event for the application."""
         events: Events = self._granted("events")
         return events.append(kind, data, call=self._call, context=self)
 
@@ -148,11 +148,11 @@ class RoundContext(ToolContext):
         return self._request is not None
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Put a question to the application's own means; without them nobody can be asked."""
+        """Put a question to the application's own interface."""
         return await (super().request if self._request is None else self._request)(method, params)
 
     def require(self, capability: str) -> None:
-        """Go on only if a capability was granted, and there is something to grant.
+        """Check that a capability was granted and that the loop offers it.
 
         Raises:
             CapabilityError: it was not; the message says how to grant it.

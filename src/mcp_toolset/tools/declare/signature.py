@@ -1,6 +1,6 @@
-"""A function's signature as schemas, a parser for its arguments and a writer of its result.
+"""A function's signature as schemas, a parser for its arguments and a converter of its result.
 
-pydantic makes the schemas, of a function that has the visible parameters and no others.
+pydantic makes the schemas, from a function that has the visible parameters only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The model-facing parameters of a function: their schema, and the way from JSON to keywords."""
+    """The parameters that a model sees: their schema, and the parser from JSON to keyword arguments."""
 
     schema: Mapping[str, Any]
     adapter: TypeAdapter[dict[str, Any]]
@@ -47,7 +47,7 @@ class Arguments:
         return self.supplied(keywords, call, context)
 
     def read(self, call: ToolCall) -> dict[str, Any]:
-        """The keyword arguments that the model gives, without those that the surroundings supply.
+        """The keyword arguments from the model, without the injected ones.
 
         Raises:
             InvalidArgumentsError: a value does not fit its type; each fault with its place.
@@ -58,7 +58,7 @@ class Arguments:
             return self._from_json(call, fault)
 
     def supplied(self, keywords: dict[str, Any], call: ToolCall, context: ToolContext) -> dict[str, Any]:
-        """The keyword arguments with those that the surroundings supply."""
+        """The keyword arguments with the injected ones."""
         for parameter in self.context:
             keywords[parameter] = context
         for parameter in self.injected:
@@ -66,7 +66,7 @@ class Arguments:
         return keywords
 
     def _from_json(self, call: ToolCall, fault: ValidationError) -> dict[str, Any]:
-        """Read the arguments as the JSON that they are: to a strict type, a date is a string there."""
+        """Parse the arguments as JSON: in pydantic's strict mode, a date is a string in JSON."""
         try:
             return self.adapter.validate_json(to_json(call.arguments))
         except ValueError:
@@ -75,7 +75,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """Everything that a function says about itself as a tool."""
+    """The schemas, the parser and the converter of one function."""
 
     name: str
     description: str | None
@@ -97,7 +97,7 @@ def is_method(function: object) -> bool:
 def read_signature(
     function: Callable[..., Any], name: str | None = None, *, without_self: bool = False
 ) -> FunctionSignature:
-    """Read a function as a tool; that of a method `without_self`.
+    """Inspect a function as a tool; for a method, `without_self`.
 
     Raises:
         DefinitionError: see `tool`.
@@ -119,7 +119,7 @@ def read_signature(
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that has the annotations and the docstring: inside wrappers and partials."""
+    """The function that has the annotations and the docstring, inside wrappers and partials."""
     if isinstance(function, type):
         raise DefinitionError(f"a class cannot be a tool: {function!r}; use a function that makes one")
     inner: Callable[..., Any] = inspect.unwrap(function)
@@ -127,10 +127,10 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def resolved_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """The annotations of a function as types, those that are strings included.
+    """The annotations of a function as types, string annotations included.
 
     Raises:
-        DefinitionError: one of them names nothing; the message starts with `place`.
+        DefinitionError: an annotation cannot be resolved; the message starts with `place`.
     """
     while isinstance(function, partial):
         function = cast("partial[Any]", function).func
@@ -147,7 +147,7 @@ def resolved_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
 
 
 def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:
-    """The local names that a nested function sees, from the frames that define it and still run."""
+    """The local names that a nested function sees, from the frames that define it and are still running."""
     qualname, names = getattr(function, "__qualname__", ""), dict[str, Any]()
     frame = inspect.currentframe()
     while frame is not None:
@@ -182,7 +182,7 @@ def _arguments(
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
-    """The parameters that are still open: what a partial has bound is no longer anybody's to give."""
+    """The parameters that callers give: those that a partial has bound are left out."""
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -212,7 +212,7 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
 
 
 def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
-    """The parameter as pydantic is to see it: by name only, which no alias in a `Field` changes."""
+    """The parameter for pydantic: by name only, whatever alias a `Field` gives."""
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
@@ -220,7 +220,7 @@ def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
     if texts := [note for note in _notes(annotation) if isinstance(note, str)]:
-        # A bare text describes the parameter, as other frameworks have it; a `Field` goes before it.
+        # A bare text is the parameter's description, as in other frameworks; a `Field` wins over it.
         annotation = Annotated[get_args(annotation)[0], Field(description=texts[0]), *_notes(annotation)]
     if any(isinstance(item, FieldInfo) and item.validation_alias for item in get_args(annotation)[1:]):
         annotation = Annotated[annotation, Field(alias=parameter.name)]
@@ -234,7 +234,7 @@ def _notes(annotation: Any) -> tuple[Any, ...]:
 def _adapted(
     place: str, parameters: Sequence[inspect.Parameter]
 ) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
-    # pydantic's models take longer to import than all of this; it is wanted when a tool is declared.
+    # pydantic's models take long to import; they are needed when a tool is declared.
     from mcp_toolset.tools.schema.json_schema import UNUSABLE
 
     try:
@@ -260,7 +260,7 @@ def _adapter_and_schema(
 
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
-    """Which parameter it is that has no schema: the first that has none by itself."""
+    """The first parameter whose type has no schema."""
     from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
 
     for parameter in parameters:
@@ -278,11 +278,11 @@ _MISFITS: Final = {
     "missing_keyword_only_argument": "Field required",
     "unexpected_keyword_argument": "Extra inputs are not permitted",
 }
-"""What pydantic says of a call's keywords, as it says it of a model's fields."""
+"""pydantic's messages about keyword arguments, worded like those about a model's fields."""
 
 
 def invalid_arguments(tool: str, fault: ValidationError) -> str:
-    """What is wrong with the arguments of a call, each fault with its place."""
+    """What is wrong with the arguments of a call; each fault with its place."""
     lines = [
         f"{'.'.join(map(str, error['loc']))}: {_MISFITS.get(error['type'], error['msg'])}"
         for error in fault.errors(include_url=False)

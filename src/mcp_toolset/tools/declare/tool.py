@@ -1,4 +1,4 @@
-"""`Tool`: an immutable tool, however it was defined."""
+"""`Tool`: an immutable tool, made by `@tool`, `@tool_input`, `ToolBuilder` or `Tool.from_schema`."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, repr=False)
 class Tool(Generic[P, R]):
-    """A definition and, unless the application answers its calls itself, what runs it.
+    """A definition and its handler, unless the application answers the calls.
 
-    Calling a `Tool` calls the function it was made of, unchanged. `execute` runs it from JSON
+    Calling a `Tool` calls the function it was made from, unchanged. `execute` runs it from JSON
     arguments.
 
     Attributes:
-        definition: What the tool says of itself.
-        function: The function it was made of, if any.
+        definition: The tool's definition.
+        function: The function it was made from, if any.
         place: Where it was defined, for messages.
-        manual: Whether its calls wait for the application; always so without a handler.
-        timeout: Seconds that one call may take; `None` leaves it to who runs it.
-        id: What the tool is known by, whatever name it has where it is offered.
-        handler: What `run` calls with the arguments, for a tool that is defined by a schema.
-        calling: How it is called.
-        run: What runs a call, if anything does.
-        tags: Words of the application's own, for selectors and policies; no client sees them.
-        metadata: What else the application notes about it; no client sees it.
-        supplies: What was supplied to its injected parameters.
-        declared: What the tool was made of and can be selected by: an input class, a function.
+        manual: Whether the application answers its calls; always so without a handler.
+        timeout: Seconds that one call may take; `None` leaves the default.
+        id: The stable id of the tool, independent of its public name.
+        handler: The function that `run` calls with the arguments, for a tool defined by a schema.
+        calling: How the handler is called.
+        run: Runs a call, if the tool has a handler.
+        tags: The application's words for selectors and policies; clients do not see them.
+        metadata: The application's notes about it; clients do not see them.
+        supplies: The values for its injected parameters.
+        declared: What the tool was made from and can be selected by: an input class, a function.
     """
 
     __name__: ClassVar[str]
@@ -67,7 +67,7 @@ class Tool(Generic[P, R]):
     _checks: tuple[SchemaCheck, SchemaCheck | None] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Compile the schemas, and take over the identity of the function, for documentation."""
+        """Compile the schemas, and copy name and docstring of the function, for documentation."""
         if not isinstance(self.manual, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"tool {self.name!r}: manual is True or False, not {self.manual!r}")
         if not isinstance(self.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -92,7 +92,7 @@ class Tool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        """The tool by name and parameters; never the function."""
+        """The tool by name and parameters, without the function."""
         return (
             f"Tool({self.definition.name!r}, {', '.join(self.definition.input_schema.get('properties', {}))})"
         )
@@ -104,7 +104,7 @@ class Tool(Generic[P, R]):
 
     @property
     def description(self) -> str | None:
-        """What the tool does, for the model."""
+        """The tool's description for the model."""
         return self.definition.description
 
     @property
@@ -114,12 +114,12 @@ class Tool(Generic[P, R]):
 
     @property
     def output_schema(self) -> Mapping[str, Any] | None:
-        """JSON Schema of the structured result, if the tool promises one."""
+        """JSON Schema of the structured result, if the tool has one."""
         return self.definition.output_schema
 
     @property
     def waits(self) -> bool:
-        """Whether its calls wait for the application: it is manual, or has no handler."""
+        """Whether the application answers its calls: it is manual, or has no handler."""
         return self.manual or self.run is None
 
     def bind(self) -> ToolBinding:
@@ -144,7 +144,7 @@ class Tool(Generic[P, R]):
 
     @property
     def reads(self) -> Reads | None:
-        """Reads the typed input of a call, for tools that have one."""
+        """Parses the typed input of a call, for tools that have one."""
         return None
 
     async def execute(
@@ -154,11 +154,11 @@ class Tool(Generic[P, R]):
         *,
         rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run the tool from JSON arguments, which are checked as those of a served call.
+        """Run the tool from JSON arguments, which are checked like those of a served call.
 
-        Without rules the tool's own exceptions propagate; with `rules` it runs as it would be served:
-        see `ToolView.execute`; rules may be for other tools, too. Calling the tool, `tool(…)`, calls
-        the function itself.
+        Without rules the tool's own exceptions propagate; with `rules` it runs as it would be served: see
+        `ToolView.execute`; the rules may be for other tools, too. Calling the tool, `tool(…)`, calls the
+        function itself.
 
         Raises:
             InvalidArgumentsError: the arguments do not fit; nothing ran.
@@ -171,9 +171,9 @@ class Tool(Generic[P, R]):
     async def call_handler_unchecked(
         self, arguments: dict[str, Any], context: ToolContext = LOCAL_CONTEXT
     ) -> ToolResult:
-        """Run the handler alone: no schema is checked, no rule asked, and arguments are read leniently.
+        """Run the handler only: no schema is checked, no rule applies, and arguments are parsed leniently.
 
-        For tests of a handler, and for callers that have checked the arguments themselves; else `execute`.
+        For tests of a handler, and for callers that have checked the arguments; otherwise use `execute`.
         """
         return await (self.run or self._unhandled)(ToolCall(self.name, arguments), context)
 
@@ -195,20 +195,20 @@ class Tool(Generic[P, R]):
             name: The tool's name.
             schema: Its parameters, in loose, extended or full notation; see `notation`.
             handler: A sync or async function of `(arguments)` or `(arguments, context)`, or its name
-                as `module:function`; without one the application answers the calls.
+                as `module:function`; without a handler the application answers the calls.
             output: The type of the result, or its schema in any of the notations.
             **options: See `ToolOptions`; the id is `tool:name` unless given.
 
         Raises:
             DefinitionError: the schema, the name or the handler is unusable; the message says which
-                part, why, and the mend.
+                part, why, and the remedy.
         """
         from mcp_toolset.tools.declare.define import define
 
         return define(name, schema, handler, output=output, **options)
 
     def with_handler(self, handler: Handler) -> Self:
-        """The same tool, run by `handler`, or by the function that `module:function` names.
+        """The same tool with a handler: a function, or the name `module:function` of one.
 
         Raises:
             DefinitionError: the handler takes neither `(arguments)` nor `(arguments, context)`.
@@ -223,7 +223,7 @@ class Tool(Generic[P, R]):
         return replace(self, run=run, supplies=(*self.supplies, supplies))
 
     def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> Self:
-        """The same tool with more tags and metadata of the application's own; no client sees them."""
+        """The same tool with more of the application's tags and metadata; clients do not see them."""
         noted = {**self.metadata, **(metadata or {})}
         return replace(self, tags=self.tags | checked_tags(tags, "tagged()"), metadata=noted)
 
@@ -246,8 +246,8 @@ class Tool(Generic[P, R]):
     def to_data(self) -> dict[str, Any]:
         """The tool as plain data that survives JSON.
 
-        The handler is in it by name: as it was named, or where a function is importable. A function
-        that has no such name is left out, to be attached again by `with_handler`.
+        The handler is stored by name: the name it was given by, or that of an importable function. Any other
+        function is left out; attach it again with `with_handler`.
         """
         return {
             "id": self.id,
@@ -261,23 +261,23 @@ class Tool(Generic[P, R]):
 
     @staticmethod
     def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[..., Any]:
-        """The tool that `to_data` wrote; a handler's name is looked up when it is first called.
+        """The tool that `to_data` wrote; a handler's name is imported at the first call.
 
-        Looking it up imports its module, so load only data that you trust.
+        Importing runs code, so load only data that you trust.
 
         Args:
-            data: What `to_data` gave, or what JSON made of it.
-            handler: Runs the calls in place of the one that the data names.
+            data: The data that `to_data` returned, possibly via JSON.
+            handler: Runs the calls instead of the handler that the data names.
 
         Raises:
-            DefinitionError: the data is no tool; the message says what is wrong with it.
+            DefinitionError: the data is not a tool; the message says what is wrong with it.
         """
         from mcp_toolset.tools.declare.define import from_data
 
         return from_data(data, handler)
 
     def __copy__(self) -> Self:
-        """Itself: it is immutable."""
+        """The tool itself: it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
