@@ -26,6 +26,9 @@ METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_PREFIX: Final = "Mcp-Param-"
 
+SESSION: Final = b"mcp-session-id"
+"""The header that names a legacy session over HTTP."""
+
 _ROUTING: Final = frozenset((VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
 _WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
 _VISIBLE: Final = re.compile(r"[\x20-\x7E]*")
