@@ -1,7 +1,7 @@
-"""A view's tools in the forms that model providers take, and the way back from what they answer.
+"""A view's tools in the forms of model providers, and the decoding of the calls in their answers.
 
-`ToolView.export` gives tools, tool choice and the table back. `to_openai` and its like give the tools
-alone, for names and schemas that need no way back. The names below are loaded when first used.
+`ToolView.export` gives the tools, the tool choice and the table for decoding. `to_openai` and the other three
+give the tools only, for names and schemas that need no decoding. The names below are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Anthropic: the Messages API.
+"""Tools in the form of Anthropic's Messages API.
 
-The limits are those of its documentation ("Define tools", "Tool search tool", "Structured outputs:
-JSON Schema limitations") and of the messages with which the API refuses a request.
+The limits are from its documentation ("Define tools", "Tool search tool", "Structured outputs: JSON Schema
+limitations") and from the messages with which the API refuses a request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mcp_toolset.tools.export.schema import Schema, kinds_of, mapped, portable
 from mcp_toolset.tools.export.strict import StrictDialect
 
 SEARCH_TOOL: Final = "tool_search_tool_bm25"
-"""The provider's own search for deferred tools, by plain words."""
+"""The name of the provider's own search for deferred tools."""
 
 MAX_STRICT_TOOLS: Final = 20
 MAX_OPTIONAL: Final = 24
@@ -34,7 +34,7 @@ _DIALECT: Final = StrictDialect(
 
 
 def _budget(schemas: Sequence[Schema | None]) -> list[bool]:
-    """The first strict schemas that are within the request's limits together."""
+    """The first strict schemas, as many as one request may have."""
     left = [MAX_STRICT_TOOLS, MAX_OPTIONAL, MAX_UNIONS]
     chosen: list[bool] = []
     for schema in schemas:
@@ -47,7 +47,7 @@ def _budget(schemas: Sequence[Schema | None]) -> list[bool]:
 
 
 def _costs(schema: Any) -> tuple[int, int]:
-    """The optional properties and the unions of a strict schema."""
+    """The numbers of optional properties and of unions in a strict schema."""
     if not isinstance(schema, Mapping):
         return 0, 0
     keywords = cast("Schema", schema)

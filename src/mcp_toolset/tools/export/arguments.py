@@ -1,4 +1,4 @@
-"""The ways back: from the arguments of an exported schema to those of the tool's own."""
+"""Decode arguments: from those of an exported schema to those of the tool's own schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_toolset.tools.export.schema import Schema, definitions_of, kinds_of, re
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 WayBack = Callable[[dict[str, Any]], dict[str, Any]]
-"""Turns what the model sent into the arguments that the tool declares."""
+"""Converts the arguments that the model sent to those that the tool declares."""
 
 _ANNOTATIONS: Final = frozenset({"default", "description", "examples", "title"})
 _NAMES_PROPERTIES: Final = frozenset(
@@ -29,10 +29,10 @@ _NAMES_PROPERTIES: Final = frozenset(
 
 
 def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schema, WayBack | None]:
-    """The schema with arguments whose names match `legal`, and the way back if one had to be renamed.
+    """The schema with argument names that match `legal`, and a decoder if any was renamed.
 
-    Keywords of the root that speak of arguments by name are left out then: the tool's own schema
-    still checks them.
+    Keywords of the root that name arguments are then left out: the tool's own schema still checks
+    them.
     """
     properties: Mapping[str, Any] = schema.get("properties", {})
     names = provider_names(properties, legal)
@@ -46,7 +46,7 @@ def with_legal_properties(schema: Schema, legal: re.Pattern[str]) -> tuple[Schem
 
 
 def renamed_back(names: Mapping[str, str]) -> WayBack:
-    """Arguments under their own names again; `names` leads from the exported name to the own."""
+    """Rename arguments back; `names` maps the exported name to the tool's own."""
     return lambda given: {names.get(name, name): value for name, value in given.items()}
 
 
@@ -59,7 +59,7 @@ def _told(schema: Any, own: str, name: str) -> Any:
 
 
 def check_of(schema: Schema, root: Schema) -> SchemaCheck:
-    """A part of a schema, compiled with the definitions of its root."""
+    """A compiled part of a schema, with the definitions of its root."""
     dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
     return SchemaCheck({**dialect, **definitions_of(root), **schema}, tool="exported", part="inputSchema")
 
@@ -78,28 +78,28 @@ def accepts_null(schema: Any, root: Schema) -> bool:
 
 
 def null_is_absence(schema: Any, root: Schema) -> bool:
-    """Whether `null` for an optional property stands for leaving it out.
+    """Whether `null` for an optional property means that it is left out.
 
-    It does where the property has no `null` of its own, or where `null` is its default anyway.
+    It does if the property does not accept `null`, or if `null` is its default.
     """
     default_is_null = isinstance(schema, Mapping) and cast("Schema", schema).get("default", ...) is None
     return default_is_null or not accepts_null(schema, root)
 
 
 class NullsLeftOut:
-    """The way back from strict arguments: `null` that stands for an absent property is left out.
+    """The decoder of strict arguments: a `null` that stands for an absent property is removed.
 
     In strict mode every property is required, and the optional ones may be `null`.
     """
 
     def __init__(self, schema: Schema) -> None:
-        """Take the schema that was made strict, as it was before."""
+        """Use the schema as it was before it was made strict."""
         self._root = schema
         self._checks: dict[int, SchemaCheck] = {}
         self._absences: dict[int, frozenset[str]] = {}
 
     def __call__(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments without the properties that were left out."""
+        """The arguments without the properties that the model left out."""
         return self._decoded(self._root, given)
 
     def _decoded(self, schema: Any, value: Any) -> Any:
@@ -132,7 +132,7 @@ class NullsLeftOut:
         return found
 
     def _applied(self, schema: Schema, value: Any) -> Iterator[Any]:
-        """The schemas that say what `value` is, besides this one."""
+        """The schemas that apply to `value` besides this one."""
         if isinstance(schema.get("$ref"), str):
             yield resolved(self._root, schema["$ref"])
         yield from schema.get("allOf", ())

@@ -1,7 +1,7 @@
-"""A compact listing: short stubs in place of definitions, and the full text on request.
+"""A compact listing: short stubs in place of definitions, and the full definition on request.
 
-A stub carries the tool's real name, so a call of it is an ordinary call. The listing depends on the
-view alone: asking for help does not change it, and a prompt cache over it holds.
+A stub has the tool's real name, so a call of it is an ordinary call. The listing depends on the view only:
+asking for help does not change it, so that a prompt cache stays valid.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
 
 MAX_SUMMARY: Final = 120
-"""Characters of a stub's summary."""
+"""The largest number of characters of a stub's summary."""
 
 MAX_HINT: Final = 160
-"""Characters of a stub's argument hint."""
+"""The largest number of characters of a stub's argument hint."""
 
 MAX_VALUES: Final = 4
-"""Values of an enum that a hint lists."""
+"""The largest number of enum values in a hint."""
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s")
 _PLAIN: Final = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -33,20 +33,20 @@ _PLAIN: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 def compact_listing(view: Mapping[str, ToolBinding]) -> list[ToolDefinition]:
     """A stub for each tool, in order: real name, one line of summary, argument hint, open schema.
 
-    Titles and annotations stay, so that a client still knows what is read-only.
+    Titles and annotations stay, so that a client still knows which tools are read-only.
     """
     return [_stub(binding) for binding in view.values()]
 
 
 def stubbed(binding: ToolBinding) -> ToolBinding:
-    """The tool with its stub as what is said of it; its arguments are checked as before."""
+    """The tool with its stub as its definition; its arguments are checked as before."""
     return replace(binding, definition=replace(_stub(binding), name=binding.definition.name))
 
 
 def help_text(view: Mapping[str, ToolBinding], names: Iterable[str]) -> str:
-    """The full descriptions and schemas of some tools, each named once; unknown names are said to be so.
+    """The full descriptions and schemas of some tools, each once; unknown names are reported as unknown.
 
-    The text is for a model: it is what a `tool_help` tool answers.
+    The text is for a model: a `tool_help` tool answers with it.
     """
     parts = [_help(view[name]) if name in view else f"Unknown tool: {name}" for name in dict.fromkeys(names)]
     return "\n\n".join(parts) or "Name at least one tool."
@@ -61,7 +61,7 @@ def summary_of(description: str | None) -> str:
 def argument_hint(schema: Mapping[str, Any]) -> str:
     """The arguments and their types on one line, optional ones with a question mark.
 
-    `city: string, days?: integer` at most `MAX_HINT` characters, those that do not fit as a number.
+    `city: string, days?: integer` in at most `MAX_HINT` characters; the rest are counted.
     """
     properties = _mapping(schema.get("properties"))
     required = schema.get("required") or ()

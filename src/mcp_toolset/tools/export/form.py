@@ -1,4 +1,4 @@
-"""What a provider's requests look like: its limits, and the shapes that tools and choices take."""
+"""`Form`: the limits of a provider's requests, and the shapes of their tools and tool choices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mcp_toolset.tools.export.schema import Schema
 from mcp_toolset.tools.export.strict import StrictDialect
 
 Provider = Literal["openai", "openai_responses", "anthropic", "gemini"]
-"""Whose request is made; `openai` is chat completions."""
+"""The provider of the request; `openai` is chat completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Offer:
     Attributes:
         name: The name that the provider accepts.
         description: What the tool does, if it says so.
-        parameters: The input schema in the provider's form, for this request alone.
-        strict: Whether the schema is enforced; `None` where strict mode was not asked for.
+        parameters: The input schema in the provider's form, for this request only.
+        strict: Whether the schema is enforced; `None` if strict mode was not requested.
         deferred: Whether the provider's own search finds the tool.
     """
 
@@ -41,21 +41,21 @@ def within_any_budget(schemas: Sequence[Schema | None]) -> list[bool]:
 
 @dataclass(frozen=True, slots=True)
 class ProviderForm:
-    """What one provider accepts.
+    """The rules of one provider.
 
     Attributes:
         title: The provider's name, for messages.
         names: The tool names it accepts.
-        reserved: Names that its own tools take in the same request.
-        properties: The argument names it accepts, where it limits them.
-        defers: Whether it has a search of its own for deferred tools.
-        dialect: What it can enforce in strict mode, where that takes another schema.
-        budget: Which of a request's strict schemas it takes together.
+        reserved: Names of its own tools in the same request.
+        properties: The argument names it accepts, if it limits them.
+        defers: Whether it has its own search for deferred tools.
+        dialect: The part of JSON Schema that it enforces in strict mode, if that is smaller.
+        budget: Selects the strict schemas that one request may have.
         parameters: Shapes an object schema without a union at its root.
-        tool: One tool.
-        tools: All tools, and what stands beside them.
+        tool: Shapes one tool.
+        tools: Shapes the list of all tools.
         choice: The tool choice for a requirement, given the required tool's exported name and whether
-            strict mode was asked for.
+            strict mode was requested.
         request: The part of a request that offers the tools.
     """
 

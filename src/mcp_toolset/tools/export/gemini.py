@@ -1,8 +1,8 @@
-"""Gemini: function declarations with `parametersJsonSchema`.
+"""Tools in the form of Gemini's function declarations, with `parametersJsonSchema`.
 
-The field takes a part of JSON Schema (reference of `FunctionDeclaration`, and "JSON Schema support" of
-structured outputs). A keyword outside of it can make the API refuse the whole request, so such
-keywords are said in the description instead. Names are kept within 64, which every version takes.
+The field accepts a part of JSON Schema (reference of `FunctionDeclaration`, and "JSON Schema support" of
+structured outputs). Any other keyword can make the API refuse the whole request, so it is put into words in
+the description. Names have at most 64 characters, which every version accepts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_toolset.tools.export.schema import (
 )
 
 MAX_INLINED: Final = 500
-"""References that are replaced by what they lead to; beyond that a schema keeps its references."""
+"""The number of references that are replaced by their targets; beyond that a schema keeps its references."""
 
 _KEPT: Final = frozenset(
     {
@@ -50,7 +50,7 @@ _FORMATS: Final = frozenset({"date-time", "date", "time", "duration"})
 
 
 def parameters(schema: Schema) -> dict[str, Any]:
-    """The schema in the part of JSON Schema that the field takes, references replaced where they end."""
+    """The schema in the part of JSON Schema that the field accepts, references replaced where possible."""
     shaping = _Shaping(schema)
     made = shaping.shaped(schema)
     definitions = shaping.definitions()
@@ -65,7 +65,7 @@ class _Shaping:
         self._kept: dict[str, str] = {}
 
     def definitions(self) -> dict[str, Any]:
-        """What the shaped schema still refers to, by name."""
+        """The definitions that the shaped schema still refers to, by name."""
         made: dict[str, Any] = {}
         while missing := [reference for reference in self._kept if self._kept[reference] not in made]:
             for reference in missing:
@@ -73,7 +73,7 @@ class _Shaping:
         return made
 
     def shaped(self, schema: Any) -> Any:
-        """One schema, and everything inside of it."""
+        """Shape one schema and everything inside it."""
         if not isinstance(schema, Mapping):
             return {} if schema is not False else {"description": "No value is valid here."}
         given = _plain(cast("Schema", schema), self._root)
@@ -87,7 +87,7 @@ class _Shaping:
         return with_note(made, lost(given, made))
 
     def _referenced(self, reference: str, given: Schema) -> Any:
-        """What a reference leads to, or the reference by itself where it would not end."""
+        """The target of a reference, or the reference itself if replacing it would not end."""
         if reference in self._recursive or self._inlined >= MAX_INLINED:
             return {"$ref": f"#/$defs/{self._name(reference)}"}
         self._inlined += 1
@@ -111,7 +111,7 @@ def _keeps(key: str, value: Any) -> bool:
 
 
 def _plain(schema: Schema, root: Schema) -> Schema:
-    """The schema with `const`, `oneOf` and `allOf` in forms that the field knows."""
+    """The schema with `const`, `oneOf` and `allOf` in forms that the field accepts."""
     plain = dict(schema)
     if type(plain.get("const")) in (str, int, float):
         plain.setdefault("enum", [plain.pop("const")])
@@ -124,7 +124,7 @@ def _plain(schema: Schema, root: Schema) -> Schema:
 
 
 def _target(schema: Schema, root: Schema) -> Schema:
-    """A part that is no more than a reference, as what it leads to."""
+    """A subschema that is only a reference, replaced by its target."""
     target = resolved(root, schema["$ref"]) if "$ref" in schema else None
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     return {**cast("Schema", target), **beside} if isinstance(target, Mapping) else schema
@@ -142,7 +142,7 @@ def _tools(offers: Sequence[Offer], tools: list[dict[str, Any]]) -> list[dict[st
 
 
 def _choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:
-    """`VALIDATED` lets the model answer without a call, and holds a call to its schema."""
+    """`VALIDATED` lets the model answer without a call, and makes a call follow its schema."""
     if name is not None:
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
     optional = "VALIDATED" if strict else "AUTO"

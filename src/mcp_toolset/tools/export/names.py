@@ -1,4 +1,4 @@
-"""Names that a provider accepts, made so that a table leads back from each."""
+"""Names that a provider accepts, unique, so that a table maps each back to its tool."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def provider_names(
 ) -> dict[str, str]:
     """A name that matches `legal` for each of `names`, all different, none of them `reserved`.
 
-    A name that fits is kept. Another is altered and gets a digest of what it was, so the same name is
-    altered alike in every request.
+    A name that matches is kept. Another is altered and gets a digest of the original, so that the same name
+    is altered in the same way in every request.
     """
     listed = list(names)
     kept = {name: name for name in listed if legal.fullmatch(name) and name not in reserved}

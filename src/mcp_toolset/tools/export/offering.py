@@ -1,7 +1,6 @@
-"""From a view to an `Export`: names, schemas and requirement brought within a provider's limits.
+"""From a `ToolView` to an `Export`: names, schemas and requirement within a provider's limits.
 
-Everything is a copy: a limit never reaches a definition, and what is done to an export never reaches
-the view.
+Everything is copied: an export never changes a definition or the view.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Shaped:
-    """A tool with its schema as a plain object, argument names fit for the provider."""
+    """A tool with its schema as a plain object, with argument names that the provider accepts."""
 
     binding: ToolBinding
     name: str
@@ -84,11 +83,11 @@ def export(
 
 
 def plain_tools(view: Mapping[str, ToolBinding], provider: Provider) -> list[dict[str, Any]]:
-    """The tools alone, where nothing had to be renamed.
+    """The tools only, if nothing had to be renamed.
 
     Raises:
-        DefinitionError: a tool or an argument has a name that the provider refuses; a bare list has no
-            way back from another one.
+        DefinitionError: the provider refuses the name of a tool or an argument; a bare list cannot decode
+            another name.
     """
     form = _form(provider)
     exported = export(view, provider)
@@ -149,7 +148,7 @@ def _shaped(binding: ToolBinding, name: str, form: ProviderForm, strict: bool) -
 
 
 def _offer(tool: _Shaped, form: ProviderForm, strict: bool, enforced: bool, *, resident: bool) -> Offer:
-    """One tool; a required one is resident, for there is nothing left to search for."""
+    """One tool; a required tool is not deferred, for there is nothing to search for."""
     binding = tool.binding
     return Offer(
         name=tool.name,

@@ -1,7 +1,7 @@
-"""OpenAI: chat completions and Responses.
+"""Tools in the form of OpenAI's chat completions and of its Responses.
 
-Names and the place of deferral are as the client library's types and the guides say ("Function
-calling", "Structured outputs: supported schemas", "Tool search").
+Names and the field for deferral follow the types of the client library and the guides ("Function calling",
+"Structured outputs: supported schemas", "Tool search").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcp_toolset.tools.export.schema import Schema, portable
 from mcp_toolset.tools.export.strict import StrictDialect, sizes_of
 
 MAX_DESCRIPTION: Final = 1024
-"""Characters of a function's description; what is longer goes on in that of its parameters."""
+"""The largest length of a function's description; the rest continues in that of its parameters."""
 
 MAX_PROPERTIES: Final = 5000
 MAX_NESTING: Final = 10
@@ -59,7 +59,7 @@ _DIALECT: Final = StrictDialect(
 
 
 def _described(offer: Offer) -> Offer:
-    """The offer with a description that is short enough, the rest said at its parameters."""
+    """The offer with a shortened description, and the rest of it at its parameters."""
     text = offer.description
     if text is None or len(text) <= MAX_DESCRIPTION:
         return offer
@@ -88,7 +88,7 @@ def _chat_tool(offer: Offer) -> dict[str, Any]:
 
 
 def _responses_tool(offer: Offer) -> dict[str, Any]:
-    """`strict` is always said: where it is missing, the API tries to make a schema strict by itself."""
+    """`strict` is always given: without it, the API tries to make a schema strict itself."""
     tool = {"type": "function", **_function(offer), "strict": bool(offer.strict)}
     return {**tool, "defer_loading": True} if offer.deferred else tool
 

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
 
 MAX_NAMED: Final = 10
-"""Names that one message lists."""
+"""The number of names that one message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRequirement:
-    """What is asked of the model, resolved against the available tools before anything is sent."""
+    """What the model must do, resolved against the available tools before a request is sent."""
 
     kind: Literal["optional", "at_least_one", "specific"] = "optional"
     selector: ToolSelector | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a kind without the selector that it needs, and a selector that nothing needs."""
+        """Refuse a kind without the selector that it needs, and a selector that its kind does not use."""
         if (self.kind == "specific") != (self.selector is not None):
             raise DefinitionError(
                 f"a requirement of kind {self.kind!r} cannot have the selector {self.selector!r}; "
@@ -47,14 +47,14 @@ class ToolRequirement:
         return cls("specific", selector)
 
     def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
-        """The public names that satisfy the requirement: all that are available, or the required one.
+        """The public names that satisfy the requirement: all available ones, or the required one.
 
         Args:
-            table: The tools that are available, by public name: a view will do.
+            table: The available tools by public name, such as a view.
 
         Raises:
-            DefinitionError: the required tool is not available or stands there more than once, or no
-                tool is available where one is required; nothing can satisfy it.
+            DefinitionError: the required tool is unavailable or ambiguous, or no tool is available where one
+                is required.
         """
         if self.kind == "at_least_one" and not table:
             raise DefinitionError(

@@ -1,8 +1,8 @@
-"""The root of a tool's parameters: one plain object schema, as every provider asks for.
+"""The root of a tool's parameters as one plain object schema, which every provider requires.
 
-OpenAI and Anthropic refuse `anyOf`, `oneOf`, `allOf`, `enum`, `const` and `not` at the root. They are
-merged into one object that takes every combination of arguments the schema lists; what that loses is
-said in the description, and the tool's own schema still checks the call.
+OpenAI and Anthropic refuse `anyOf`, `oneOf`, `allOf`, `enum`, `const` and `not` at the root. These are
+merged into one object that accepts every combination of arguments the schema lists. What is lost is put into
+words in the description, and the tool's own schema still checks the call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Root:
         self._root = root
 
     def flat(self, part: Any, notes: list[str]) -> dict[str, Any]:
-        """One part of the root as an object schema; what cannot be said is added to `notes`."""
+        """One part of the root as an object schema; what cannot be expressed is added to `notes`."""
         if not isinstance(part, dict):
             return {}
         keywords = cast("dict[str, Any]", part)
@@ -58,7 +58,7 @@ class _Root:
 
 
 def both(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """One schema for two that both apply; where they say different things, what `base` says."""
+    """One schema for two that both apply; where they differ, `base` wins."""
     properties = dict(base.get("properties", {}))
     for name, inner in part.get("properties", {}).items():
         other = properties.get(name)
@@ -70,7 +70,7 @@ def both(base: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _either(base: dict[str, Any], branches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A schema and a choice of others; what the schema says of a property itself stands."""
+    """A schema and a choice of others; what the schema says about a property wins."""
     properties = dict(base.get("properties", {}))
     if not _closed(base):
         for name in dict.fromkeys(name for branch in branches for name in branch.get("properties", {})):

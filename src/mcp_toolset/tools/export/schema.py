@@ -1,4 +1,4 @@
-"""Walking and copying JSON Schemas, for every provider alike."""
+"""Walk and copy JSON Schemas; the exports of all providers use it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 Schema = Mapping[str, Any]
-"""A JSON Schema that is an object; never changed here."""
+"""A JSON Schema that is an object; not changed here."""
 
 DEFINITIONS: Final = ("$defs", "definitions")
-"""Where a schema keeps what it refers to."""
+"""The keywords under which a schema has its definitions."""
 
 _MAPS_OF_SCHEMAS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
@@ -43,7 +43,7 @@ _DEFINED: Final = re.compile(r"#/(?:\$defs|definitions)/[^/]+")
 def mapped(schema: Schema, shape: Callable[[Any], Any]) -> dict[str, Any]:
     """A copy with `shape` applied to each schema directly inside.
 
-    Only places where a schema stands are looked into: a default or an enum may hold anything.
+    Only places that hold schemas are visited: a default or an enum may hold any value.
     """
     return {key: _mapped_keyword(key, value, shape) for key, value in schema.items()}
 
@@ -68,7 +68,7 @@ def portable(schema: Any) -> Any:
 
 
 def kinds_of(schema: Schema) -> list[str]:
-    """The types that a schema names; empty when it names none."""
+    """The types that a schema names; empty if it names none."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return cast("list[str]", kinds)
@@ -76,7 +76,7 @@ def kinds_of(schema: Schema) -> list[str]:
 
 
 def resolved(root: Schema, reference: str) -> Any:
-    """What a local reference leads to, or `None` when that is nothing."""
+    """The target of a local reference, or `None` if it has none."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     found: Any = root
@@ -90,9 +90,9 @@ def resolved(root: Schema, reference: str) -> Any:
 
 
 def with_definitions(schema: Schema) -> Schema:
-    """The schema with every local reference leading to a definition of its root.
+    """The schema with every local reference pointing to a definition of its root.
 
-    Reshaping moves parts of a schema around; a reference to such a part would lead nowhere.
+    Reshaping moves parts of a schema; a reference to such a part would lose its target.
     """
     return _Mover(schema).moved()
 
@@ -145,12 +145,12 @@ def _without(schema: Any, *keys: str) -> Any:
 
 
 def definitions_of(schema: Schema) -> dict[str, Any]:
-    """The keywords of a root that hold its definitions, as they are."""
+    """The keywords of a root that hold its definitions, unchanged."""
     return {key: schema[key] for key in DEFINITIONS if key in schema}
 
 
 def references(schema: Any) -> Iterator[str]:
-    """Every reference inside, definitions aside."""
+    """Every reference inside, except in definitions."""
     found: list[str] = []
 
     def look(inner: Any) -> None:
@@ -165,7 +165,7 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def recursive_references(root: Schema) -> set[str]:
-    """The references whose definitions lead back to themselves."""
+    """The references whose definitions refer back to themselves."""
     steps: dict[str, set[str]] = {}
     waiting = set(references(root))
     while waiting:
@@ -193,7 +193,7 @@ def with_note(schema: dict[str, Any], note: str) -> dict[str, Any]:
 
 
 def lost(schema: Schema, kept: Collection[str]) -> str:
-    """What a schema asks for that its copy cannot say, as words for the description; empty if nothing."""
+    """What a schema requires and its copy cannot express, as words for the description; empty if nothing."""
     told = [
         f"{key}: {json.dumps(value, ensure_ascii=False, default=str)}"
         for key, value in schema.items()

@@ -1,7 +1,7 @@
-"""Strict mode: a schema rewritten into the part of JSON Schema that a provider can enforce.
+"""Strict mode: rewrite a schema into the part of JSON Schema that a provider can enforce.
 
-What the provider cannot enforce is taken out and said in the description, so a strict schema takes
-every set of arguments that the tool lists. A schema that would change its meaning is not made strict.
+What the provider cannot enforce is removed and put into words in the description, so a strict schema accepts
+every set of arguments that the tool lists. A schema whose meaning would change is not made strict.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _KINDS: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class StrictDialect:
-    """What one provider can enforce.
+    """The part of JSON Schema that one provider can enforce.
 
     Attributes:
         kept: Keywords that may stay, besides the structure of objects, arrays and unions.
         formats: Values of `format` that may stay.
         all_required: Whether every property must be required, the optional ones being nullable.
-        recursion: Whether a definition may lead back to itself.
-        keeps: Whether a keyword's value may stay, where that depends on the value.
+        recursion: Whether a definition may refer back to itself.
+        keeps: Whether a keyword's value may stay, if that depends on the value.
         fits: Whether a finished schema is within the provider's size limits.
     """
 
@@ -69,11 +69,11 @@ class StrictDialect:
 
 
 class _UnfitError(Exception):
-    """The schema cannot be made strict without changing what it means."""
+    """The schema cannot be made strict without changing its meaning."""
 
 
 def strict_schema(schema: Schema, dialect: StrictDialect) -> dict[str, Any] | None:
-    """A strict copy of a root object schema, or `None` where there can be none."""
+    """A strict copy of a root object schema, or `None` if there can be none."""
     if not dialect.recursion and recursive_references(schema):
         return None
     try:
@@ -115,7 +115,7 @@ class _Strict:
         return known and (key != "format" or value in dialect.formats) and dialect.keeps(key, value)
 
     def _reference(self, schema: Schema) -> dict[str, Any]:
-        """A reference stands alone: what is said beside it goes around it."""
+        """A reference has no siblings: keywords next to it are put around it."""
         if not isinstance(resolved(self._root, schema["$ref"]), Mapping):
             raise _UnfitError
         reference = {"$ref": schema["$ref"]}
@@ -165,7 +165,7 @@ class _Strict:
 
 
 def _simplified(schema: Schema) -> Schema:
-    """Without the unions that have a plainer form: an `allOf` of one, and `oneOf` as `anyOf`."""
+    """Replace unions that have a simpler form: an `allOf` of one, and `oneOf` by `anyOf`."""
     every = schema.get("allOf")
     if isinstance(every, list) and len(cast("list[Any]", every)) == 1 and isinstance(every[0], dict):
         rest = {key: value for key, value in schema.items() if key != "allOf"}
@@ -180,7 +180,7 @@ def _simplified(schema: Schema) -> Schema:
 
 
 def _name_the_type(made: dict[str, Any], schema: Schema) -> None:
-    """A fixed value says its type, which strict mode wants written out."""
+    """Add the type to a fixed value, which strict mode requires."""
     if "const" not in schema and "enum" not in schema:
         return
     values: list[object] = [schema["const"]] if "const" in schema else schema["enum"]
@@ -202,7 +202,7 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def sizes_of(schema: Any) -> tuple[int, int, int]:
-    """Properties, levels of nesting and enum values of a schema, its definitions included."""
+    """The numbers of properties, levels and enum values of a schema, definitions included."""
     if not isinstance(schema, Mapping):
         return 0, 0, 0
     keywords = cast("Schema", schema)

@@ -1,4 +1,4 @@
-"""`Export`: tools in a provider's form, with the table that leads back from what the model sends."""
+"""`Export`: tools in a provider's form, with the table that decodes what the model sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp_toolset.tools.export.form import Provider
 
 @dataclass(frozen=True, slots=True)
 class ToolMark:
-    """What tells a tool apart from any other, and from itself after a change."""
+    """Identifies a tool and its version."""
 
     source: str
     id: str
@@ -23,22 +23,22 @@ class ToolMark:
 
     @classmethod
     def of(cls, binding: ToolBinding) -> ToolMark:
-        """The mark of a tool as it is now."""
+        """The mark of a tool in its present version."""
         return cls(binding.source, binding.tool_id, binding.definition.digest)
 
 
 @dataclass(frozen=True)
 class Export:
-    """What goes into one request, and the way back from its answer.
+    """The content of one request, and the decoder of its answer.
 
     Attributes:
-        provider: Whose form it is.
-        tools: The tools, and the provider's own search where some of them are deferred.
+        provider: The provider of the request.
+        tools: The tools, and the provider's own search if some are deferred.
         tool_choice: The requirement in the provider's words.
         names: From each name in the request to the tool's public name, in the order of the request.
         strict: The names in the request of the tools whose arguments the provider enforces.
-        deferred: By public name, the deferred tools that the provider's own search may show to the
-            model, as they were then: a call of one runs only while it is that very tool.
+        deferred: The deferred tools that the provider's search may show to the model, by public name, in
+            the version of the export: a call of one runs only while the tool is unchanged.
         view: The tools that were exported.
     """
 
@@ -53,10 +53,10 @@ class Export:
     _ways_back: Mapping[str, WayBack] = field(default_factory=dict[str, WayBack], repr=False)
 
     def request(self) -> dict[str, Any]:
-        """The part of a request that offers the tools, by field; empty when there are none.
+        """The part of a request that offers the tools, by field; empty without tools.
 
-        Goes with `**` into `chat.completions.create`, `responses.create`, `messages.create`, or
-        Gemini's `GenerateContentConfig`.
+        Pass it with `**` to `chat.completions.create`, `responses.create`, `messages.create`, or Gemini's
+        `GenerateContentConfig`.
         """
         return dict(self._request) if self.tools else {}
 
@@ -64,7 +64,7 @@ class Export:
         """The public name of the tool that the model called.
 
         Raises:
-            UnknownToolError: no tool went out under this name.
+            UnknownToolError: the request had no tool of this name.
         """
         public = self.names.get(name)
         if public is None:
@@ -72,25 +72,25 @@ class Export:
         return public
 
     def decode_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the tool declares them: under their own names, absent where `null` meant so.
+        """The arguments as the tool declares them: under their own names, absent where `null` means that.
 
-        They are not checked here; what the model got wrong stays as it sent it.
+        They are not checked; invalid arguments stay as the model sent them.
 
         Raises:
-            UnknownToolError: no tool went out under this name.
+            UnknownToolError: the request had no tool of this name.
         """
         self.decode(name)
         way_back = self._ways_back.get(name)
         return dict(arguments) if way_back is None else way_back(dict(arguments))
 
     def renames(self, name: str) -> bool:
-        """Whether the arguments of a tool have to be decoded."""
+        """Whether the arguments of a tool must be decoded."""
         return name in self._ways_back
 
     def call(self, name: str, arguments: Mapping[str, Any], id: str = "") -> ToolCall:
-        """The call that the model made, ready for a round or for dispatch.
+        """The model's call, ready for a round or for dispatch.
 
         Raises:
-            UnknownToolError: no tool went out under this name.
+            UnknownToolError: the request had no tool of this name.
         """
         return ToolCall(self.decode(name), self.decode_arguments(name, arguments), id)

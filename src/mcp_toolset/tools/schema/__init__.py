@@ -1,4 +1,4 @@
 """JSON Schema: made from types, checked, repaired and reshaped.
 
-`tools.declare`, `tools.view` and `calls` call it. It may import `tools.core` and `errors`.
+`tools.declare`, `tools.view` and `calls` use it. It may import `tools.core` and `errors`.
 """

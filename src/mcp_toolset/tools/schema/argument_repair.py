@@ -1,7 +1,7 @@
-"""`repaired`: arguments that do not fit a schema, made to fit where there is only one way to mean them.
+"""`repaired`: fix arguments that do not fit a schema, where only one repair is possible.
 
-Models leave `null` in optional parameters, write numbers and objects as text, and leave out what has a
-default. Only arguments that the schema refuses are looked at, and what still does not fit stays as it was.
+Models write `null` for optional parameters, numbers and objects as text, and leave out parameters that have a
+default. Only arguments that the schema refuses are repaired; those that still do not fit stay unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
 
 MAX_DEPTH: Final = 16
-"""Levels of arguments that are looked into."""
+"""The number of levels of arguments that are repaired."""
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
@@ -37,7 +37,7 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 
 def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: object = None) -> ToolCall:
-    """The call with arguments that fit; the same call if they fit already, or cannot be made to."""
+    """The call with repaired arguments; the same call if its arguments fit, or cannot be repaired."""
     if check.is_valid(call.arguments):
         return call
     repair = _Repair(schema)
@@ -50,13 +50,13 @@ def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: o
 
 @dataclass(slots=True)
 class _Repair:
-    """One pass over arguments; `done` says in words what was changed, without any values."""
+    """One pass over arguments; `done` lists the changes in words, without values."""
 
     root: Mapping[str, Any]
     done: list[str] = field(default_factory=list[str])
 
     def value(self, schema: Mapping[str, Any], value: Any, place: str, depth: int) -> Any:
-        """A value as its schema wants it."""
+        """The value, changed to what its schema accepts if possible."""
         kinds = self._kinds(schema, 0)
         kind = _kind(value)
         if kind not in kinds and not (kind == "integer" and "number" in kinds):
@@ -112,7 +112,7 @@ class _Repair:
         return {}
 
     def _meanings(self, schema: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-        """A schema and what it refers to; of alternatives, the one beside `null`."""
+        """A schema and the schemas it refers to; of alternatives, the only one besides `null`."""
         yield schema
         if depth == MAX_DEPTH:
             return
@@ -123,7 +123,7 @@ class _Repair:
                 yield from self._meanings(cast("Mapping[str, Any]", each), depth + 1)
 
     def _kinds(self, schema: Mapping[str, Any], depth: int) -> frozenset[str]:
-        """The kinds of JSON that a schema may take."""
+        """The JSON types that a schema accepts."""
         if depth == MAX_DEPTH:
             return _ALL
         kinds = _ALL
@@ -153,7 +153,7 @@ def _alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _read(value: Any, kinds: frozenset[str]) -> dict[str, Any]:
-    """What a value of the wrong kind can mean, by the kind."""
+    """The readings of a value of the wrong type, by type."""
     found: dict[str, Any] = {}
     if isinstance(value, int) and not isinstance(value, bool) and "string" in kinds:
         return {"text": str(value)}

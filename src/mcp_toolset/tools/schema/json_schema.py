@@ -1,4 +1,4 @@
-"""JSON Schema from types, as every definition of this package shows it; pydantic makes it."""
+"""JSON Schema from Python types, made by pydantic; every definition of this package uses it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ UNUSABLE: Final = (
     SchemaError,
     TypeError,
 )
-"""What pydantic raises for a type, or a constraint on it, that it cannot make a schema of."""
+"""Errors that pydantic raises for a type or constraint that has no schema."""
 
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 class _Methods(dict[str, Callable[[Any], Any]]):
-    """The methods of a generator by the type of schema, found when first wanted: few of seventy are."""
+    """The generator's methods by schema type, looked up when first needed: a few of seventy are used."""
 
     def __init__(self, generator: GenerateJsonSchema) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Methods(dict[str, Callable[[Any], Any]]):
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether there is no NaN and no infinity in a value, as far as it is plain data."""
+    """Whether a value of plain data has no NaN and no infinity."""
     try:
         json.dumps(value, allow_nan=False, skipkeys=True, default=lambda other: None)
     except ValueError:
@@ -45,20 +45,20 @@ def _is_finite(value: Any) -> bool:
 
 
 class PlainSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic derives from field names: a model pays for each.
+    """JSON Schema without the titles that pydantic makes from field names: each costs tokens.
 
-    A default that JSON cannot say, such as a sentinel, is left out of the schema in silence; it is
-    still what the function gets.
+    A default without a JSON form, such as a sentinel, is left out of the schema silently; the function
+    still gets it.
     """
 
     ignored_warning_kinds = {*GenerateJsonSchema.ignored_warning_kinds, "non-serializable-default"}
 
     def build_schema_type_to_method(self) -> Any:
-        """The methods, looked up one at a time."""
+        """The generator's methods, looked up one at a time."""
         return _Methods(self)
 
     def encode_default(self, dft: Any) -> Any:
-        """A default as JSON; what is JSON already needs no adapter made for it."""
+        """A default as JSON; a value that is JSON already needs no adapter."""
         if type(dft) in _PLAIN:
             return dft
         if not _is_finite(dft):
@@ -66,11 +66,11 @@ class PlainSchema(GenerateJsonSchema):
         return super().encode_default(dft)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Never."""
+        """Always false."""
         return False
 
 
 def reason_of(fault: Exception) -> str:
-    """Why a type has no schema, in one line: pydantic says the inmost cause last, and its advice after it."""
+    """Why a type has no schema, in one line: pydantic names the innermost cause last, then its advice."""
     lines = [line.strip() for line in str(fault).split("\n\n")[0].splitlines()]
     return lines[-1] if isinstance(fault, SchemaError) else lines[0]

@@ -1,4 +1,4 @@
-"""What has to be known of a JSON Schema before one of its properties can be renamed or taken away."""
+"""Check that a property of a JSON Schema can be renamed or removed, and adapt what refers to it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from mcp_toolset.errors import DefinitionError
 Schema = Mapping[str, Any]
 
 _DATA: Final = frozenset({"enum", "const", "default", "examples", "example"})
-"""Keywords with values in them, not schemas."""
+"""Keywords whose values are data, not schemas."""
 
 _MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords with schemas by name."""
+"""Keywords whose values are schemas by name."""
 
 _TYING: Final = (
     "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
     "dependentSchemas", "dependentRequired", "dependencies",
 )  # fmt: skip
-"""Keywords of the root that can tie parameters to each other; harmless where they do not name them."""
+"""Keywords of the root that can link parameters to each other; harmless if they do not name them."""
 
 _WHOLE: Final = (
     "patternProperties", "propertyNames", "minProperties", "maxProperties",
     "$ref", "$dynamicRef", "$recursiveRef",
 )  # fmt: skip
-"""Keywords of the root that speak of all parameters at once."""
+"""Keywords of the root that concern all parameters at once."""
 
 
 def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
-    """Go on only if parameters of these names can be changed without touching any other.
+    """Check that parameters of these names can be changed without changing any other.
 
     Raises:
-        DefinitionError: a keyword of the root ties them together; the message names it.
+        DefinitionError: a keyword of the root links them to others; the message names it.
     """
     for keyword in (*_WHOLE, *_TYING):
         if keyword in schema and (keyword in _WHOLE or _names_any(schema[keyword], names)):
@@ -43,7 +43,7 @@ def refuse_ties(where: str, schema: Schema, names: set[str]) -> None:
 
 
 def _names_any(value: object, names: set[str]) -> bool:
-    """Whether a text in it, key or value, is one of the names, or it speaks of all parameters."""
+    """Whether a text in the value, key or item, is one of the names, or it concerns all parameters."""
     if isinstance(value, str):
         return value in names
     if isinstance(value, Mapping):
@@ -55,13 +55,13 @@ def _names_any(value: object, names: set[str]) -> bool:
 
 
 def detached(schema: Schema) -> Schema:
-    """The schema with its references into the root turned to a copy of the root.
+    """The schema with its references into the root pointing to a copy of the root.
 
-    A tree refers to its root with `#`, and some generators refer from one parameter to another.
-    Both mean the tool's own schema, which is about to change in what the model sees.
+    A recursive schema refers to its root with `#`, and some generators refer from one parameter to another.
+    Both mean the tool's schema, which differs from the one that the model will see.
 
     Raises:
-        DefinitionError: a reference is bound only while a value is checked.
+        DefinitionError: a reference is resolved only while a value is checked.
     """
     if not any(map(_is_rooted, _references(schema))):
         return schema
@@ -101,7 +101,7 @@ def _turned(schema: Any, home: str) -> Any:
 
 
 def _references(schema: object) -> Iterator[str]:
-    """Every local reference of a schema, wherever it stands."""
+    """Every local reference in a schema."""
     if isinstance(schema, list):
         for item in cast("list[object]", schema):
             yield from _references(item)
@@ -121,7 +121,7 @@ def _references(schema: object) -> Iterator[str]:
 
 
 def examples_mapped(schema: dict[str, Any], public: Mapping[str, str], *, hidden: set[str]) -> dict[str, Any]:
-    """The schema with its examples of whole arguments under the names that it shows."""
+    """The schema with its examples of whole arguments under the names that the model sees."""
 
     def mapped(example: Any) -> Any:
         if not isinstance(example, Mapping):

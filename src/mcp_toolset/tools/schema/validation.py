@@ -1,8 +1,8 @@
-"""Compiled JSON Schema checks: arguments before a tool runs, structured results after.
+"""Compiled JSON Schema checks: `SchemaCheck`, for arguments before a tool runs and for structured results.
 
-One compilation per schema, by `jsonschema-rs`: linear-time regular expressions where the pattern
-allows it and a bounded number of backtracking steps where it does not, never the network. Formats are
-annotations, as the 2020-12 dialect has it by default.
+Each schema is compiled once by `jsonschema-rs`: regular expressions run in linear time where the pattern
+allows it and with a bounded number of backtracking steps where it does not; nothing is fetched from the
+network. Formats are annotations, as in the 2020-12 dialect.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     import jsonschema_rs
 
 MAX_SCHEMA_DEPTH: Final = 64
-"""Levels of nesting that a schema may have; deeper ones are refused unread."""
+"""The largest nesting depth of a schema; deeper ones are refused unread."""
 
 MAX_EXPANSION: Final = 10_000
-"""Subschemas that one value may have to be held against, references followed; a few lines of schema
-can otherwise ask for billions."""
+"""The largest number of subschemas to check one value against, references followed; a few lines of
+schema can otherwise ask for billions."""
 
 MAX_PROBLEMS: Final = 5
-"""Problems that one message lists; a model mends them in turn."""
+"""The number of problems in one message; a model corrects them step by step."""
 
 MAX_READ: Final = 100
-"""Problems that are read before the first few are told; the same arguments always give the same text."""
+"""Problems that are collected before the first few are chosen: the same arguments give the same text."""
 
 _BACKTRACK_LIMIT: Final = 100_000
 
 
 class SchemaCheck:
-    """A compiled schema: is a value valid, and if not, what is wrong with it."""
+    """A compiled schema: tells whether a value is valid, and what is wrong with it."""
 
     __slots__ = ("_is_valid", "_validator")
 
@@ -45,7 +45,7 @@ class SchemaCheck:
         Args:
             schema: JSON Schema; 2020-12 unless `$schema` says otherwise.
             tool: The tool's name, for messages.
-            part: Which of the tool's schemas this is, `inputSchema` or `outputSchema`.
+            part: Which schema of the tool this is, `inputSchema` or `outputSchema`.
 
         Raises:
             DefinitionError: the schema is too deep, expands without end, refers outside itself, or
@@ -59,14 +59,14 @@ class SchemaCheck:
         self._is_valid = self._validator.is_valid
 
     def is_valid(self, value: object) -> bool:
-        """Whether `value` fits; what has no JSON form, such as a lone surrogate or a date, does not."""
+        """Whether `value` fits; a value without a JSON form, such as a lone surrogate or a date, does not."""
         try:
             return self._is_valid(value)
         except ValueError:
             return False
 
     def problems(self, value: object) -> list[str]:
-        """What is wrong with `value`, a line each with the place first; empty when it is valid."""
+        """What is wrong with `value`, a line each with the place first; empty if it is valid."""
         try:
             return self._problems(value)
         except ValueError as fault:
@@ -89,10 +89,10 @@ _APPLIED_MAPS: Final = ("dependentSchemas", "dependencies")
 
 
 class _Expansion:
-    """How many subschemas stand for one value, by following what applies to the same place in it.
+    """How many subschemas apply to one value, references to the same place followed.
 
-    A reference that comes back to itself there says nothing; one that passes through a
-    property or an item first is an ordinary recursive type.
+    A reference that leads back to itself at the same place is not counted again; one that passes through a
+    property or an item first belongs to an ordinary recursive type.
     """
 
     def __init__(self, schema: Mapping[str, Any], where: str) -> None:
@@ -102,14 +102,14 @@ class _Expansion:
         self._open: list[str] = []
 
     def check(self, mappings: Sequence[Mapping[str, Any]]) -> None:
-        """Refuse endless and exploding references, wherever in the schema they stand."""
+        """Refuse endless and exploding references anywhere in the schema."""
         self.count("#")
         for mapping in mappings:
             for reference in _references(mapping):
                 self.count(reference)
 
     def count(self, pointer: str) -> int:
-        """The subschemas behind a local reference; a target that is none is the compiler's to report."""
+        """The subschemas behind a local reference; the compiler reports a target that is not a schema."""
         if pointer in self._counts:
             return self._counts[pointer]
         if pointer in self._open:
@@ -157,7 +157,7 @@ def _references(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def resolved(schema: object, pointer: str) -> object:
-    """What a local reference such as `#/$defs/name` points to; `None` if that is nothing."""
+    """The value that a local reference such as `#/$defs/name` points to; `None` if there is none."""
     from urllib.parse import unquote
 
     found = schema
@@ -172,7 +172,7 @@ def resolved(schema: object, pointer: str) -> object:
 
 
 def _compile(schema: dict[str, Any], where: str) -> jsonschema_rs.Validator:
-    # Its import is a tenth of this package's, and `import mcp_toolset` compiles nothing.
+    # Importing it takes a tenth of this package's import time, and `import mcp_toolset` compiles nothing.
     import jsonschema_rs
 
     try:
@@ -228,7 +228,7 @@ def _mappings_in(schema: Mapping[str, Any], where: str) -> list[Mapping[str, Any
 
 
 def depth_exceeds(value: object, limit: int) -> bool:
-    """Whether containers are nested in `value` more than `limit` deep; reads no further than that."""
+    """Whether containers are nested more than `limit` deep in `value`; deeper levels are not read."""
     return any(depth == limit for depth, _ in enumerate(_levels(value)))
 
 
@@ -236,7 +236,7 @@ _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def _levels(value: object) -> Iterator[list[object]]:
-    """The containers in a value, by how deep they stand."""
+    """The containers in a value, by depth."""
     level = [value] if _is_container(value) else []
     while level:
         yield level

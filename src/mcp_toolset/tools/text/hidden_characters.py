@@ -1,7 +1,7 @@
-"""Characters that hide: which they are, where real writing has them, and a text without those that hide.
+"""Hidden characters: which they are, where real writing has them, and how they are removed.
 
-`hidden_text` asks this module about texts that are not plain ASCII. It is imported for the first such text:
-compiling its patterns takes as long as declaring a tool.
+`hidden_text` uses this module for texts that are not plain ASCII. It is imported for the first such text,
+because compiling its patterns takes as long as declaring a tool.
 
 Rules: UAX #9 (bidirectional text), UAX #31 section 2.3 (joiners), UTS #51 (emoji sequences).
 """
@@ -61,19 +61,19 @@ _NAMES: Final = {
 
 
 def without_hidden(text: str) -> str:
-    """The text without what hides."""
+    """The text without hidden characters."""
     if not _SUSPECT.search(text):
         return text
     text = _ESCAPE_SEQUENCES.sub("", text)
     text = _ALWAYS.sub("", _BREAKS.sub("\n", text))
-    # What was dropped brings others side by side; a few rounds settle it, as each only shortens runs.
+    # Dropping characters makes others adjacent; a few rounds are enough, as each round only shortens runs.
     while (shorter := _without_loose_isolates(_without_strays(text))) != text:
         text = shorter
     return text
 
 
 def hidden_kinds(text: str) -> tuple[str, ...]:
-    """What hides in a text, by kind, with a number each; empty for plain text."""
+    """The kinds of hidden characters in a text, with a count each; empty for plain text."""
     clean = without_hidden(text)
     if clean == text:
         return ()
@@ -85,12 +85,12 @@ def hidden_kinds(text: str) -> tuple[str, ...]:
 
 
 def spelled_out(text: str, spelled: Callable[[str], str]) -> str:
-    """The text with `spelled` in place of each character that may hide, right or wrong."""
+    """The text with `spelled` in place of each character that may be hidden."""
     return _SUSPECT.sub(lambda found: spelled(found[0]), text)
 
 
 def _lost(text: str, clean: str) -> Iterator[str]:
-    """The characters that cleaning drops: those of the text that the clean one does not have in its turn."""
+    """The characters that cleaning drops: those of the text that the cleaned text lacks."""
     kept = iter(clean)
     expected = next(kept, None)
     for character in text:
@@ -115,7 +115,7 @@ def _kind(character: str) -> str:
 
 
 def _without_strays(text: str) -> str:
-    """Without characters that only have a meaning beside certain others, where those are not."""
+    """Remove characters that only have a meaning next to certain others, where those are missing."""
     if not _BY_CONTEXT.search(text):
         return text
     flags = {place for flag in _FLAGS.finditer(text) for place in range(flag.start() + 1, flag.end())}
@@ -146,7 +146,7 @@ def _belongs(character: str, before: str, after: str, is_right_to_left: bool) ->
 
 
 def _joins(character: str, before: str, after: str) -> bool:
-    """Joiners stand between letters of scripts that join, after a virama (UAX #31), or within an emoji."""
+    """Keep joiners between letters of scripts that join, after a virama (UAX #31), and within an emoji."""
     if character == "\u200d" and _EMOJI.match(after):
         return bool(_EMOJI.match(before)) or before == "\ufe0f"
     if _BY_CONTEXT.match(before) or _BY_CONTEXT.match(after) or not before:
@@ -174,7 +174,7 @@ def _is_mark(character: str) -> bool:
 
 
 def _without_loose_isolates(text: str) -> str:
-    """Isolates stay in lines where each is closed and there is something to isolate from."""
+    """Keep isolates in lines where each is closed and there is something to isolate from."""
     if not _ISOLATES.search(text):
         return text
     lines = text.split("\n")

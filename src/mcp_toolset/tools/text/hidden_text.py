@@ -1,12 +1,12 @@
-"""Text that is not what it looks like: characters that hide, reorder a line or steer a terminal.
+"""Hidden text: characters that are invisible, reorder a line or steer a terminal, and their removal.
 
-What a stranger writes is read by a model and shown to people. Tag characters, runs of variation selectors
-and zero-width characters carry words that nobody sees; bidirectional overrides show words in another order;
+Models read, and people are shown, text from strangers. Tag characters, runs of variation selectors
+and zero-width characters carry invisible words; bidirectional overrides show words in another order;
 escape sequences steer a terminal. The same characters are part of real writing: joiners in Persian, in
 Indic scripts and in emoji, marks of direction in Hebrew and Arabic, selectors in Japanese names, tags in the
-flags of England, Scotland and Wales. Those stay where writing has them, and go everywhere else.
+flags of England, Scotland and Wales. They are kept where writing has them, and removed everywhere else.
 
-Plain ASCII is told apart here; `hidden_characters` holds the patterns and rules for everything else.
+Plain ASCII is recognised here; `hidden_characters` holds the patterns and rules for everything else.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final, Literal, cast, get_args
 __all__ = ["HiddenTextPolicy", "cleaned", "cleaned_metadata", "hidden_in", "plain_to_see", "visible"]
 
 HiddenTextPolicy = Literal["strip", "flag", "refuse"]
-"""What becomes of a definition with hidden characters: cleaned where that is safe, passed on with a note,
-or set aside."""
+"""What is done with a definition that has hidden characters: clean it where that is safe, serve it with a
+note, or set it aside."""
 
 POLICIES: Final = cast("tuple[HiddenTextPolicy, ...]", get_args(HiddenTextPolicy))
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is ASCII with nothing but visible characters, line breaks and tabs: most texts are."""
+    """Whether a text is ASCII with only visible characters, line breaks and tabs, as most texts are."""
     return text.isascii() and (text.isprintable() or text.translate(_SPACES).isprintable())
 
 
@@ -37,9 +37,10 @@ def _braced(character: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """The text without what hides; plain text in any language comes back as it is.
+    """The text without hidden characters; plain text in any language is returned unchanged.
 
-    Line separators become line breaks and escape sequences go whole; everything else that hides is dropped.
+    Line separators become line breaks, escape sequences are removed whole, other hidden characters are
+    dropped.
     """
     if _is_plain(text):
         return text
@@ -49,7 +50,7 @@ def cleaned(text: str) -> str:
 
 
 def hidden_in(text: str) -> tuple[str, ...]:
-    """What hides in a text, by kind, with a number each; empty for plain text."""
+    """The kinds of hidden characters in a text, with a count each; empty for plain text."""
     if _is_plain(text):
         return ()
     from mcp_toolset.tools.text.hidden_characters import hidden_kinds
@@ -60,8 +61,8 @@ def hidden_in(text: str) -> tuple[str, ...]:
 def cleaned_metadata(value: object) -> object:
     """A JSON value with every text in it cleaned, keys included: for titles, descriptions, instructions.
 
-    For metadata that is shown and not acted upon, such as what is listed of prompts and resources.
-    Nothing is copied that needs no cleaning.
+    For metadata that is shown but not executed, such as listed prompts and resources. A value that needs no
+    cleaning is not copied.
     """
     if isinstance(value, str):
         return cleaned(value)
@@ -77,7 +78,7 @@ def cleaned_metadata(value: object) -> object:
 
 
 def visible(text: str, spelled: Callable[[str], str] = _braced) -> str:
-    r"""The text with an escape such as `\u{200b}` for each character that may hide, right or wrong.
+    r"""The text with an escape such as `\u{200b}` for each character that may be hidden.
 
     Args:
         text: Any text.
@@ -91,7 +92,7 @@ def visible(text: str, spelled: Callable[[str], str] = _braced) -> str:
 
 
 def in_log(value: object) -> str:
-    r"""A text of somebody else's as it may stand in a line of a log: visible, with `\n` for a line break."""
+    r"""A stranger's text for one line of a log: visible, with `\n` for a line break."""
     text = str(value)
     if text.isascii() and text.isprintable():
         return text
@@ -99,7 +100,7 @@ def in_log(value: object) -> str:
 
 
 def plain_to_see(text: str) -> str:
-    """JSON text that says the same, with an escape of its own for each character that may hide."""
+    """Equivalent JSON text, with a JSON escape for each character that may be hidden."""
     return visible(text, _in_json)
 
 

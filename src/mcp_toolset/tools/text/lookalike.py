@@ -1,7 +1,7 @@
-"""Names that imitate others with letters of another script, such as a Cyrillic `а` in `pаy`.
+"""Lookalike names: names that imitate others with letters of another script, such as Cyrillic `а` in `pаy`.
 
-Only words that mix are suspect: `поиск_search` is two honest words. The letters are those that UTS #39
-("Unicode Security Mechanisms") holds for confusable with basic Latin, in the scripts used for it.
+Only words that mix scripts are suspect: `поиск_search` has two honest words. The letters are those that UTS
+#39 ("Unicode Security Mechanisms") lists as confusable with basic Latin, in the scripts used for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def lookalikes(name: str) -> str:
-    """The letters of a name that pass for Latin ones beside real Latin ones; empty when it is honest.
+    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest.
 
     Forms that are Latin letters by compatibility (full width, mathematical) count as well.
     """

@@ -1,4 +1,4 @@
-"""Lines for people: wrapped between words to fit a terminal, and with a plural where there are several."""
+"""Lines for people: wrapped between words to fit a terminal; nouns with the right plural."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TextIO
 
 
 def fitted(line: str, stream: TextIO) -> str:
-    """The line as `stream` shows it best: wrapped on a terminal, as it is in a file or pipe."""
+    """The line for `stream`: wrapped on a terminal, unchanged in a file or pipe."""
     if not stream.isatty():
         return line
     return wrapped(line, shutil.get_terminal_size().columns)
 
 
 def wrapped(text: str, width: int) -> str:
-    """Each line of the text, wrapped; a word that is longer than a line, such as a URL, stays whole."""
+    """Each line of the text, wrapped; a word that is longer than a line, such as a URL, is not cut."""
     return "\n".join(
         textwrap.fill(
             line,

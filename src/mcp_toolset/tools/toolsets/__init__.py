@@ -1,5 +1,5 @@
 """Tools grouped, nested and transformed: `Toolset`, its verbs, providers and turns.
 
-Applications, `hub`, `server` and `upstream` call it. It may import every other shelf of `tools`, and
+Applications, `hub`, `server` and `upstream` use it. It may import every other folder of `tools`, and
 `errors`.
 """

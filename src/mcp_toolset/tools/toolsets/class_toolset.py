@@ -1,8 +1,8 @@
 """Toolsets declared as classes: `class AppTools(Toolset): search = search_tool`.
 
-The attributes are the tools themselves, or what tools are made of: classes declared with `@tool_input`,
-functions, and methods with `@tool`. A type checker and an editor know them as what can be called,
-selected and hooked.
+The attributes are the tools themselves, or what tools are made from: classes declared with `@tool_input`,
+functions, and methods with `@tool`. Type checkers and editors see attributes that can be called, selected and
+hooked.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 
 class ClassMembers(Generic[T]):
-    """Reads the tools and toolsets that classes below `base` declare."""
+    """Collects the tools and toolsets that classes below `base` declare."""
 
     def __init__(self, base: type[T], taken: frozenset[str]) -> None:
-        """Read for subclasses of `base`; `taken` are further names that its instances use."""
+        """Collect for subclasses of `base`; `taken` are further names that its instances use."""
         self._base = base
         self._taken = taken
 
     def of(self, kind: type[T]) -> dict[str, Tool[..., Any] | T]:
         """The members of a class: inherited ones first, then its own, in the order of definition.
 
-        A subclass that gives an inherited name to another tool puts it in the same place; one that
-        gives it to anything else, such as `None`, takes the tool out.
+        A subclass that assigns another tool to an inherited name puts it in the same place; one that
+        assigns anything else, such as `None`, removes the tool.
         """
         members: dict[str, Tool[..., Any] | T] = {}
         for declaring in reversed(kind.__mro__):
@@ -48,7 +48,7 @@ class ClassMembers(Generic[T]):
         return members
 
     def of_instance(self, instance: T) -> list[Tool[..., Any] | T]:
-        """The members of an instance; a tool that is a method is bound to it, and is its attribute."""
+        """The members of an instance; a method's tool is bound to the instance and becomes its attribute."""
         found: list[Tool[..., Any] | T] = []
         for name, member in self.of(type(instance)).items():
             if isinstance(member, FunctionTool) and member.unbound:
@@ -60,7 +60,7 @@ class ClassMembers(Generic[T]):
         return found
 
     def adopt(self, kind: type[T]) -> None:
-        """Make tools of the plain functions that a class declares: those that are no methods.
+        """Make tools of the plain functions that a class declares, except of methods.
 
         Raises:
             DefinitionError: a function cannot be a tool; the message says why.
@@ -73,11 +73,11 @@ class ClassMembers(Generic[T]):
                 setattr(kind, name, _made(function, f"{kind.__qualname__}.{name}"))
 
     def check(self, kind: type[T]) -> None:
-        """Refuse what a class declares and cannot mean.
+        """Refuse declarations that cannot work.
 
         Raises:
             DefinitionError: a member has the name of a method of toolsets, is a class instead of a
-                toolset, a model that is not declared, or takes a `self` that nothing gives it.
+                toolset, a model that is not declared, or takes a `self` that it would not get.
         """
         for name, value in vars(kind).items():
             where = f"{kind.__qualname__}.{name}"
@@ -143,10 +143,10 @@ def _made(function: Any, where: str) -> Tool[..., Any]:
 
 
 def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
-    """Hold the calls that a class says it decodes, `class App(Toolset[…])`, against its tools.
+    """Compare the calls that a class says it decodes, `class App(Toolset[…])`, with its tools.
 
     Raises:
-        DefinitionError: a tool's calls are not among them, so that a `match` over them would miss one.
+        DefinitionError: a tool's calls are missing, so that a `match` over them would not be complete.
     """
     said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
     kinds: list[Any] = [get_origin(call) or call for call in said]

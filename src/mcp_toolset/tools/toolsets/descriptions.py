@@ -1,4 +1,4 @@
-"""`Descriptions`: other texts for some tools, as a value.
+"""`Descriptions`: replacement texts for some tools, as a value.
 
 ```python
 short = Descriptions({"search": "Search the shop.", "order": "Order an article."})
@@ -36,10 +36,10 @@ class Descriptions(Mapping["ToolSelector", str]):
     __slots__ = ("_report", "_step", "_texts")
 
     def __init__(self, texts: BySelector[str] | None = None) -> None:
-        """Hold `texts`, by public name, pattern or tool.
+        """Texts by public name, pattern or tool.
 
         Raises:
-            DefinitionError: a key is no selector, or a text is no text.
+            DefinitionError: a key is not a selector, or a text is not a string.
         """
         self._texts: dict[ToolSelector, str] = {}
         for selector, text in (texts or {}).items():
@@ -50,7 +50,7 @@ class Descriptions(Mapping["ToolSelector", str]):
         self._report = NameReport()
 
     def __getitem__(self, selector: ToolSelector) -> str:
-        """The text for a selector, as it was given."""
+        """The text for a selector."""
         return self._texts[selector]
 
     def __iter__(self) -> Iterator[ToolSelector]:
@@ -58,15 +58,15 @@ class Descriptions(Mapping["ToolSelector", str]):
         return iter(self._texts)
 
     def __len__(self) -> int:
-        """How many texts there are."""
+        """The number of texts."""
         return len(self._texts)
 
     def __or__(self, other: BySelector[str]) -> Descriptions:
-        """Both; of two texts for one selector, the later one."""
+        """Both; of two texts for one selector, the later wins."""
         return Descriptions({**self._texts, **dict(other.items())})
 
     def prefixed(self, prefix: str) -> Descriptions:
-        """The same for a toolset that is `.prefixed(prefix)`.
+        """The same texts for a toolset that is `.prefixed(prefix)`.
 
         Raises:
             DefinitionError: the prefix cannot start a tool's name.
@@ -76,7 +76,7 @@ class Descriptions(Mapping["ToolSelector", str]):
         return Descriptions({named[key]: text for key, text in self._texts.items()})
 
     def uses(self) -> list[NameUse]:
-        """What the texts are for."""
+        """The uses of the texts' selectors."""
         return [use for one in self._texts if (use := use_of(one, "descriptions")) is not None]
 
     def of(self, bindings: list[ToolBinding]) -> list[ToolBinding]:

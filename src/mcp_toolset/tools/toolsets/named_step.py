@@ -1,4 +1,4 @@
-"""`NamedStep`: the step of a verb that is for some tools only, by name, pattern or tool."""
+"""`NamedStep`: the step of a verb that applies to some tools only, by name, pattern or tool."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 if TYPE_CHECKING:
     BySelector = Mapping[str, V] | Mapping[Tool[..., Any], V] | Mapping[ToolSelector, V]
-    """Something for each of some tools; mappings do not widen their keys, so all three are named."""
+    """A value for each of some tools; mappings do not widen their keys, so all three types are named."""
 
 
 class NamedStep(Generic[V]):
-    """What a verb does to each tool, given what it was told about that tool, if anything."""
+    """What a verb does to each tool, given its value for that tool, if any."""
 
     def __init__(
         self,
@@ -29,31 +29,31 @@ class NamedStep(Generic[V]):
         by: Mapping[ToolSelector, V],
         act: Callable[[ToolBinding, V | None], ToolBinding | None],
     ) -> None:
-        """Do `act` to every tool, with what `by` has for it.
+        """Apply `act` to every tool, with the value that `by` has for it.
 
         Args:
             verb: The verb, for messages.
-            by: What was told, by name, pattern or tool.
+            by: The values, by name, pattern or tool.
             act: The step.
         """
         uses = ((use_of(selector, verb), value) for selector, value in by.items())
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act
         self.is_bound = False
-        """Whether each name stood for one tool or several when this was last asked."""
+        """Whether each name matched a tool when this was last used."""
 
     @property
     def names_only(self) -> bool:
-        """Whether it depends on nothing but the tools: what a group of tools has in it may change."""
+        """Whether it depends on the tools only: the members of a group of tools may change."""
         return all(use.tool is None for use, _ in self._by)
 
     def among(self, bindings: Iterable[ToolBinding]) -> Callable[[ToolBinding], ToolBinding | None]:
-        """The step for the tools as they are now."""
+        """The step for the present tools."""
         table = self._told(ToolNames(bindings))
         return lambda binding: self._act(binding, table.get(binding.name))
 
     def unbound(self, bindings: Iterable[ToolBinding], known: KnownTools) -> list[UnboundName]:
-        """The names that stand for no tool."""
+        """The names that match no tool."""
         bindings = list(bindings)
         found = unbound((use for use, _ in self._by), ToolNames(bindings), known)
         if len(known.sources) != 1 or not all(one.source for one in bindings):
@@ -61,7 +61,7 @@ class NamedStep(Generic[V]):
         return [replace(one, server=known.sources[0].source_name) for one in found]
 
     def told(self, bindings: Iterable[ToolBinding]) -> Mapping[str, V]:
-        """What was told about each tool, by public name; a name goes first, then a tool, then the rest."""
+        """The value for each tool, by public name; a name wins over a tool, and a tool over a pattern."""
         return self._told(ToolNames(bindings))
 
     def _told(self, names: ToolNames) -> Mapping[str, V]:

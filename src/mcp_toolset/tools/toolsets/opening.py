@@ -1,4 +1,4 @@
-"""Opening and closing sources: all at once, and none may hold up the others for long."""
+"""Open and close sources: all at once, so that a slow one does not delay the others for long."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mcp_toolset.tools.core.source import AtHand, ToolSource
 from mcp_toolset.tools.toolsets.opening_report import OpeningReport
 
 PATIENCE: Final = 3.0
-"""Seconds that an entered server with something usable waits for the rest, which joins later."""
+"""Seconds that an opened server with a usable tool waits for the rest, which joins later."""
 
 
 MOMENT: Final = 1.0
-"""Seconds for servers that are part of this process, where nothing else is waited for."""
+"""Seconds for servers in this process, if nothing else is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Waiting:
     """How long opening waits for the first attempts of the sources.
 
     Attributes:
-        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source. 0 waits for none
-            outside of this process.
+        limit: Seconds at most; `None` leaves it to the `start_timeout` of each source. 0 waits only for
+            sources in this process.
         patience: Seconds to wait for the rest once something is usable; `None` waits for all.
-        tells: Whether to say on a terminal what is waited for.
+        tells: Whether to report on a terminal which sources are waited for.
     """
 
     limit: float | None = None
@@ -56,12 +56,12 @@ async def open_sources(
 ) -> None:
     """Start every source in `group`, and wait until each first attempt has succeeded or failed.
 
-    It returns sooner if `waiting` says so. Local tools are usable at once.
+    It returns earlier if `waiting` says so. Local tools are usable at once.
     """
     opened = [(source, _Settled()) for source in sources]
     for source, status in opened:
         group.start_soon(partial(source.run, task_status=status))
-    # The sources have begun by then, and say so.
+    # All sources have started their first attempts by now, and their statuses say so.
     await anyio.lowlevel.checkpoint()
     if waiting.limit == 0:
         opened = [
@@ -101,7 +101,7 @@ def _hurry(scope: anyio.CancelScope, patience: float | None) -> None:
 
 
 async def settled(sources: Sequence[ToolSource]) -> None:
-    """Wait until no source is at its first attempt any more; each has its own deadline for that."""
+    """Wait until no source is at its first attempt; each has its own deadline for that."""
     for source in sources:
         changed = anyio.Event()
         stop = source.on_change(changed.set)
@@ -121,7 +121,7 @@ async def unwind(
     fault: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """Close what a stack holds; what the block itself raised leaves it as it is, not in a group of one."""
+    """Close what a stack holds; an error of the block is raised itself, not in a group of one."""
     try:
         await stack.__aexit__(kind, fault, trace)
     except BaseExceptionGroup as group:

@@ -1,4 +1,4 @@
-"""`OpeningReport`: what a program that opens mounted servers says on a terminal while it waits for them."""
+"""`OpeningReport`: what a program prints on a terminal while it waits for mounted servers to start."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.text.hidden_text import visible
 
 QUIET: Final = 1.0
-"""Seconds of waiting before anything is said; most servers are ready by then."""
+"""Seconds of waiting before the first line; most servers are ready earlier."""
 
 
 class OpeningReport:
-    """Lines on stderr: which servers are waited for, then how each of them ended up.
+    """Lines on stderr: the servers that are waited for, then the outcome of each.
 
     Nothing is written unless stderr is a terminal and the waiting takes longer than `QUIET` seconds.
     """
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
-        """Watch `sources`; with none, nothing is ever said."""
+        """Watch `sources`; without sources, nothing is written."""
         self._all = len(sources)
         self._waiting = list(sources)
         self._speaks = False
@@ -31,7 +31,7 @@ class OpeningReport:
             self._done.set()
 
     async def run(self) -> None:
-        """Begin to speak after a while, unless everything has settled by then."""
+        """Write the first line after a while, unless every source has answered or failed."""
         with anyio.move_on_after(QUIET):
             await self._done.wait()
             return
@@ -50,7 +50,7 @@ class OpeningReport:
             self._done.set()
 
     def ended(self) -> None:
-        """Say which servers are not waited for any longer."""
+        """Write which servers are no longer waited for."""
         if self._waiting:
             self._say(f"going on without {self._names()}: still starting")
 

@@ -1,7 +1,7 @@
-"""`.prepared(…)`: what a turn's own input changes about a tool and its calls.
+"""`.prepared(…)`: adapt a tool and its calls to the input of a turn.
 
-The first function is asked when a view is made and may change or hide a tool; the second is asked
-about each call before its arguments are validated. Both see the turn that the view was made for.
+The first function is called when a view is made and may change or hide a tool; the second is called for each
+call before its arguments are validated. Both get the turn that the view was made for.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mcp_toolset.tools.toolsets.turn import PER_CALL, Turns
 PrepareDefinition = (
     Callable[[ToolBinding], ToolDefinition | None] | Callable[[ToolBinding, Any], ToolDefinition | None]
 )
-"""A tool's definition for a turn, or `None` to leave the tool out of it."""
+"""A tool's definition for a turn, or `None` to leave the tool out."""
 
 PrepareCall = Callable[[ToolCall], Mapping[str, Any]] | Callable[[ToolCall, Any], Mapping[str, Any]]
-"""The arguments of a call as they are to be validated."""
+"""The arguments of a call, to be validated next."""
 
 
 class _Unprepared:
-    """The turn of a recipe that is looked at but not used: nothing is prepared for it."""
+    """The turn of a toolset that is inspected but not used: no function is called for it."""
 
 
 UNPREPARED: Final = _Unprepared()
@@ -41,7 +41,7 @@ _log = logging.getLogger("mcp_toolset.tools")
 
 @dataclass(frozen=True, slots=True)
 class TurnFunction:
-    """A function of something and, if it asks for it, of the turn's input."""
+    """A function of one argument and, if its signature has it, of the turn's input."""
 
     function: Callable[..., Any]
     shown: str
@@ -49,16 +49,16 @@ class TurnFunction:
     turn_type: Any
 
     def __call__(self, subject: object, turn: object) -> Any:
-        """Ask the function."""
+        """Call the function."""
         if not self.takes_turn:
             return self.function(subject)
         return self.function(subject, turn.of(self.turn_type) if isinstance(turn, Turns) else turn)
 
     def require(self, turn: object) -> None:
-        """Go on only with the turn's input that the function is annotated to take.
+        """Check that the turn's input has the type that the function is annotated to take.
 
         Raises:
-            DefinitionError: there is none, or it is of another type.
+            DefinitionError: there is no input, or it has another type.
         """
         given = turn.of(self.turn_type) if isinstance(turn, Turns) else turn
         if self.takes_turn and self.turn_type is not None and not isinstance(given, self.turn_type):
@@ -71,7 +71,7 @@ class TurnFunction:
 
 
 def turn_function(function: Callable[..., Any]) -> TurnFunction:
-    """Read what a function of `.prepared` takes.
+    """Inspect the signature of a function given to `.prepared`.
 
     Raises:
         DefinitionError: it is not callable, waits, or takes neither one nor two arguments.
@@ -93,7 +93,7 @@ def turn_function(function: Callable[..., Any]) -> TurnFunction:
 
 
 def _checkable(annotation: Any) -> Any:
-    """The annotation if `isinstance` can hold a turn against it; others are not checked."""
+    """The annotation if `isinstance` can check a turn against it; others are not checked."""
     try:
         isinstance(None, annotation)
     except TypeError:
@@ -103,13 +103,13 @@ def _checkable(annotation: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
-    """The step of `.prepared()`: what it does to a binding depends on the turn."""
+    """The step of `.prepared()`: its effect on a binding depends on the turn."""
 
     define: TurnFunction | None
     adjust: TurnFunction | None
 
     def for_turn(self, turn: object) -> Callable[[ToolBinding], ToolBinding | None]:
-        """The step for one turn; bindings that are only looked at stay as they are.
+        """The step for one turn; bindings that are only inspected stay unchanged.
 
         Raises:
             DefinitionError: a function needs a turn of another type.
@@ -131,10 +131,10 @@ class PreparedStep:
 
 
 def prepared_step(define: PrepareDefinition | None, adjust: PrepareCall | None) -> PreparedStep:
-    """The step of two functions, either of which may be missing.
+    """The step of two functions, one of which may be missing.
 
     Raises:
-        DefinitionError: one of them cannot be asked.
+        DefinitionError: one of them cannot be called so.
     """
     functions = [None if one is None else turn_function(one) for one in (define, adjust)]
     return PreparedStep(*functions)
@@ -165,7 +165,7 @@ def _redefined(binding: ToolBinding, definition: object) -> ToolBinding:
 def _adjusted(
     adjust: TurnFunction, turn: object, inner: Prepare | None, call: ToolCall, context: ToolContext
 ) -> ToolCall:
-    """Prepare a call from the outside in; what fails means that the call does not run."""
+    """Prepare a call from the outermost toolset inward; if a function fails, the call does not run."""
     try:
         if turn is PER_CALL:
             turn = context.turn

@@ -1,8 +1,8 @@
-"""Dynamic providers: tools whose definitions depend on changing outside state.
+"""`DynamicToolset` and the protocol `ToolProvider`: tools whose definitions depend on changing outside state.
 
-A toolset of values derives its definitions once. A `ToolProvider` is asked again: for its list when
-it says that it has changed or some time has passed, and for one tool's definition right before a
-call of it, so that nobody runs a tool by a contract that no longer holds.
+A toolset of values derives its definitions once. A `ToolProvider` is asked for its list again when it reports
+a change or some time has passed, and for one tool's definition right before a call of it, so that no tool
+runs with an outdated definition.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ from mcp_toolset.tools.toolsets.prepare import prepared_step
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 LIST_TIMEOUT: Final = 30.0
-"""Seconds that a provider may take to list its tools or to resolve one, unless told otherwise."""
+"""The default seconds that a provider may take to list its tools or to resolve one."""
 
 
 class ToolProvider(ABC):
-    """Where tools come from that are not known when the program is written."""
+    """A source of tools that are not known when the program is written."""
 
     @abstractmethod
     async def list_definitions(self) -> Iterable[ToolDefinition]:
-        """The tools as they are now."""
+        """The present tools."""
 
     async def resolve(self, name: str) -> ToolDefinition | None:
-        """One tool as it is now; `None` if it is not offered any more. Asked before every call."""
+        """The present definition of one tool; `None` if it no longer exists. Called before every call."""
         return next((one for one in await self.list_definitions() if one.name == name), None)
 
     def stable_id(self, definition: ToolDefinition) -> str:
-        """What a tool is known by whatever its name becomes; empty for the source's and its name.
+        """The stable id of a tool, whatever its name becomes; empty for the source's and the tool's name.
 
-        Grants, switches and saved states follow it. Of two tools of one id the second is set aside.
+        Grants, switches and saved states follow it. Of two tools with one id the second is set aside.
         """
         return ""
 
     def prepare(self, call: ToolCall, turn: Any) -> Mapping[str, Any]:
-        """The arguments of a call, before they are validated; `turn` is the turn's own input."""
+        """The arguments of a call, before they are validated; `turn` is the turn's input."""
         return call.arguments
 
     @abstractmethod
     async def execute(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a call; `call.name` is the tool's own name, whatever the model calls it."""
+        """Run a call; `call.name` is the tool's own name, whatever public name the model used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class _Offered:
 class DynamicToolset(Toolset):
     """The tools of a provider, listed while the toolset is open.
 
-    If the provider fails, the tools it had stay and `status` says why. A definition
-    that cannot be used is set aside alone and named there.
+    If the provider fails, the last tools stay and `status` has the reason. A definition that cannot be
+    used is set aside and named there; the others are used.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class DynamicToolset(Toolset):
         refresh: float | None = None,
         timeout: float = LIST_TIMEOUT,
     ) -> None:
-        """Describe where the tools come from; nothing is asked before `async with`.
+        """Say where the tools come from; the provider is first called in `async with`.
 
         Args:
-            provider: Where they come from.
+            provider: The source of the tools.
             name: The name of the source: in messages, in search, in `inspect`.
             refresh: Seconds between two listings; by default only `changed()` asks for another.
             timeout: Seconds that a listing, or the definition of one tool, may take.
@@ -122,12 +122,12 @@ class DynamicToolset(Toolset):
         return self._status
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the tools or the status have changed; returns what ends this."""
+        """Call `callback` when the tools or the status have changed; return a function that stops this."""
         self._callbacks.append(callback)
         return partial(self._unsubscribe, callback)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """A provider has no members of its own: its tools are what it lists."""
+        """Always empty: the tools are those that the provider lists."""
         return iter(())
 
     def sources(self) -> list[ToolSource]:
@@ -135,16 +135,16 @@ class DynamicToolset(Toolset):
         return [self]
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """The tools as the provider last listed them."""
+        """The tools of the provider's last list."""
         step = self._prepared.for_turn(turn)
         return [done for binding in self._bindings() if (done := step(binding)) is not None]
 
     def changed(self) -> None:
-        """Say that the provider's tools have changed; they are listed again while the toolset is open."""
+        """Report that the provider's tools have changed; they are listed again while the toolset is open."""
         self._stale.set()
 
     async def refresh(self) -> SourceStatus:
-        """List the tools now; a failure is a status, not an exception."""
+        """List the tools now; a failure changes the status and is not raised."""
         async with self._listing:
             before = (self._offered, self._status)
             try:
@@ -162,9 +162,9 @@ class DynamicToolset(Toolset):
         return self._status
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """List the tools, then again whenever that is due, until cancelled; see `ToolSource.run`."""
+        """List the tools, and again when a list is due, until cancelled; see `ToolSource.run`."""
         self._status = replace(self._status, state="starting", reason="")
-        # An earlier opening may have waited on another event loop.
+        # The toolset may have been open on another event loop before.
         self._stale = anyio.Event()
         try:
             await self.refresh()
@@ -196,7 +196,7 @@ class DynamicToolset(Toolset):
         self._status = SourceStatus("ready", tools=len(offered), set_aside=tuple(set_aside))
 
     def _usable(self, definition: ToolDefinition) -> _Offered:
-        """The definition with its schemas compiled, which is done once for each."""
+        """The definition with its schemas compiled, once for each definition."""
         if not definition.name:
             raise DefinitionError("a tool needs a non-empty name")
         id = self._provider.stable_id(definition) or f"{self._source_name}:{definition.name}"

@@ -1,4 +1,4 @@
-"""Two tools of one id cannot both be meant by it: grants, switches and saved states go by ids."""
+"""Refuse two tools with one chosen id, because grants, switches and saved states identify tools by id."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mcp_toolset.tools.declare.tool import Tool
 
 
 def check_ids(bindings: Iterable[ToolBinding]) -> None:
-    """Refuse two tools of one id, if it was chosen for one of them.
+    """Refuse two tools with the same id, if it was chosen for one of them.
 
-    One tool may stand under several names, and so may the tools of several instances or of one factory,
-    whose ids nobody chose.
+    One tool may have several names; so may the tools of several instances or of one factory, whose ids
+    are made by default.
 
     Raises:
-        NameConflictError: two tools have one id; the message has both places and the mend.
+        NameConflictError: two tools have one id; the message has both places and the remedy.
     """
     groups: dict[tuple[str, str], list[ToolBinding]] = defaultdict(list)
     for binding in bindings:
@@ -38,7 +38,7 @@ def check_id(id: str, group: Sequence[ToolBinding]) -> None:
 
 
 def chosen_id(binding: ToolBinding) -> str:
-    """The id that the author of a binding's tool chose for it; empty if nobody did."""
+    """The id that the author of a binding's tool chose; empty if the id is the default one."""
     tool = binding.origin
     if not isinstance(tool, Tool) or tool.id in (default_id(tool.name, tool.function), f"tool:{tool.name}"):
         return ""

@@ -1,7 +1,7 @@
 """`Toolset`: tools grouped, nested and transformed; each verb returns a new toolset.
 
-A toolset is a recipe. Compiling it (`bindings`, `view`) walks it once into flat bindings; nothing of
-it is walked when a tool is called.
+A toolset is a recipe. Compiling it (`bindings`, `view`) walks it once and gives flat bindings; a call does
+not walk it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ else:
 class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
     """A group of tools, plain functions and other toolsets.
 
-    Made of values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
+    Made from values, `Toolset(search, data)`, or declared as a class whose attributes are tools, input
     classes, functions and toolsets; its instances have them in the order of definition, inherited ones
     first:
 
@@ -70,10 +70,10 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
         def recent(self, limit: int) -> list[str]: ...
     ```
 
-    Methods without `@tool`, and names with an underscore, are no members.
+    Methods without `@tool`, and names with an underscore, are not members.
 
-    `AppTools.search` is the tool: it can be called, and it selects itself wherever a name does.
-    `async with toolset:` opens what is mounted in it; a toolset of local tools needs no opening.
+    `AppTools.search` is the tool: it can be called, and it can be given wherever a tool's name can.
+    `async with toolset:` opens the servers mounted in it; a toolset of local tools needs no opening.
     """
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -105,7 +105,7 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
 
         Args:
             *members: Tools, functions (made into tools here), classes declared with `@tool_input`, and
-                toolsets. Of tools and toolsets a type checker knows what `decode` gives.
+                toolsets. Type checkers infer the type of `decode` from tools and toolsets.
             name: A name for messages.
 
         Raises:
@@ -124,22 +124,22 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
         return iter(self._members)
 
     def bindings(self) -> list[ToolBinding]:
-        """Every tool as it stands now, flat and in order, prepared for no turn in particular."""
+        """Every tool, flat and in order, not prepared for a turn."""
         return self.compiled(None)
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """Every tool as it stands for one turn; with `UNPREPARED`, before `.prepared()` has its say."""
+        """Every tool for one turn; with `UNPREPARED`, as it is before `.prepared()` is applied."""
         if type(self).bindings is not Toolset.bindings:
             return self.bindings()
         return _flat(self._members, turn, self._bindings_of_tools)
 
     def sources(self) -> list[ToolSource]:
-        """Everything in the toolset that has to be opened, each once."""
+        """Every source in the toolset that must be opened, each once."""
         found = [source for member in self._nested() for source in member.sources()]
         return list({id(source): source for source in found}.values())
 
     def listing_sources(self) -> list[ToolSource]:
-        """Of `sources`, those whose tools are listed; the tools of the others are behind search."""
+        """The sources among `sources` whose tools are listed; the tools of the others are behind search."""
         nested = list(self._nested())
         found = [source for member in nested for source in member.listing_sources()]
         return found if nested else self.sources()
@@ -149,25 +149,25 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
         return [found for member in self._nested() for found in member.set_aside()]
 
     def unbound(self) -> list[UnboundName]:
-        """The names given to verbs that stand for no tool, each with the reason; see docs/names.md."""
+        """The names given to verbs that match no tool, each with the reason; see docs/names.md."""
         return [found for member in self._nested() for found in member.unbound()]
 
     def known_tools(self) -> KnownTools:
-        """What names are held against: every tool in it, filtered out or not, and what may bring more."""
+        """What names are resolved against: every tool, filtered out or not, and the sources of more tools."""
         return KnownTools(self.everything, self.sources(), verbs=self.unbound)
 
     def everything(self) -> list[ToolBinding]:
-        """Every tool at every level, under the names that it has there; also what is filtered out."""
+        """Every tool at every level under its name there, also those that are filtered out."""
         found = self.compiled(UNPREPARED)
         return [*found, *(one for member in self._nested() for one in member.everything())]
 
     @property
     def defers(self) -> bool:
-        """Whether some of it is behind search, even while a mounted server has not answered yet."""
+        """Whether some tools are behind search, even if a mounted server has not answered yet."""
         return any(member.defers for member in self._nested())
 
     def identities(self) -> frozenset[object]:
-        """What its tools are told apart by: so it selects all of them wherever it is nested."""
+        """The keys that identify its tools, so that it selects all of them wherever it is nested."""
         return frozenset(map(identity, self.compiled(UNPREPARED)))
 
     def view(
@@ -176,15 +176,15 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
         """The tools as a flat, frozen table.
 
         Args:
-            availability: Which tools; those that are on unless given.
-            turn: This turn's own input, for the functions of `.prepared()`.
-            deferred: Take deferred tools too, for providers that defer by themselves; else they are
-                left out: they are found by search, not listed.
+            availability: Which tools; by default those that are on.
+            turn: This turn's input, for the functions of `.prepared()`.
+            deferred: Whether deferred tools are included, for providers with their own search; by default
+                they are left out, because they are found by search, not listed.
 
         Raises:
             NameConflictError: two tools have one name, or one id that was chosen for one of them.
-            UnknownToolError: the availability names a tool that is not here; as `ToolNotReadyError`, with
-                the servers and their states, while a mounted server that may have it is not ready.
+            UnknownToolError: the availability names an unknown tool; as `ToolNotReadyError`, with the servers
+                and their states, while a mounted server that may have it is not ready.
             DefinitionError: a function of `.prepared()` needs a turn of another type.
         """
         bindings = self.compiled(turn)
@@ -199,11 +199,11 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
             raise not_ready(fault, known.sources) from None
 
     def find(self, selector: ToolSelector) -> ToolBinding:
-        """A tool by public name or by itself, wherever it is nested: off and deferred ones too.
+        """The binding of a tool, by public name or by the tool, wherever it is nested; also off or deferred.
 
         Raises:
-            UnknownToolError: it is not here; the message has near matches.
-            DefinitionError: it stands here under several names.
+            UnknownToolError: it is not in the toolset; the message has close matches.
+            DefinitionError: it has several names here.
         """
         try:
             return ToolView(self.compiled(UNPREPARED))[selector]
@@ -211,9 +211,9 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
             raise not_ready(fault, self.sources()) from None
 
     def decode(self, call: ToolCall, view: ToolView | None = None) -> C:
-        """A call as a typed one: its input, what runs it, and what completes it.
+        """A call with its typed input, its handler and the conversion of its result.
 
-        A type checker knows the union of what the members decode, and whether a `match` has them all:
+        Type checkers know the union of what the members decode, and whether a `match` covers it:
 
         ```python
         match tools.decode(call):
@@ -223,15 +223,15 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
                 done = other.complete(await other.call())
         ```
 
-        A class toolset names the union itself: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
+        A class toolset names the union: `class App(Toolset[DecodedCall[WebSearch, Snippets]])`.
 
         Args:
             call: A call, such as one of `plan.pending`.
-            view: The view that it was offered in; otherwise the toolset is compiled for each call.
+            view: The view in which the tool was offered; without it the toolset is compiled for each call.
 
         Raises:
-            UnknownToolError: there is no such tool.
-            ToolMismatchError: the tool has no typed calls: it was made of a schema, or is mounted.
+            UnknownToolError: the tool does not exist.
+            ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
             InvalidArgumentsError: the arguments do not fit.
         """
         table = ToolView(self.compiled(UNPREPARED)) if view is None else view
@@ -248,7 +248,7 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
         return [binding.name for binding in self.compiled(UNPREPARED)]
 
     def definitions(self) -> list[ToolDefinition]:
-        """What all tools say of themselves, in order."""
+        """The definitions of all tools, in order."""
         return [binding.definition for binding in self.compiled(UNPREPARED)]
 
     async def execute(
@@ -261,37 +261,36 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
     ) -> ToolResult:
         """Run one tool from JSON arguments, on or off, under `rules` if given; see `ToolView.execute`.
 
-        It compiles the toolset: for many calls take `view()` once and use `view.execute`.
+        The toolset is compiled for it: for many calls take `view()` once and use `view.execute`.
 
         Raises:
-            UnknownToolError: it is not here, or it is deferred and needs a grant.
+            UnknownToolError: it is not in the toolset, or it is deferred and needs a grant.
             InvalidArgumentsError: the arguments do not fit; nothing ran.
             UnknownNameError: a rule is for a tool that does not exist.
         """
         return await self.view(ToolAvailability.all()).execute(selector, arguments, context, rules=rules)
 
     def compact(self, help_name: str = "tool_help") -> Toolset:
-        """The toolset as a compact listing: short stubs, and a tool that tells the full definitions.
+        """The toolset as a compact listing: short stubs, and a tool that returns the full definitions.
 
-        A call of a stub runs the tool. The listing does not change by what is asked, so a prompt cache
-        over it holds.
+        A call of a stub runs the tool. The listing does not change, so a prompt cache stays valid.
 
         Args:
-            help_name: The name of the tool that tells the full definitions.
+            help_name: The name of the tool that returns the full definitions.
         """
 
         async def tool_help(names: list[str]) -> str:
-            """Tell the full descriptions and schemas of tools, which are listed in short."""
+            """Get the full descriptions and schemas of tools, which are listed in short."""
             return help_text(ToolView(self.compiled(UNPREPARED)), names)
 
         asking = tool(name=help_name, read_only=True, id=f"tool:{help_name}")(tool_help)
         return Toolset(self.through(Each(stubbed)), asking, name=self.name)
 
     def including(self, *members: Tool[..., Any] | Callable[..., Any] | Toolset) -> Toolset:
-        """The toolset with more members; `toolset + other` is the same for one.
+        """The toolset with more members; `toolset + other` adds one.
 
         Raises:
-            NameConflictError: a local tool of this name is there already.
+            NameConflictError: a local tool has this name already.
         """
         return Toolset(self, *members, name=self.name)
 
@@ -299,7 +298,7 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
         return self.including(other)
 
     def through(self, step: Step, *, defers: bool = False) -> Toolset:
-        """The toolset with every binding passed through a step; what all verbs come to."""
+        """The toolset with every binding passed through a step; every verb uses this."""
         return Transformed(self, step, defers=defers)
 
     def _nested(self) -> Iterator[Toolset]:
@@ -308,8 +307,8 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
     async def __aenter__(self) -> Self:
         """Open every source concurrently, and wait until each is ready or has failed.
 
-        Each source has its own `start_timeout`. A wait of more than a second is told on stderr if that is
-        a terminal. `opened(patience=…)` goes on sooner.
+        Each source has its own `start_timeout`. A wait of more than a second is reported on stderr if that is
+        a terminal. `opened(patience=…)` returns earlier.
         """
         await self._open(Waiting(tells=True))
         return self
@@ -318,7 +317,7 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
     async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
         """Open every source for the length of a block, and wait for them at most `patience` seconds.
 
-        A source that is not ready by then goes on starting, and its tools join when it is.
+        A source that is not ready then continues to start, and its tools join when it is.
 
         Args:
             patience: Seconds; 0 does not wait at all. `None` waits as `async with toolset` does.
@@ -373,14 +372,14 @@ def _flat(
 def _bound(tool: Tool[..., Any], known: dict[int, ToolBinding]) -> ToolBinding:
     """The binding of a tool, which never changes: the same object each time."""
     found = known.get(id(tool))
-    # A binding holds its tool, so that no other one can have this id meanwhile.
+    # The cached binding holds its tool, so that no other tool can get this id.
     if found is None or found.origin is not tool:
         found = known[id(tool)] = tool.bind()
     return found
 
 
 def _check_names(bindings: Iterable[ToolBinding]) -> None:
-    """Refuse two local tools of one name; mounted ones are told apart when they are served."""
+    """Refuse two local tools of one name; mounted tools are renamed when they are served."""
     ToolView(binding for binding in bindings if not binding.source)
 
 
@@ -404,7 +403,7 @@ def _unmade(binding: ToolBinding) -> ToolBinding | None:
 
 
 class Transformed(Toolset):
-    """Another toolset with every binding passed through one step; what a verb returns."""
+    """Another toolset with every binding passed through one step; the result of a verb."""
 
     def __init__(self, inner: Toolset, transform: Step, *, defers: bool = False) -> None:
         """Wrap `inner`; `defers` says that the step puts tools behind search."""
@@ -416,7 +415,7 @@ class Transformed(Toolset):
         super().__init__(name=inner.name)
 
     def members(self) -> Iterator[Tool[..., Any] | Toolset]:
-        """The toolset that is transformed."""
+        """The transformed toolset."""
         yield self._inner
 
     def compiled(self, turn: object) -> list[ToolBinding]:
@@ -433,7 +432,7 @@ class Transformed(Toolset):
         return [done for binding in bindings if (done := step(binding)) is not None]
 
     def _as_named(self, step: NamedStep[Any], bindings: list[ToolBinding]) -> list[ToolBinding]:
-        """What a step for some tools gives, which depends on all of them: the same while they are."""
+        """The result of a step for some tools, which depends on all of them; cached until they change."""
         known, done = self._named
         if not (step.names_only and known and same(known, bindings)):
             act = step.among(bindings)
@@ -442,22 +441,22 @@ class Transformed(Toolset):
         return list(done)
 
     def sources(self) -> list[ToolSource]:
-        """The inner sources."""
+        """The sources of the inner toolset."""
         return self._inner.sources()
 
     def listing_sources(self) -> list[ToolSource]:
-        """The inner ones, unless this step puts its tools behind search."""
+        """Those of the inner toolset, unless this step puts its tools behind search."""
         return [] if self._defers else self._inner.listing_sources()
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """What this step or anything inside had to leave out."""
+        """Tools that this step or an inner one had to leave out."""
         inside = self._inner.set_aside()
         if not isinstance(self._transform, ArgumentStep):
             return inside
         return [*inside, *self._transform.refused(self._inner.compiled(UNPREPARED))]
 
     def unbound(self) -> list[UnboundName]:
-        """What this step or anything inside was told about tools that are not there."""
+        """Names that were given to this step or an inner one and match no tool."""
         inside, step = self._inner.unbound(), cast("object", self._transform)
         if not isinstance(step, NamedStep):
             return inside
@@ -468,5 +467,5 @@ class Transformed(Toolset):
 
     @property
     def defers(self) -> bool:
-        """Whether this step or anything inside puts tools behind search."""
+        """Whether this step or an inner one puts tools behind search."""
         return self._defers or self._inner.defers

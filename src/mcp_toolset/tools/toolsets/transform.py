@@ -1,8 +1,8 @@
 """Argument transforms: hide, rename, default or re-describe one parameter of a tool.
 
-The model sees one schema, the tool gets the arguments of another, and a table made once stands
-between them. What the tool gets is held against its own schema as well, so that a transform can
-never make an invalid call.
+The model sees one schema, the tool gets the arguments of another, and a table made once converts them. The
+converted arguments are also checked against the tool's own schema, so that a transform can never make an
+invalid call.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ UNSET: Final = _Unset()
 
 @dataclass(frozen=True, slots=True)
 class ArgumentTransform:
-    """What becomes of one parameter; made by `hide`, `rename`, `default` and `describe`.
+    """The transform of one parameter; made by `hide`, `rename`, `default` and `describe`.
 
-    `|` joins several for the same parameter: `rename("q") | describe("What to look for")`.
+    `|` combines several for the same parameter: `rename("q") | describe("What to look for")`.
 
     Attributes:
-        hidden: The model does not see it.
-        value: What a hidden one always is; unset leaves it to the tool's own default.
-        name: What the model calls it.
-        fallback: What it is when the model leaves it out.
-        description: What the model reads about it.
+        hidden: Whether the model does not see it.
+        value: The fixed value of a hidden parameter; unset means the tool's own default.
+        name: The name that the model sees.
+        fallback: The value if the model leaves it out.
+        description: The description that the model reads.
     """
 
     hidden: bool = False
@@ -57,7 +57,7 @@ class ArgumentTransform:
     description: str | None = None
 
     def __or__(self, other: ArgumentTransform) -> ArgumentTransform:
-        """Both; of two that say the same thing, the later one.
+        """Both transforms; where they set the same thing, the later wins.
 
         Raises:
             DefinitionError: one hides the parameter and the other shows it.
@@ -74,12 +74,12 @@ class ArgumentTransform:
 
     @property
     def only_describes(self) -> bool:
-        """Whether the arguments stay as they are."""
+        """Whether the arguments stay unchanged."""
         return not self.hidden and self.name is None and self.fallback is UNSET
 
 
 def hide(*, value: Any = UNSET) -> ArgumentTransform:
-    """Keep a parameter from the model: it is always `value`, or the tool's own default."""
+    """Hide a parameter from the model: it always has `value`, or the tool's own default."""
     return ArgumentTransform(hidden=True, value=deepcopy(value) if value is not UNSET else UNSET)
 
 
@@ -87,7 +87,7 @@ def rename(name: str) -> ArgumentTransform:
     """Show a parameter under another name.
 
     Raises:
-        DefinitionError: the name is no non-empty text.
+        DefinitionError: the name is not a non-empty text.
     """
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DefinitionError(f"a parameter cannot be renamed to {name!r}; give a non-empty name")
@@ -95,24 +95,24 @@ def rename(name: str) -> ArgumentTransform:
 
 
 def default(value: Any) -> ArgumentTransform:
-    """Make a parameter optional: it is `value` when the model leaves it out."""
+    """Make a parameter optional: it has `value` if the model leaves it out."""
     return ArgumentTransform(fallback=deepcopy(value))
 
 
 def describe(text: str) -> ArgumentTransform:
-    """Say something else about a parameter."""
+    """Replace the description of a parameter."""
     return ArgumentTransform(description=text)
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentMap:
-    """The way from the arguments that the model gives to those that the tool gets.
+    """Converts the model's arguments to the tool's.
 
     Attributes:
-        inner: The tool's name of each parameter that is renamed, by the name shown.
+        inner: The tool's name of each renamed parameter, by the name that the model sees.
         fixed: Hidden parameters with their values.
         fallbacks: Values of parameters that the model may leave out.
-        blocked: Names that only the tool knows; nobody outside can give them.
+        blocked: Names that only the tool uses; a model cannot set them.
     """
 
     inner: Mapping[str, str]
@@ -134,12 +134,12 @@ Transforms = Mapping[str, ArgumentTransform]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The transforms of one tool, worked out for one definition of it.
+    """The transforms of one tool, applied to one version of its definition.
 
     Attributes:
-        definition: What the model is told instead.
-        table: The way back; `None` when only texts differ.
-        arguments: The check of what the model gives; `None` when only texts differ.
+        definition: The definition that the model sees.
+        table: Converts the arguments; `None` if only texts differ.
+        arguments: Checks the model's arguments; `None` if only texts differ.
     """
 
     definition: ToolDefinition
@@ -162,11 +162,11 @@ class Arrangement:
 
 
 def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
-    """Work out the transforms of some parameters of a tool.
+    """Apply the transforms of some parameters to a tool.
 
     Raises:
         DefinitionError: a parameter does not exist, cannot be hidden, or gets a value that does not
-            fit; or the schema ties it to others so that it cannot be changed alone.
+            fit; or the schema links it to others so that it cannot be changed alone.
     """
     where = f"tool {binding.name!r} ({binding.place})" if binding.place else f"tool {binding.name!r}"
     before = binding.definition
@@ -184,7 +184,7 @@ def arrange(binding: ToolBinding, transforms: Transforms) -> Arrangement:
 
 
 class ArgumentStep(NamedStep[Transforms]):
-    """The step of `.with_arguments()`; what it makes of a tool is made once for each definition."""
+    """The step of `.with_arguments()`; its result for a tool is made once for each definition."""
 
     def __init__(self, by: Mapping[ToolSelector, Transforms]) -> None:
         """Transform the parameters of the tools that `by` selects."""
@@ -203,14 +203,14 @@ class ArgumentStep(NamedStep[Transforms]):
         return None if isinstance(made, str) else made.of(binding)
 
     def refused(self, bindings: Iterable[ToolBinding]) -> list[tuple[str, str]]:
-        """The tools that had to be left out."""
+        """The tools that had to be left out, each with the reason."""
         bindings = list(bindings)
         told = self.told(bindings)
         made = [(one.name, self._arranged(one, told[one.name])) for one in bindings if one.name in told]
         return [(name, reason) for name, reason in made if isinstance(reason, str)]
 
     def _arranged(self, binding: ToolBinding, transforms: Transforms) -> Arrangement | str:
-        """What becomes of a tool, or why nothing can; kept until its definition changes."""
+        """The result for a tool, or why it fails; cached until the definition changes."""
         known = self._made.get(binding.name)
         if known is None or known[0] != binding.definition:
             known = (binding.definition, _arranged(binding, transforms))
@@ -233,7 +233,7 @@ async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context
     if binding.prepare is not None:
         call = binding.prepare(call, context)
     if not binding.arguments.is_valid(call.arguments):
-        # A hidden value is not the model's to read, and a problem may quote it.
+        # The model must not read a hidden value, and the text of a problem may quote it.
         faults = () if table.fixed else binding.arguments.problems(call.arguments)
         raise InvalidArgumentsError(
             f"Invalid arguments for {call.name}: {'; '.join(faults) or 'they do not fit together'}"
@@ -242,7 +242,7 @@ async def _run(binding: ToolBinding, table: ArgumentMap, call: ToolCall, context
 
 
 def _read(binding: ToolBinding, reads: Reads, table: ArgumentMap, call: ToolCall) -> Any:
-    """The typed input of a call, from the arguments that the tool itself gets."""
+    """The typed input of a call, from the converted arguments."""
     call = call.with_arguments(table.inward(call.arguments))
     return reads(call if binding.prepare is None else binding.prepare(call, LOCAL_CONTEXT))
 
@@ -300,7 +300,7 @@ def _table(moving: Transforms) -> ArgumentMap:
 
 
 def _shown(schema: Schema, transforms: Transforms) -> dict[str, Any]:
-    """The schema that the model sees; what it says of nested types stays as it was."""
+    """The schema that the model sees; its nested types stay unchanged."""
     if any(not one.only_describes for one in transforms.values()):
         schema = detached(schema)
     every = _every(schema.get("properties") or {}, transforms)
@@ -332,5 +332,5 @@ def _property(schema: Any, one: ArgumentTransform) -> Any:
 
 
 def _guarded(shown: Schema, blocked: frozenset[str]) -> dict[str, Any]:
-    """The schema that is checked: names that only the tool knows are refused where any name would do."""
+    """The schema that is checked: names that only the tool uses are refused, even if any name is allowed."""
     return {**shown, "properties": {**shown["properties"], **dict.fromkeys(blocked, False)}}

@@ -1,8 +1,8 @@
-"""The turn's own input for `.prepared()` and providers: where it comes from, and whose it is.
+"""The input of a turn, for `.prepared()` and providers: where it comes from, and which toolset gets it.
 
-In an owned loop the application gives it: `tools.view(turn=Turn(user="ann"))`. Over MCP it comes from each
-request: `tools.with_turn(function of the context)`. Toolsets that want turns of different types have each
-their own `with_turn`, or in a loop the one of its type among `Turns`.
+In an owned loop the application passes it: `tools.view(turn=Turn(user="ann"))`. Over MCP a function takes it
+from each request: `tools.with_turn(function of the context)`. Toolsets that need turns of different types
+each have their own `with_turn`, or in a loop the value of their type among `Turns`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.text.hidden_text import in_log
 
 TurnOf = Callable[[ToolContext], Any]
-"""The turn's input from the surroundings of one call; it never waits."""
+"""Returns the turn's input from the context of one call; never waits."""
 
 _log = logging.getLogger("mcp_toolset.tools")
 _OWN: Final = frozenset({"_context", "turn"})
 
 
 class Turns:
-    """Inputs of several types for one turn: each function gets the one that it is annotated to take."""
+    """Inputs of several types for one turn: each function gets the input of the type in its annotation."""
 
     def __init__(self, *turns: object) -> None:
-        """Hold the inputs, of different types."""
+        """The inputs, of different types."""
         self._turns = turns
 
     def of(self, kind: Any) -> object:
-        """The input of a type; the first one where no type was asked for, `None` if there is none."""
+        """The input of a type; the first input if no type was asked for, `None` if there is none."""
         fitting = (one for one in self._turns if kind is None or isinstance(one, kind))
         return next(fitting, None)
 
@@ -46,19 +46,19 @@ class Turns:
 
 
 class PerCall:
-    """The turn of a toolset whose calls bring their own."""
+    """The turn of a toolset whose calls have their own turns."""
 
 
 PER_CALL: Final = PerCall()
 
 
 class TurnContext(ToolContext):
-    """Another context with the turn of its call; in all else it is that context."""
+    """A wrapper of a context with the turn of its call."""
 
     __slots__ = ("_context", "turn")
 
     def __init__(self, context: ToolContext, turn: object) -> None:
-        """Look through to `context`."""
+        """Wrap `context`."""
         self._context = context
         self.turn = turn
 
@@ -70,16 +70,16 @@ class TurnContext(ToolContext):
 
 @dataclass(frozen=True, slots=True)
 class TurnStep:
-    """The step of `.with_turn()`: calls are prepared with what the function says."""
+    """The step of `.with_turn()`: calls are prepared with the function's result."""
 
     turn_of: TurnOf
 
     def inside(self, turn: object) -> object:
-        """The turn that the toolset inside is compiled for: one that was given goes before those of calls."""
+        """The turn that the inner toolset is compiled for: a given turn wins over those of calls."""
         return PER_CALL if turn is None else turn
 
     def __call__(self, binding: ToolBinding) -> ToolBinding:
-        """The binding, its calls prepared with the turn that each brings."""
+        """The binding; each of its calls is prepared with its own turn."""
         if binding.prepare is None:
             return binding
         return replace(binding, prepare=partial(self._prepared, binding.prepare))
@@ -102,7 +102,7 @@ def turn_step(turn_of: TurnOf) -> TurnStep:
     """The step of a function.
 
     Raises:
-        DefinitionError: it is no plain function of the context.
+        DefinitionError: it is not a plain function of the context.
     """
     if not callable(turn_of) or inspect.iscoroutinefunction(turn_of):
         raise DefinitionError(f"with_turn() takes a plain function of the context, not {turn_of!r}")
@@ -110,17 +110,17 @@ def turn_step(turn_of: TurnOf) -> TurnStep:
 
 
 def turn_from_meta(key: str, kind: Any) -> TurnOf:
-    """The turn that a client sends in the `_meta` of its request, as a type of your own.
+    """The turn that a client sends in the `_meta` of its request, parsed to a type of yours.
 
-    Any client can write it, so it is no proof of who calls: that is `context.principal`.
+    Any client can write it, so it does not prove who calls: `context.principal` does.
 
     Args:
-        key: The key in `_meta`, with a prefix of your own such as `example.com/turn`.
-        kind: A model, dataclass or other type that its value is read into; a request without the key has
-            no turn.
+        key: The key in `_meta`, with a prefix of yours such as `example.com/turn`.
+        kind: A model, dataclass or other type that the value is parsed to; a request without the key
+            has no turn.
 
     Raises:
-        DefinitionError: nothing can be read into the type.
+        DefinitionError: the type cannot be parsed from JSON.
     """
     from pydantic import TypeAdapter
 

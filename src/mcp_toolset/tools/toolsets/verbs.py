@@ -1,7 +1,7 @@
-"""The verbs of toolsets: each returns a new toolset in which every binding takes one more step.
+"""The verbs of toolsets: each returns a new toolset in which every binding passes one more step.
 
-A verb says what it does to one binding; when a toolset is compiled the steps run, once, from the
-inside out.
+A verb defines what it does to one binding; when a toolset is compiled, the steps run once, from the innermost
+outward.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.named_step import BySelector
 
 Transform = Callable[[ToolBinding], ToolBinding | None]
-"""One step of a verb: a binding as it should be, or `None` to leave it out."""
+"""One step of a verb: the changed binding, or `None` to leave it out."""
 
 Step = Transform | Each | PreparedStep | NamedStep[Any] | TurnStep
-"""A step, or what makes one of a turn, or of the tools that there are."""
+"""A step, or what makes a step for a turn, or for the present tools."""
 
 _log = logging.getLogger("mcp_toolset.names")
 
@@ -51,26 +51,26 @@ V = TypeVar("V")
 
 
 class ToolsetVerbs(Generic[T]):
-    """What can be made of a toolset: another one, a `T`; `Toolset` says how."""
+    """The toolset that a verb returns: another one, a `T`; `Toolset` implements it."""
 
     def through(self, step: Step, *, defers: bool = False) -> T:
         """The toolset with every binding passed through a step."""
         raise NotImplementedError
 
     def compiled(self, turn: object) -> list[ToolBinding]:
-        """Every tool as it stands for one turn."""
+        """Every tool for one turn."""
         raise NotImplementedError
 
     def sources(self) -> list[ToolSource]:
-        """Everything that has to be opened."""
+        """Every source that must be opened."""
         raise NotImplementedError
 
     def known_tools(self) -> KnownTools:
-        """What names are held against."""
+        """What names are resolved against."""
         raise NotImplementedError
 
     def prefixed(self, prefix: str) -> T:
-        """Every tool as `prefix_name`; hooks and the like for the names before go on reaching them.
+        """Every tool as `prefix_name`; hooks and middleware for the former names still apply.
 
         Raises:
             DefinitionError: the prefix cannot start a tool's name.
@@ -79,12 +79,12 @@ class ToolsetVerbs(Generic[T]):
         return self.through(Each(lambda binding: binding.called(public_name(binding.name, prefix=prefix))))
 
     def renamed(self, names: BySelector[str]) -> T:
-        """Tools under other names: `{"now": "then"}`; the others keep theirs.
+        """Tools under other names: `{"old": "new"}`; the others keep theirs.
 
         Raises:
-            UnknownToolError: there is no such tool in a toolset of local tools.
-            DefinitionError: a new name is none that the protocol allows.
-            NameConflictError: two local tools have one name then.
+            UnknownToolError: a toolset of local tools has no such tool.
+            DefinitionError: the protocol does not allow a new name.
+            NameConflictError: two local tools would have the same name.
         """
         new = self._known("renamed", names)
         for before, after in new.items():
@@ -100,12 +100,12 @@ class ToolsetVerbs(Generic[T]):
         include: ToolSelector | Iterable[ToolSelector] = (EVERY_TOOL,),
         exclude: ToolSelector | Iterable[ToolSelector] = (),
     ) -> T:
-        """Only some of the tools, by tools, name patterns (`get_*`) and a predicate.
+        """Only some of the tools: by tools, name patterns (`get_*`) and a predicate.
 
-        The rest cannot be called.
+        The others cannot be called.
 
         Raises:
-            UnknownToolError: there is no such tool in a toolset of local tools.
+            UnknownToolError: a toolset of local tools has no such tool.
         """
         wanted = self._known("include", dict.fromkeys(_several(include), True))
         unwanted = self._known("exclude", dict.fromkeys(_several(exclude), False))
@@ -116,7 +116,7 @@ class ToolsetVerbs(Generic[T]):
             kept = kept.through(NamedStep("exclude", unwanted, partial(_kept, by_default=True)))
         if predicate is None:
             return kept.through(Each(lambda binding: binding))
-        # It may look at anything, and is asked each time.
+        # The predicate may depend on anything, so it is called each time.
         chosen: Transform = lambda binding: binding if predicate(binding) else None  # noqa: E731
         return kept.through(chosen)
 
@@ -124,7 +124,7 @@ class ToolsetVerbs(Generic[T]):
         """Other descriptions for some tools: a mapping, or `Descriptions`.
 
         Raises:
-            UnknownToolError: there is no such tool in a toolset of local tools.
+            UnknownToolError: a toolset of local tools has no such tool.
         """
         texts = self._known("described", descriptions)
         return self.through(NamedStep("described", texts, redescribed))
@@ -133,55 +133,55 @@ class ToolsetVerbs(Generic[T]):
         """Some parameters of some tools hidden, renamed, defaulted or re-described.
 
         `{"search": {"key": hide(value="…"), "q": rename("query") | describe("What to look for")}}`.
-        Hooks see the arguments as the model gives them. A mounted tool that has no such parameter is
-        left out, since what was to be hidden could show; `set_aside()` says so, and the log does.
+        Hooks see the arguments as the model gives them. A mounted tool without such a parameter is left out,
+        because a parameter to hide could show; `set_aside()` and the log say so.
 
         Raises:
-            UnknownToolError: there is no such tool in a toolset of local tools.
+            UnknownToolError: a toolset of local tools has no such tool.
             DefinitionError: a local tool has no such parameter, or it cannot be changed so.
         """
         known = self._known("with_arguments", transforms)
         return self.through(ArgumentStep({selector: dict(one) for selector, one in known.items()}))
 
     def prepared(self, define: PrepareDefinition | None = None, *, call: PrepareCall | None = None) -> T:
-        """Tools and calls as the input of each turn wants them.
+        """Adapt tools and calls to the input of each turn.
 
         Args:
-            define: `(binding[, turn]) -> ToolDefinition | None`, asked when a view is made; `None`
-                leaves the tool out. One that raises hides its tool and is logged.
-            call: `(call[, turn]) -> arguments`, asked about each call before its arguments are
-                validated. One that raises means that the call does not run.
+            define: `(binding[, turn]) -> ToolDefinition | None`, called when a view is made; `None`
+                leaves the tool out. If it raises, the tool is hidden and the error is logged.
+            call: `(call[, turn]) -> arguments`, called for each call before its arguments are
+                validated. If it raises, the call does not run.
 
-        `turn` is what `view(turn=…)` was given; over MCP, and where it was given none, that of
-        `with_turn`, for calls alone, else `None`. If the parameter is annotated, another type is an error.
+        `turn` is the one of `view(turn=…)`; over MCP, and without one, that of `with_turn`, for calls only,
+        else `None`. If the parameter is annotated, another type is an error.
 
         Raises:
-            DefinitionError: neither function was given, or one of them cannot be asked so.
+            DefinitionError: no function was given, or one of them cannot be called so.
         """
         if define is None and call is None:
             raise DefinitionError("prepared() needs a function of the definition, or call=…")
         return self.through(prepared_step(define, call))
 
     def with_turn(self, turn_of: TurnOf) -> T:
-        """The turn's own input for each call of these tools, for `.prepared(call=…)` and providers.
+        """The turn's input for each call of these tools, for `.prepared(call=…)` and providers.
 
-        Served, the function is asked about each request: `lambda context: Turn(context.principal)`, or
-        `turn_from_meta("example.com/turn", Turn)`. In a loop, what `view(turn=…)` was given goes before it.
+        On a server, the function is called for each request: `lambda context: Turn(context.principal)`, or
+        `turn_from_meta("example.com/turn", Turn)`. In a loop, the turn of `view(turn=…)` wins over it.
 
         Args:
-            turn_of: A plain function of the call's context; one that raises means that the call does not
-                run. The innermost `with_turn` has the word.
+            turn_of: A plain function of the call's context; if it raises, the call does not run. The
+                innermost `with_turn` wins.
 
         Raises:
-            DefinitionError: it is no plain function.
+            DefinitionError: it is not a plain function.
         """
         return self.through(turn_step(turn_of))
 
     def granting(self, *capabilities: str) -> T:
-        """Capabilities for these tools, beyond those that every tool has.
+        """Grant these tools capabilities beyond the default ones.
 
         Raises:
-            DefinitionError: a capability is no non-empty text, or none is given.
+            DefinitionError: a capability is not a non-empty text, or none is given.
         """
         if not capabilities or not all(isinstance(one, str) and one for one in capabilities):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DefinitionError(f"granting() takes names of capabilities, not {capabilities!r}")
@@ -193,12 +193,12 @@ class ToolsetVerbs(Generic[T]):
         )
 
     def tagged(self, *tags: str, metadata: Mapping[str, Any] | None = None) -> T:
-        """Tags and metadata of the host's own for these tools, mounted ones too; no client sees them.
+        """Tags and metadata of the host for these tools, also mounted ones; clients do not see them.
 
         `tagged("admin")`, the function, selects the tools that have a tag; a policy reads `binding.tags`.
 
         Raises:
-            DefinitionError: a tag is no non-empty text.
+            DefinitionError: a tag is not a non-empty text.
         """
         added, noted = checked_tags(tags, "tagged()"), frozen(dict(metadata or {}))
         return self.through(
@@ -213,31 +213,31 @@ class ToolsetVerbs(Generic[T]):
         """Values for the injected parameters of these tools.
 
         Args:
-            supplies: Values by parameter name or by type, or a function that gives them for the
-                context of one call. What an outer toolset or the call itself supplies goes before them.
+            supplies: Values by parameter name or by type, or a function that returns them for the context of
+                one call. Values of an outer toolset or of the call itself win over them.
         """
         return self.through(Each(lambda binding: with_injected(binding, supplies)))
 
     def off(self, *selectors: ToolSelector) -> T:
-        """Some tools, or all when none is named, outside the default availability.
+        """Exclude some tools, or all if none is named, from the default availability.
 
         Raises:
-            UnknownToolError: there is no such tool in a toolset of local tools.
+            UnknownToolError: a toolset of local tools has no such tool.
         """
         chosen = self._known("off", dict.fromkeys(selectors or (EVERY_TOOL,), True))
         return self.through(NamedStep("off", chosen, _switched_off))
 
     def deferred(self) -> T:
-        """All tools behind search: found by meaning, resolved, granted and only then callable."""
+        """Put all tools behind search: they are found by meaning, resolved and granted before a call."""
         return self.through(Each(lambda binding: replace(binding, deferred=True)), defers=True)
 
     def _known(self, verb: str, by: BySelector[V]) -> dict[ToolSelector, V]:
-        """A copy of what a verb was given; a tool that is not in the toolset cannot be meant.
+        """A copy of a verb's selectors, checked: each must match a tool of the toolset.
 
-        Where something is mounted, a name may be that of a tool that a server lists later.
+        If a server is mounted, a name may be that of a tool that the server lists later.
 
         Raises:
-            UnknownToolError: a selector stands for no tool; the message has near matches.
+            UnknownToolError: a selector matches no tool; the message has close matches.
         """
         table = dict(cast("Mapping[ToolSelector, V]", by))
         if not set(table) - {EVERY_TOOL}:
@@ -250,7 +250,7 @@ class ToolsetVerbs(Generic[T]):
 
 
 def _several(chosen: ToolSelector | Iterable[ToolSelector]) -> Iterable[ToolSelector]:
-    """What was chosen; one selector may stand alone. A text would otherwise be taken letter by letter."""
+    """The chosen selectors; a single one may be given by itself. A text would else be split into letters."""
     is_one = isinstance(chosen, str | type) or not isinstance(chosen, Iterable)
     return [cast("ToolSelector", chosen)] if is_one else cast("Iterable[ToolSelector]", chosen)
 
@@ -264,15 +264,15 @@ def _switched_off(binding: ToolBinding, chosen: bool | None) -> ToolBinding:
 
 
 def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
-    """The binding with another description, if there is one."""
+    """The binding with another description, if one is given."""
     return binding if text is None else replace(binding, definition=binding.definition.described(text))
 
 
 def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
-    """Go on only if every selector stands for a tool.
+    """Check that every selector matches a tool.
 
     Raises:
-        UnknownToolError: one of them does not; the message has near matches.
+        UnknownToolError: one of them does not; the message has close matches.
     """
     selectors = list(selectors)
     table = {binding.name: binding for binding in bindings} if selectors else {}

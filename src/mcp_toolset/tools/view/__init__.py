@@ -1,6 +1,6 @@
-"""A flat, frozen table from public name to tool, what is available of it, and the names it knows.
+"""`ToolView`: a flat, frozen table from public name to tool; availability; and resolving names to tools.
 
-`tools.toolsets`, `calls`, `catalog` and `server` call it. It may import `tools.export`, `tools.binding`,
+`tools.toolsets`, `calls`, `catalog` and `server` use it. It may import `tools.export`, `tools.binding`,
 `tools.schema`, `tools.core` and `errors`.
 """
 

@@ -16,10 +16,9 @@ __all__ = ["ToolAvailability", "ToolSelector"]
 
 @dataclass(frozen=True, slots=True)
 class ToolAvailability:
-    """A choice of tools, resolved against a toolset before anything is sent.
+    """A selection of tools, resolved against a toolset before anything is sent to a model.
 
-    A selector is a public name, a `Tool`, or a nested toolset, which stands for everything in it,
-    on or off.
+    A selector is a public name, a `Tool`, or a nested toolset, which selects all its tools, on or off.
     """
 
     kind: Literal["default", "all", "only", "default_plus"] = "default"
@@ -37,20 +36,20 @@ class ToolAvailability:
 
     @classmethod
     def only(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
-        """Just these, on or off."""
+        """Only these tools, on or off."""
         return cls("only", selectors)
 
     @classmethod
     def default_plus(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
-        """Every tool that is on, then these, each once."""
+        """Every tool that is on, and then these, each once."""
         return cls("default_plus", selectors)
 
     def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
-        """The public names that are available, given every tool that there is.
+        """The available public names, given all tools.
 
         Raises:
-            UnknownToolError: a selector stands for none of them; the message has near matches.
-            DefinitionError: a selector stands for more than one, or is no selector.
+            UnknownToolError: a selector matches no tool; the message has close matches.
+            DefinitionError: a selector matches more than one tool, or is not a selector.
         """
         picked = resolve_all(self.selectors, table)
         if self.kind == "all":

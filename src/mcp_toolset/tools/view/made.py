@@ -1,8 +1,8 @@
-"""`Made`: what was made of tools, kept for as long as the tools are the same objects.
+"""`Made`: a cache of what was compiled from tools, valid while the tools are the same objects.
 
-A toolset is compiled anew after every change, and most of its tools are as they were. Whoever makes
-something of each tool keeps it by source: the sources that have not changed are taken over as they are, and
-of a source that has changed, only the tools that are others are made anew.
+A toolset is compiled again after every change, but most of its tools have not changed. The cache keeps
+results by source: unchanged sources are reused as a whole; of a changed source, only the changed tools are
+compiled.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _SOURCE: Final = attrgetter("source")
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A step that looks at nothing but the tool that it is given: what it makes of one can be kept."""
+    """A step that depends on its tool only, so that its result can be cached."""
 
     step: Callable[[ToolBinding], ToolBinding | None]
 
     def __call__(self, binding: ToolBinding) -> ToolBinding | None:
-        """What the step makes of a tool."""
+        """The step's result for a tool."""
         return self.step(binding)
 
 
 def same(ones: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether two sequences have the same objects."""
+    """Whether two sequences consist of the same objects."""
     return len(ones) == len(others) and all(map(is_, ones, others))
 
 
 def distinct(bindings: list[ToolBinding]) -> list[ToolBinding]:
-    """The tools; one that stands there twice is two, to be told apart or refused as any two of one name."""
+    """The tools; a tool that occurs twice counts as two, like any two tools of one name."""
     if len(set(map(id, bindings))) == len(bindings):
         return bindings
     seen: set[int] = set()
@@ -51,18 +51,18 @@ def by_source(bindings: Iterable[ToolBinding]) -> Iterator[tuple[str, list[ToolB
 
 
 class Made(Generic[M]):
-    """What `make` gives for each tool."""
+    """The result of `make` for each tool."""
 
     __slots__ = ("_given", "_make", "_runs")
 
     def __init__(self, make: Callable[[ToolBinding], M]) -> None:
-        """Nothing has been made yet; `make` must depend on the tool alone, and on what `of` is given."""
+        """Start empty; `make` must depend only on its tool and on the `given` of `of`."""
         self._make = make
         self._given: object = None
         self._runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
 
     def of(self, bindings: Iterable[ToolBinding], given: object = None) -> list[M]:
-        """What each tool gives, in order; all is made anew when `given`, on which it depends, is another."""
+        """The results for the tools, in order; all are made anew if `given`, an input, has changed."""
         before: dict[Any, tuple[list[ToolBinding], list[M]]] = self._runs if self._given == given else {}
         runs: dict[tuple[str, int], tuple[list[ToolBinding], list[M]]] = {}
         counts: dict[str, int] = {}
@@ -80,6 +80,6 @@ class Made(Generic[M]):
     def _anew(self, tools: list[ToolBinding], known: tuple[list[ToolBinding], list[M]] | None) -> list[M]:
         if known is None:
             return list(map(self._make, tools))
-        # What is known holds its tools, so that no other one can have the id of one of them.
+        # Cached results hold their tools, so that no other tool can get the id of one of them.
         kept = dict(zip(map(id, known[0]), known[1], strict=True))
         return [kept[id(tool)] if id(tool) in kept else self._make(tool) for tool in tools]

@@ -1,7 +1,7 @@
-"""`ToolNames`: which tools a name stands for; hooks, middleware, verbs, limits and caches all ask it.
+"""`ToolNames`: resolve a name or pattern to tools; hooks, middleware, verbs, limits and caches use it.
 
-A name stands for the tool that has it as its public name; if no tool has, for those that had it
-before a prefix or a rename. A pattern (`data_*`) stands for the tools whose public names fit it. See
+A name refers to the tool that has it as its public name; if no tool has it, to those that had it
+before a prefix or a rename. A pattern (`data_*`) refers to the tools whose public names match it. See
 docs/names.md.
 """
 
@@ -23,18 +23,18 @@ EVERY_TOOL: Final = "*"
 """The pattern for every tool."""
 
 KEPT: Final = qualified("_" * MAX_NAME_LENGTH, "").rindex("_")
-"""Characters of a long name that stand before the digest which tells it from others."""
+"""The number of characters of a long name before the digest that keeps it apart from others."""
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """A name, a pattern or a tool for which something was given.
+    """A name, a pattern or a tool for which a hook, middleware, limit or the like was given.
 
     Attributes:
-        name: The name or the pattern; for a tool or a toolset, its own name.
-        where: What it was given to, for messages, such as `hooks.execution`.
+        name: The name or the pattern; for a tool or a toolset, its name.
+        where: Where it was given, for messages, such as `hooks.execution`.
         tool: The tool or the toolset itself, if that was given.
     """
 
@@ -44,12 +44,12 @@ class NameUse:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it may stand for several tools, or for none for the time being."""
+        """Whether it may match several tools, or no tool for the time being."""
         return self.tool is None and bool(_MAGIC.search(self.name))
 
 
 def use_of(selector: object, where: str) -> NameUse | None:
-    """What a selector says; `None` if it is no selector."""
+    """The use that a selector expresses; `None` if it is not a selector."""
     if isinstance(selector, str):
         return NameUse(selector, where) if selector else None
     name = own_name(selector)
@@ -59,7 +59,7 @@ def use_of(selector: object, where: str) -> NameUse | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name or pattern fits a name; a long name may have been cut before the end of its prefixes."""
+    """Whether a name or pattern matches a name; a long name may have been cut within its prefixes."""
     if pattern == name:
         return True
     if not _MAGIC.search(pattern):
@@ -71,7 +71,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 class ToolNames:
-    """Which tools of one table a name stands for."""
+    """Resolves names to the tools of one view."""
 
     __slots__ = ("_bindings", "_reached", "_table")
 
@@ -82,8 +82,8 @@ class ToolNames:
         self._table: tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]] | None = None
 
     def reached(self, use: NameUse) -> frozenset[str]:
-        """The public names of the tools that a name, a pattern or a tool stands for."""
-        # The use is kept beside, so that no other tool can have this id meanwhile.
+        """The public names of the tools that a name, a pattern or a tool refers to."""
+        # The cache keeps the use, so that no other tool can get this id.
         key = (use.name, id(use.tool))
         known = self._reached.get(key)
         if known is None:
@@ -93,7 +93,7 @@ class ToolNames:
         return known[1]
 
     def is_ambiguous(self, use: NameUse) -> bool:
-        """Whether a name is no tool's now and was that of several."""
+        """Whether no tool has a name now, and several tools had it before."""
         return (
             use.tool is None
             and not use.is_pattern
@@ -102,7 +102,7 @@ class ToolNames:
         )
 
     def exact(self, binding: ToolBinding) -> tuple[str, ...]:
-        """The names that stand for a tool, its public name first."""
+        """The names that refer to a tool, its public name first."""
         return tuple(
             name
             for name in names_had(binding)
@@ -110,12 +110,12 @@ class ToolNames:
         )
 
     def moved(self, use: NameUse) -> list[str]:
-        """The public names of the tools that a pattern fitted before a prefix or a rename."""
+        """The public names of the tools that a pattern matched before a prefix or a rename."""
         before = self._tables[1].items() if use.is_pattern else ()
         return sorted({one.name for known, those in before if matches(use.name, known) for one in those})
 
     def near(self, use: NameUse) -> list[str]:
-        """The public names that somebody who wrote a name may have meant."""
+        """The public names that a name may have been meant for."""
         return near_names(use.name, {one.name: one for one in self._bindings})
 
     def _of_tool(self, tool: object) -> frozenset[str]:
@@ -137,7 +137,7 @@ class ToolNames:
 
     @property
     def _tables(self) -> tuple[Mapping[str, list[ToolBinding]], Mapping[str, list[ToolBinding]]]:
-        """The tools by the names that they have, and by those that they had."""
+        """The tools by their names and by their former names."""
         if self._table is None:
             now: dict[str, list[ToolBinding]] = {}
             before: dict[str, list[ToolBinding]] = {}
@@ -151,16 +151,16 @@ class ToolNames:
 
 
 def names_had(binding: ToolBinding) -> list[str]:
-    """Every name of a tool: the public one, the one that its host asked for, and those it had before."""
+    """Every name of a tool: the public one, the one that its host gave it, and its former names."""
     had = (binding.name, binding.asked, *reversed(binding.former), binding.definition.name)
     return [name for name in dict.fromkeys(had) if name]
 
 
 def _first(now: list[ToolBinding], before: list[ToolBinding]) -> list[ToolBinding]:
-    """The tools that have a name; those that had it, if none has.
+    """The tools that have a name; those that had it, if no tool has it.
 
-    A server can give its tools any name. So a mounted tool of a name does not take it away from a
-    local tool that had it: both are meant.
+    A server can give its tools any name. So a mounted tool with a local tool's former name does not
+    take that name over: it then refers to both.
     """
     if not now or any(not one.source for one in now):
         return now or before

@@ -1,4 +1,4 @@
-"""Names that stand for no tool: told once, and refused where all tools are known (docs/names.md)."""
+"""Names that match no tool: reported once, and refused if all tools are known (docs/names.md)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _log = logging.getLogger("mcp_toolset.names")
 
 @dataclass(frozen=True, slots=True)
 class UnboundName:
-    """A name that stands for no tool, or for several tools that had it.
+    """A name that matches no tool, or several tools that had it before.
 
     Attributes:
         name: The name as it was given.
-        where: What it was given to, such as `hooks.execution`.
-        near: The public names that may have been meant.
-        waiting: The mounted servers that are not ready, any of which may bring it.
+        where: Where it was given, such as `hooks.execution`.
+        near: The public names that it may have been meant for.
+        waiting: The mounted servers that are not ready and may have the tool.
         starting: Those of them that are still starting.
-        kind: Whether it is the name of nothing; a pattern that fits nothing, or nothing any more since
-            the tools have other names; or ambiguous.
-        server: The mounted server that all the tools are of, if there is only one.
+        kind: Whether the name matches nothing; the pattern matches nothing, or no longer anything because
+            the tools were renamed; or the name is ambiguous.
+        server: The mounted server of all the tools, if there is only one.
     """
 
     name: str
@@ -43,12 +43,12 @@ class UnboundName:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is time to tell: no server is starting that may bring it, nor is its own one down."""
+        """Whether to report it now: no server that may have the tool is starting, and its own is not down."""
         return not self.starting and not (self.server and self.waiting)
 
     @property
     def reason(self) -> str:
-        """What is wrong, and how to mend it."""
+        """What is wrong, and how to correct it."""
         if self.kind == "ambiguous":
             return f"several tools had this name: use {' or '.join(self.near)}, or give the tool itself"
         if self.kind == "moved":
@@ -69,13 +69,13 @@ class UnboundName:
 
 @dataclass(frozen=True, slots=True)
 class KnownTools:
-    """The tools that a name can be held against.
+    """The tools that names are resolved against.
 
     Attributes:
-        everything: Gives every tool, also those that are filtered out or switched off.
-        sources: What may bring further tools.
-        verbs: Gives the names that verbs were given and that stand for no tool.
-        is_part: Whether these are a part of tools that nobody knows here, so that no name is missing.
+        everything: Returns every tool, also those that are filtered out or switched off.
+        sources: Sources that may add tools.
+        verbs: Returns the names that were given to verbs and match no tool.
+        is_part: Whether these tools are a part of a larger toolset, so that no name counts as missing.
     """
 
     everything: Callable[[], Iterable[ToolBinding]]
@@ -94,18 +94,18 @@ class KnownTools:
         return tuple(one.source_name for one in self.sources if one.status.state in ("closed", "starting"))
 
     def missing(self, use: NameUse, near: Iterable[str]) -> UnboundName:
-        """What is to be told of a name that stands for none of the tools."""
+        """What to report about a name that matches no tool."""
         kind = "pattern" if use.is_pattern else "unknown"
         return UnboundName(use.name, use.where, tuple(near), self.waiting, kind, starting=self.starting)
 
 
 def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> list[UnboundName]:
-    """The names that stand for no tool, each once.
+    """The names that match no tool, each once.
 
     Args:
         uses: The names.
-        names: The tools that are offered.
-        known: All tools, asked only about names that are missing among those.
+        names: The available tools.
+        known: All tools, used only for names that match none of the available ones.
     """
     found: dict[tuple[str, str], UnboundName] = {}
     every: ToolNames | None = None
@@ -128,15 +128,15 @@ def unbound(uses: Iterable[NameUse], names: ToolNames, known: KnownTools) -> lis
 
 @dataclass(slots=True)
 class NameReport:
-    """Tells about names that stand for no tool: once each, and again after they stood for one.
+    """Reports names that match no tool: once each, and again after they matched one.
 
-    Where all tools are known, because nothing is mounted, such a name is an error, and a pattern that
-    fits nothing a warning. Mounted servers may bring the tool later: once none is starting any more, it
-    is a warning. A name that once stood for a tool is a warning at most, since tools come and go.
+    Where all tools are known, because nothing is mounted, such a name is an error, and a pattern without
+    matches is a warning. Mounted servers may add the tool later: once all have started, the name is a
+    warning. A name that matched a tool before is a warning at most, since tools may be removed.
 
     Attributes:
-        strict: `True` has every warning be an error, `False` every error a warning.
-        found: What was found last.
+        strict: `True` turns every warning into an error, `False` every error into a warning.
+        found: The names that were found last.
     """
 
     strict: bool | None = None
@@ -151,10 +151,10 @@ class NameReport:
         known: KnownTools,
         verbs: Iterable[UnboundName] = (),
     ) -> None:
-        """Hold names against the tools as they are now; `verbs` are what was found missing elsewhere.
+        """Resolve names against the present tools; `verbs` are names that verbs found missing.
 
         Raises:
-            UnknownNameError: one of them stands for no tool, and that is an error here.
+            UnknownNameError: one of them matches no tool, and that is an error here.
         """
         if known.is_part:
             return
@@ -164,7 +164,7 @@ class NameReport:
         self._bound |= {(use.where, use.name) for use in uses} - missing
 
     def take(self, found: Iterable[UnboundName], *, is_closed: bool) -> None:
-        """Tell about names that were found missing; `is_closed` says that no tool can come later.
+        """Report names that were found missing; `is_closed` says that no tools can be added later.
 
         Raises:
             UnknownNameError: one of them is an error here.
@@ -177,7 +177,7 @@ class NameReport:
         for key, one in settled.items():
             if key not in self._told:
                 _log.warning("%s", in_log(one))
-        # A server that is starting again is no reason to tell the same twice.
+        # A server that starts again is no reason to report the same name twice.
         self._told = (self._told | settled.keys()) & set(map(_key, self.found))
 
     def _is_error(self, one: UnboundName, is_closed: bool) -> bool:

@@ -1,6 +1,6 @@
-"""`ToolView`: a flat, frozen table from public name to binding, compiled once from a toolset.
+"""`ToolView`: a flat, frozen table from public name to `ToolBinding`, compiled once from a toolset.
 
-Nothing is undone by parsing names at call time: the table is the way back.
+Names are never parsed at call time: the table maps them back to tools.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["Describes", "RunsCalls", "ToolBinding", "ToolView", "conflict_messag
 
 
 class Describes(Protocol):
-    """What re-describes tools: a `HookSet`, `Rules` or `Descriptions`."""
+    """Changes the texts of tools: a `HookSet`, `Rules` or `Descriptions`."""
 
     async def describe(self, view: ToolView, /) -> list[ToolBinding]:
-        """The tools of a view with their texts as they are to be."""
+        """The tools of a view with their new texts."""
         ...
 
 
 @runtime_checkable
 class RunsCalls(Protocol):
-    """What a call can be run under: `Rules`."""
+    """Runs calls under rules: `Rules`."""
 
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext, /) -> ToolResult:
         """Run a call of a tool of the view."""
@@ -54,11 +54,11 @@ class ToolView(Mapping[str, ToolBinding]):
 
         Args:
             bindings: The tools.
-            known: All tools that names may stand for, where `bindings` are some of them; just those
-                unless given. What was made of the view has them, too.
+            known: All tools that names may refer to, if `bindings` are some of them; by default these.
+                Views made from this view have them, too.
 
         Raises:
-            NameConflictError: two of them have one name; the message names both places.
+            NameConflictError: two tools have the same name; the message names both places.
         """
         table: dict[str, ToolBinding] = {}
         for binding in bindings:
@@ -71,18 +71,18 @@ class ToolView(Mapping[str, ToolBinding]):
 
     @property
     def names(self) -> ToolNames:
-        """Which tools of the view a name stands for."""
+        """Resolves names to the tools of the view."""
         if self._names is None:
             self._names = ToolNames(self._table.values())
         return self._names
 
     @property
     def known_tools(self) -> KnownTools:
-        """All tools that names may stand for: those of the toolset that the view was made of."""
+        """All tools that names may refer to: those of the toolset that the view was made from."""
         return self._known or KnownTools(self._table.values)
 
     def __getitem__(self, selector: ToolSelector) -> ToolBinding:
-        """The binding of a name or a tool; `UnknownToolError` (a `KeyError` to no one) when absent."""
+        """The binding of a name or a tool; raises `UnknownToolError`, not `KeyError`, if it is missing."""
         return self._table[public_name_of(selector, self._table)]
 
     def get(self, selector: ToolSelector, default: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -98,27 +98,27 @@ class ToolView(Mapping[str, ToolBinding]):
         return iter(self._table)
 
     def __len__(self) -> int:
-        """How many tools there are."""
+        """The number of tools."""
         return len(self._table)
 
     def __repr__(self) -> str:
-        """The names, for people."""
+        """The names, for a person."""
         return f"ToolView({', '.join(self._table)})"
 
     def select(self, availability: ToolAvailability) -> Self:
         """The part of the view that `availability` makes available, in its order.
 
         Raises:
-            UnknownToolError: a selector names a tool that is not here.
+            UnknownToolError: a selector names a tool that is not in the view.
         """
         chosen = availability.resolve(self._table)
         return type(self)((self._table[name] for name in chosen), known=self.known_tools)
 
     def describe(self, selector: ToolSelector, text: str | None) -> Self:
-        """The view with another description for one tool; the last one for a tool wins.
+        """The view with another description for one tool; the last description for a tool wins.
 
         Raises:
-            UnknownToolError: the selector names no tool of the view.
+            UnknownToolError: the view has no such tool.
         """
         chosen = self[selector]
         described = replace(chosen, definition=chosen.definition.described(text))
@@ -126,9 +126,9 @@ class ToolView(Mapping[str, ToolBinding]):
         return type(self)(found, known=self.known_tools)
 
     async def described(self, by: Describes) -> Self:
-        """The view with its tools re-described: by hooks, by rules, or by `Descriptions`.
+        """The view with new texts for its tools: from hooks, from rules, or from `Descriptions`.
 
-        A tool whose hook fails is left out, as where it is served.
+        A tool whose hook fails is left out, as on a server.
 
         Raises:
             UnknownNameError: a hook or a description is for a tool that does not exist.
@@ -143,10 +143,10 @@ class ToolView(Mapping[str, ToolBinding]):
         *,
         rules: RunsCalls | None = None,
     ) -> ToolResult:
-        """Run one tool from JSON arguments, which are checked as those of a served call.
+        """Run one tool from JSON arguments, which are checked like those of a served call.
 
-        Without rules the tool's own exceptions propagate. With `rules` it runs as it would be served:
-        through their middleware and hooks, and what they refuse or what fails is an error result.
+        Without rules the tool's own exceptions propagate. With `rules` it runs as on a server: through
+        their middleware and hooks, and a refusal or a failure is an error result.
 
         Raises:
             UnknownToolError: it is not in the view.
@@ -173,19 +173,18 @@ class ToolView(Mapping[str, ToolBinding]):
         strict: bool = False,
         deferred: bool = True,
     ) -> Export:
-        """The tools and the tool choice for one request, with the way back from its answer.
+        """The tools and the tool choice for one request, with the table that decodes its answer.
 
         Args:
             provider: `openai` (chat completions), `openai_responses`, `anthropic` or `gemini`.
             requirement: Whether the model must call a tool, and which; optional by default.
             strict: Have the provider enforce each schema that its strict mode can express; the tools
-                with other schemas go out as they are.
-            deferred: Offer deferred tools through the provider's own search, where it has one
-                (Anthropic, OpenAI Responses). Without it, and elsewhere, they are left out.
+                with other schemas are sent unchanged.
+            deferred: Offer deferred tools through the provider's own search, if it has one
+                (Anthropic, OpenAI Responses). Otherwise they are left out.
 
         Raises:
-            DefinitionError: the requirement cannot be met by these tools, or there is no such
-                provider.
+            DefinitionError: the requirement cannot be met by these tools, or the provider is unknown.
         """
         from mcp_toolset.tools.export import export
 
@@ -195,27 +194,27 @@ class ToolView(Mapping[str, ToolBinding]):
         """The tools in the form of OpenAI's chat completions; deferred tools are left out.
 
         Raises:
-            DefinitionError: a name has to be altered for the provider; the message has the mend.
+            DefinitionError: a name must be altered for the provider; the message has the remedy.
         """
         from mcp_toolset.tools.export import to_openai
 
         return to_openai(self)
 
     def to_openai_responses(self) -> list[Any]:
-        """The tools in the form of OpenAI's Responses, deferred ones behind its tool search.
+        """The tools in the form of OpenAI's Responses, deferred tools behind its tool search.
 
         Raises:
-            DefinitionError: a name has to be altered for the provider; the message has the mend.
+            DefinitionError: a name must be altered for the provider; the message has the remedy.
         """
         from mcp_toolset.tools.export import to_openai_responses
 
         return to_openai_responses(self)
 
     def to_anthropic(self) -> list[Any]:
-        """The tools in the form of Anthropic's Messages, deferred ones behind its tool search.
+        """The tools in the form of Anthropic's Messages, deferred tools behind its tool search.
 
         Raises:
-            DefinitionError: a tool or an argument has a name that has to be altered for the provider.
+            DefinitionError: a tool or an argument has a name that must be altered for the provider.
         """
         from mcp_toolset.tools.export import to_anthropic
 
@@ -225,7 +224,7 @@ class ToolView(Mapping[str, ToolBinding]):
         """The tools in the form of Gemini's requests; deferred tools are left out.
 
         Raises:
-            DefinitionError: a tool or an argument has a name that has to be altered for the provider.
+            DefinitionError: a tool or an argument has a name that must be altered for the provider.
         """
         from mcp_toolset.tools.export import to_gemini
 
@@ -233,7 +232,7 @@ class ToolView(Mapping[str, ToolBinding]):
 
 
 async def execute(binding: ToolBinding, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-    """Run a binding by itself: gate, preparation and argument check, then the tool.
+    """Run one binding: gate, preparation and argument check, then the tool.
 
     Raises:
         InvalidArgumentsError: the arguments do not fit.
@@ -250,7 +249,7 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
 
 
 def conflict_message(first: ToolBinding, second: ToolBinding) -> str:
-    """Both places of a name that is taken twice, and how to mend it."""
+    """Both places of a duplicate name, and how to correct it."""
     places = f"{first.place or 'one toolset'} and {second.place or 'another'}"
     mend = "rename one or give a toolset a prefix with .prefixed()"
     return f"two tools are named {first.name!r}: {places}; {mend}"
