@@ -1,6 +1,6 @@
-"""`BackgroundWork`: what tools start in one call and await in another.
+"""`BackgroundWork`: work that a tool starts in one call and awaits in another.
 
-It has an owner, the block that opened it, and ends with that: nothing is left running.
+Its owner is the block that opened it; at the end of the block all work is cancelled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import anyio.abc
 from mcp_toolset.errors import CallError, DefinitionError, StateError, sole
 
 WORK_LIMIT: Final = 64
-"""Works under way at the same time unless told otherwise."""
+"""The default number of works that may run at the same time."""
 
 WORK_DEADLINE: Final = 3600.0
-"""Seconds that one work may take unless told otherwise."""
+"""The default seconds that one work may take."""
 
 WORKS_KEPT: Final = 256
-"""Ended works whose results are kept; the oldest go first."""
+"""The number of ended works whose results are kept; the oldest are dropped."""
 
 _log = logging.getLogger("mcp_toolset.calls")
 
@@ -40,13 +40,13 @@ class _Work:
 
 
 class BackgroundWork:
-    """Runs work that outlives calls, for as long as its `async with` block lasts."""
+    """Runs work that continues after its call, while the `async with` block is open."""
 
     def __init__(self, *, limit: int = WORK_LIMIT, deadline: float = WORK_DEADLINE) -> None:
-        """Describe it.
+        """Set the limits.
 
         Args:
-            limit: How much may be under way at the same time.
+            limit: The number of works that may run at the same time.
             deadline: Seconds that one work may take.
 
         Raises:
@@ -63,7 +63,7 @@ class BackgroundWork:
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
-        """Be ready for work; raises `StateError` if it is so already."""
+        """Open it; raises `StateError` if it is open already."""
         if self._tasks is not None:
             raise StateError("this background work is open already; open one block at a time")
         self._tasks = anyio.create_task_group()
@@ -73,7 +73,7 @@ class BackgroundWork:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Stop what is under way; what the block raised leaves it as it is, not in a group of one."""
+        """Cancel running work; an error of the block is raised itself, not in a group of one."""
         assert self._tasks is not None
         tasks, self._tasks = self._tasks, None
         tasks.cancel_scope.cancel()
@@ -85,16 +85,16 @@ class BackgroundWork:
             raise
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any, owner: str = "") -> str:
-        """Run `work(*arguments)`; the id to ask for its result with, which nobody can guess.
+        """Run `work(*arguments)`; return an unguessable id to get its result with.
 
         Args:
             work: An async function.
-            arguments: What it is called with.
-            owner: Who alone can ask for it.
+            arguments: Its arguments.
+            owner: The only caller who can use the id.
 
         Raises:
             StateError: the block is not open.
-            CallError: too much is under way.
+            CallError: too much work is running.
         """
         if self._tasks is None:
             raise StateError("background work starts inside its block: async with BackgroundWork() as work")
@@ -106,15 +106,15 @@ class BackgroundWork:
         return id
 
     async def result(self, id: str, *, within: float | None = None, owner: str = "") -> Any:
-        """What a work came to, once it has ended.
+        """The result of a work, once it has ended.
 
         Args:
-            id: What `start` gave.
-            within: Seconds to wait; its own deadline bounds the wait in any case.
-            owner: Who asks.
+            id: The id from `start`.
+            within: Seconds to wait; the work's deadline limits the wait as well.
+            owner: The caller.
 
         Raises:
-            CallError: no such work of this owner is known, it failed, or it has not ended in time.
+            CallError: this owner has no such work, it failed, or it has not ended in time.
         """
         found = self._found(id, owner)
         with anyio.move_on_after(within):
@@ -126,7 +126,7 @@ class BackgroundWork:
         return found.value
 
     def cancel(self, id: str, *, owner: str = "") -> None:
-        """Stop a work; one that has ended stays as it is."""
+        """Cancel a work; nothing happens if it has ended."""
         self._found(id, owner).scope.cancel()
 
     def owned_by(self, owner: str) -> OwnedWork:
@@ -164,7 +164,7 @@ class BackgroundWork:
 
 @dataclass(frozen=True, slots=True)
 class OwnedWork:
-    """The background work of one owner: nobody else's can be awaited or stopped with it."""
+    """The background work of one owner; work of others cannot be awaited or cancelled with it."""
 
     work: BackgroundWork
     owner: str

@@ -1,4 +1,4 @@
-"""`EventLog`: what tools note for the application, in order."""
+"""`EventLog`: a bounded record of the events that tools report to the application."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.capability import SessionEvent
 
 EVENT_LIMIT: Final = 1_000
-"""Events that are kept unless told otherwise; the oldest go first."""
+"""The default number of events that are kept; the oldest are dropped."""
 
 EVENT_BYTES: Final = 64_000
-"""Bytes of JSON that one event may have; a tool must not fill the memory of its host."""
+"""The largest size of one event in bytes of JSON, so that a tool cannot fill the host's memory."""
 
 
 class EventLog:
-    """A record of events, in memory and bounded."""
+    """A bounded record of events in memory."""
 
     def __init__(
         self, *, limit: int = EVENT_LIMIT, listener: Callable[[SessionEvent], None] | None = None
@@ -28,11 +28,11 @@ class EventLog:
         """Start empty.
 
         Args:
-            limit: How many are kept.
-            listener: Called with each event as it is appended, for what has to outlive the process.
+            limit: The number of events to keep.
+            listener: Called with each event as it is appended, for events that must outlive the process.
 
         Raises:
-            DefinitionError: the limit keeps nothing.
+            DefinitionError: the limit is not positive.
         """
         if limit < 1:
             raise DefinitionError(f"an event log keeps at least one event, not {limit}")
@@ -41,7 +41,7 @@ class EventLog:
         self._count = 0
 
     def append(self, kind: str, data: Any = None, *, call: ToolCall, context: ToolContext) -> SessionEvent:
-        """Note an event of a call.
+        """Append an event of a call.
 
         Raises:
             CallError: it has no kind, no JSON form, or is too long.
@@ -62,7 +62,7 @@ class EventLog:
         return event
 
     def since(self, number: int = 0, *, session: str | None = None) -> list[SessionEvent]:
-        """The events that are kept, after the one with this number; of one session, if it is given."""
+        """The events that are kept: those after the given number, of the given session if any."""
         kept = (event for event in self._events if event.number > number)
         return [event for event in kept if session is None or event.session == session]
 

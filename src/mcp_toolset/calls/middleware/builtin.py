@@ -1,4 +1,4 @@
-"""Middleware that comes with the package: permissions and output limits."""
+"""`PermissionChecker` and `OutputFormatter`: middleware for permissions and for output limits."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
 
 ASK_DEADLINE: Final = 300.0
-"""Seconds that the person at the client has for an answer, unless told otherwise; silence is a no."""
+"""The default seconds that the user has for an answer; without an answer the call is refused."""
 
 
 _NO_FIELDS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
 class PermissionChecker:
-    """Asks a policy about every call: allow, deny, or ask the person at the client."""
+    """Asks a policy about every call: allow, deny, or ask the user."""
 
     def __init__(self, policy: Policy, *, ask_deadline: float = ASK_DEADLINE) -> None:
         """Use `policy(call)`, sync or async, which returns `"allow"`, `"deny"` or `"ask"`.
 
-        Any other answer denies, and so does nobody answering within `ask_deadline` seconds.
+        Any other answer denies the call, and so does a user who does not answer within `ask_deadline`
+        seconds.
         """
         self._policy = policy
         self._ask_deadline = ask_deadline
@@ -46,7 +47,7 @@ class PermissionChecker:
         if permission == "allow":
             return await next()
         if permission == "ask":
-            # On 2026-07-28 the question ends the call here, and the repeated call passes with the answer.
+            # On 2026-07-28 the question ends the call here, and the repeated call has the answer.
             obstacle: str | None = f"there was no answer within {self._ask_deadline:g} s"
             with anyio.move_on_after(self._ask_deadline):
                 obstacle = await _obstacle(call, context)
@@ -58,7 +59,7 @@ class PermissionChecker:
 
 
 async def _obstacle(call: ToolCall, context: ToolContext) -> str | None:
-    """What keeps a call from running: nothing (`None`), the user's refusal (empty), or why there is none."""
+    """Why a call may not run: `None` if it may, empty if the user refused, else the reason."""
     question = f"Allow the call of {call.name} with {call.arguments!r}?"
     try:
         return None if (await context.elicit(question, _NO_FIELDS)).accepted else ""
@@ -76,13 +77,12 @@ def _unasked(name: str, obstacle: str) -> str:
 
 
 class OutputFormatter:
-    """Keeps results within a number of characters, so that they do not fill a model's context.
+    """Limits the number of characters in a result, so that it does not fill a model's context.
 
     Text is cut between characters as a reader counts them, never inside one. Structured content is
-    never cut: a part of it would not be valid any more, or would be valid and untrue. When it is too
-    long it is left out, and a note says so, except where the tool's output schema promises it:
-    clients fail a call that breaks the promise (server/tools, "Output Schema"), so there it stays
-    whole beside the cut text.
+    never cut: a part of it would be invalid, or valid and untrue. If it is too long it is left out, and a
+    note says so, unless the tool's output schema requires it: clients fail a call without it (server/tools,
+    "Output Schema"), so then it stays whole next to the cut text.
     """
 
     def __init__(self, max_length: int) -> None:
@@ -96,7 +96,7 @@ class OutputFormatter:
         self._limit = max_length
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call and shorten its result if it says more than fits."""
+        """Run the call and shorten its result if it is too long."""
         result = await next()
         if not result.is_complete:
             return result

@@ -1,4 +1,4 @@
-"""`ResultCache`: the same question again gets the same answer for a while, without another run."""
+"""`ResultCache`: results are reused for a while, and identical concurrent calls are coalesced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.tool_names import NameUse
 
 MAX_ENTRIES: Final = 1000
-"""Results that are kept unless told otherwise."""
+"""The default number of results that are kept."""
 
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _Key = tuple[str, str, str, str]
@@ -28,7 +28,7 @@ _Key = tuple[str, str, str, str]
 
 @dataclass(slots=True)
 class _Flight:
-    """A run that others may wait for."""
+    """A run that identical calls may wait for."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     result: ToolResult | None = None
@@ -46,15 +46,14 @@ class _Flight:
 
 
 class ResultCache:
-    """Keeps results by tool, definition, caller and arguments; identical calls at one time run once.
+    """Caches results by tool, definition, caller and arguments; identical concurrent calls run once.
 
-    Without `only`, tools that are annotated read-only are covered, except those that say of
-    themselves that a repetition is not idempotent. Only successes are kept: no errors, no refusals,
-    and nothing about calls that wait for input or answer such a wait. A change of a tool's
-    definition is a change of the key.
+    Without `only`, tools that are annotated read-only are covered, except those annotated as not
+    idempotent. Only successes are cached: no errors, no refusals, and no calls that ask for input or answer a
+    question. If a tool's definition changes, so does the key.
 
-    A result out of the cache was produced by an earlier call: execution and result hooks, and the
-    middleware inside this one, are not asked again. So a permission that may end belongs outside.
+    A cached result was produced by an earlier call: execution and result hooks, and the middleware inside
+    this one, do not run again. So a permission that may expire belongs outside of it.
     """
 
     def __init__(
@@ -66,19 +65,19 @@ class ResultCache:
         max_entries: int = MAX_ENTRIES,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
-        """Keep results for `ttl` seconds.
+        """Cache results for `ttl` seconds.
 
         Args:
             ttl: Seconds from the end of a run.
             only: Names of the tools to cover, whatever their annotations (docs/names.md).
-            shared: One result for all callers. Otherwise each has its own, and callers on a wire
-                who cannot be told apart (modern protocol, no authentication) are not cached: set it
-                where a server has a single client, or where the answer is the same for everybody.
-            max_entries: Results to keep; the longest unused goes first.
-            now: The time in seconds, on a clock that never goes back.
+            shared: One result for all callers. Otherwise each caller has its own, and callers who cannot be
+                told apart (modern protocol, no authentication) are not cached: set it if a server has a
+                single client, or if the answer is the same for every caller.
+            max_entries: The number of results to keep; the least recently used is dropped first.
+            now: The time in seconds, from a monotonic clock.
 
         Raises:
-            DefinitionError: a number is not positive, or `only` is a text instead of several.
+            DefinitionError: a number is not positive, or `only` is a text instead of a list.
         """
         if not ttl > 0:
             raise DefinitionError(f"ResultCache needs a positive number of seconds, not {ttl!r}")
@@ -92,7 +91,7 @@ class ResultCache:
         self._flights: dict[_Key, _Flight] = {}
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Answer from the cache, or with the result of an identical call under way, or run the call."""
+        """Answer from the cache, or with the result of an identical call in flight, or run the call."""
         key = self._key(call, context, next)
         if key is None:
             return await next()
@@ -106,7 +105,7 @@ class ResultCache:
         return kept
 
     def clear(self) -> None:
-        """Forget every result; runs under way still end, and are kept then."""
+        """Remove every result; runs in flight still end, and are cached then."""
         for key in self._kept.keys():
             self._kept.drop(key)
 
@@ -114,7 +113,7 @@ class ResultCache:
         flight = self._flights[key] = _Flight()
         try:
             flight.result = await next()
-        # Whatever it is, those who wait must learn of it.
+        # The identical calls that wait must learn of any error.
         except Exception as fault:
             flight.fault = fault
             raise
@@ -136,7 +135,7 @@ class ResultCache:
         return None
 
     def _is_personal(self, flight: _Flight) -> bool:
-        """Whether what came of a run is an answer to its own caller only, so that others need a run."""
+        """Whether the outcome of a run is for its own caller only, so that the other callers need a run."""
         result = flight.result
         if result is None or result.is_error:
             return self._shared or (result is not None and rejection_reason(result) is not None)

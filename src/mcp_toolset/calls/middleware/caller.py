@@ -1,4 +1,4 @@
-"""Who makes a call, as far as it can be known, for what is counted or kept for each caller."""
+"""The key of a caller, by which middleware counts calls and caches results, and a bounded LRU table."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 
 MAX_KEPT: Final = 10_000
-"""Entries that one middleware remembers unless told otherwise; the longest unused goes first."""
+"""The default number of entries of one middleware; the least recently used is dropped first."""
 
 HOST: Final = "host"
-"""The caller of a call that came over no wire: the program itself."""
+"""The caller of a call without a client: the program itself."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
 def caller_of(context: ToolContext) -> str | None:
-    """The principal, else the session, else the host itself; `None` for somebody unknown on a wire.
+    """The principal, else the session, else the program itself; `None` for an unknown client.
 
     The modern protocol has no sessions, so without authentication its callers cannot be told apart.
     """
@@ -31,37 +31,37 @@ def caller_of(context: ToolContext) -> str | None:
 
 
 class Recent(Generic[_K, _V]):
-    """A table of bounded size that forgets what was not used for the longest time."""
+    """A table of bounded size that drops the least recently used entry."""
 
     __slots__ = ("_entries", "_limit")
 
     def __init__(self, limit: int) -> None:
-        """Keep `limit` entries; `DefinitionError` unless that is positive."""
+        """Keep at most `limit` entries; `DefinitionError` unless the limit is positive."""
         if limit < 1:
             raise DefinitionError(f"a middleware needs room for at least one entry, not {limit}")
         self._limit = limit
         self._entries: OrderedDict[_K, _V] = OrderedDict()
 
     def get(self, key: _K) -> _V | None:
-        """The entry of a key, which counts as its use."""
+        """The entry of a key; counts as a use."""
         found = self._entries.get(key)
         if found is not None:
             self._entries.move_to_end(key)
         return found
 
     def put(self, key: _K, value: _V) -> None:
-        """Keep an entry, and forget the longest unused if there are too many."""
+        """Set an entry, and drop the least recently used if there are too many."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) > self._limit:
             self._entries.popitem(last=False)
 
     def drop(self, key: _K) -> None:
-        """Forget an entry, if it is there."""
+        """Remove an entry, if it exists."""
         self._entries.pop(key, None)
 
     def keys(self) -> list[_K]:
-        """The keys, the longest unused first."""
+        """The keys, the least recently used first."""
         return list(self._entries)
 
     def __len__(self) -> int:

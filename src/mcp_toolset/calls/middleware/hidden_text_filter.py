@@ -1,4 +1,4 @@
-"""`HiddenTextFilter`: results without characters that hide, for hosts that want none of them."""
+"""`HiddenTextFilter`: middleware that removes hidden characters from results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["HiddenTextFilter"]
 
 
 class HiddenTextFilter:
-    """Takes invisible, bidirectional and control characters out of what tools answer.
+    """Removes invisible, bidirectional and control characters from results.
 
-    By choice, since a result may be data that has to stay as it is: a file to be written back, a log to
-    be searched for escape sequences. Text blocks, the text of embedded resources and structured content
-    are cleaned; images, audio and links are not looked into.
+    It is optional, since a result may be data that must stay unchanged: a file to be written back, a log to
+    be searched for escape sequences. Text blocks, the text of embedded resources and structured content are
+    cleaned; images, audio and links are not.
     """
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:

@@ -1,4 +1,4 @@
-"""`RateLimit`: so many calls in so much time, by token bucket."""
+"""`RateLimit`: middleware that limits the rate of calls by token buckets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
 Scope = Literal["tool", "caller", "both"]
-"""What has a bucket of its own: a tool, a caller, or a tool for one caller."""
+"""What has its own bucket: each tool, each caller, or each tool for each caller."""
 
 _ROUNDING: Final = 1e-6
-"""What a token may lack for having been counted in parts."""
+"""The rounding error that a token may have."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """Lets calls through while there are tokens; one comes back every `per_seconds / calls` seconds.
+    """Lets calls through while the bucket has tokens; one is added every `per_seconds / calls` seconds.
 
     A burst of `calls` is let through at once. Callers that cannot be told apart share a bucket.
     """
@@ -50,14 +50,14 @@ class RateLimit:
         """Allow `calls` in `per_seconds`.
 
         Args:
-            calls: How many, at once or spread out.
-            per_seconds: The seconds in which an empty bucket is full again.
-            by: What is counted by itself: each `"tool"`, each `"caller"`, or `"both"` together.
-            max_entries: Buckets to remember; one that is forgotten starts full.
-            now: The time in seconds, on a clock that never goes back.
+            calls: The number of calls, at once or spread out.
+            per_seconds: The seconds in which an empty bucket fills.
+            by: What has its own bucket: each `"tool"`, each `"caller"`, or `"both"` together.
+            max_entries: The number of buckets to remember; a dropped bucket starts full.
+            now: The time in seconds, from a monotonic clock.
 
         Raises:
-            DefinitionError: a number is not positive and finite, or `by` is none of the three.
+            DefinitionError: a number is not positive and finite, or `by` is not one of the three.
         """
         if calls < 1 or not 0 < per_seconds < inf:
             found = f"{calls} in {per_seconds} s"
@@ -71,7 +71,7 @@ class RateLimit:
         self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call, or say when to try again."""
+        """Run the call, or say when to retry."""
         wait = self._taken(self._key(call, context))
         if not wait:
             return await next()
@@ -86,7 +86,7 @@ class RateLimit:
         return tool, None if self._by == "tool" else caller_of(context)
 
     def _taken(self, key: tuple[str, str | None]) -> float:
-        """Take a token; else the seconds until there is one."""
+        """Take a token, or return the seconds until one is added."""
         now, rate = self._now(), self._calls / self._per_seconds
         bucket = self._buckets.get(key) or _Bucket(self._calls, now)
         bucket.tokens = min(self._calls, bucket.tokens + max(0.0, now - bucket.filled) * rate)

@@ -1,4 +1,4 @@
-"""`RetryLimit`: a tool that fails again and again is refused for a while."""
+"""`RetryLimit`: a circuit breaker for tools: a tool that fails repeatedly is refused for a while."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
 RECOVERY: Final = 60.0
-"""Seconds for which a tool is refused unless told otherwise."""
+"""The default seconds for which a tool is refused."""
 
 
 @dataclass(slots=True)
@@ -30,15 +30,15 @@ class _Failures:
 
 
 class RetryLimit:
-    """Counts the failures in a row of each tool for each caller; a success sets them to nothing.
+    """Counts consecutive failures of each tool for each caller; a success resets the count.
 
-    After `times` of them the tool is refused to that caller. When `recover_after` seconds have
-    passed, one call is let through: its success ends the refusal, its failure begins it anew. Callers
-    that cannot be told apart are counted together.
+    After `times` failures the tool is refused to that caller. After `recover_after` seconds one call is let
+    through: if it succeeds the refusal ends, if it fails the refusal starts again. Callers who cannot be
+    told apart are counted together.
 
-    A failure is an error result or an exception. Refusals by hooks, policies and other middleware
-    are none, and neither are cancelled calls and calls that wait for input: the tool has not shown
-    what it can. Calls with arguments that do not fit end before any middleware and are not seen.
+    A failure is an error result or an exception. Refusals by hooks, policies and other middleware do not
+    count, nor do cancelled calls and calls that ask for input. Calls whose arguments do not fit end before
+    any middleware.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class RetryLimit:
         max_entries: int = MAX_KEPT,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
-        """Allow `times` failures in a row.
+        """Allow `times` consecutive failures.
 
         Args:
-            times: How many.
+            times: The number of failures.
             recover_after: Seconds of refusal before a call is tried; `None` refuses until `reset`.
-            max_entries: Pairs of tool and caller to remember; one that is forgotten starts at none.
-            now: The time in seconds, on a clock that never goes back.
+            max_entries: The number of pairs of tool and caller to remember; a dropped pair starts at zero.
+            now: The time in seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive.
@@ -76,7 +76,7 @@ class RetryLimit:
             return self._refusal(call, wait)
         try:
             result = await next()
-        # Whatever it is counts, and goes on; a cancelled call is not an `Exception`.
+        # Any exception counts and is raised again; a cancelled call is not an `Exception`.
         except Exception:
             self._failed(key)
             raise
@@ -87,13 +87,13 @@ class RetryLimit:
         return result
 
     def reset(self, tool: str | None = None) -> None:
-        """Forget the failures of a tool, or of all, for every caller."""
+        """Reset the count of a tool, or of all tools, for every caller."""
         for key in self._failures.keys():
             if tool in (None, key[0]):
                 self._failures.drop(key)
 
     def _refused_for(self, key: tuple[str, str | None]) -> float:
-        """The seconds of refusal that are left; at their end, one call takes the next ones on trial."""
+        """The remaining seconds of refusal; when they are over, one trial call is let through."""
         failures = self._failures.get(key)
         if failures is None or failures.count < self._times:
             return 0.0

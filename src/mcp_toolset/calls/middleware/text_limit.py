@@ -1,4 +1,4 @@
-"""Cutting the text of a result, between characters as a reader counts them and never inside one."""
+"""Cut the text of a result between characters as a reader counts them (grapheme clusters)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mcp_toolset.tools.core.result import Block
 def cut(content: Iterable[Block], limit: int) -> tuple[list[Block], int]:
     """The blocks with at most `limit` characters of text, and how many characters were lost.
 
-    An address counts as text, and stays whole or goes.
+    An address counts as text, and is kept whole or dropped.
     """
     blocks: list[Block] = []
     lost = 0
@@ -50,7 +50,7 @@ _JOINER: Final = "\u200d"
 
 
 def _end_within(text: str, limit: int) -> int:
-    """The last place at or before `limit` where no character, as a reader counts them, is cut."""
+    """The last place at or before `limit` that is not inside a character as a reader counts them."""
     if len(text) <= limit:
         return len(text)
     return next((end for end in range(limit, 0, -1) if _is_boundary(text, end)), 0)
@@ -64,7 +64,7 @@ def _is_boundary(text: str, end: int) -> bool:
 
 
 def _continues(character: str) -> bool:
-    """Whether it belongs to what stands before it: marks, joiners, skin tones, Hangul vowels and finals."""
+    """Whether a code point extends the one before: marks, joiners, skin tones, Hangul vowels and finals."""
     return (
         unicodedata.category(character).startswith("M")
         or character == _JOINER

@@ -1,4 +1,4 @@
-"""`Timeout`: a tool that takes too long is cancelled, and the model is told."""
+"""`Timeout`: middleware that cancels a tool that takes too long, and tells the model."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mcp_toolset.tools.view.tool_names import NameUse
 
 
 class Timeout:
-    """Gives every call a number of seconds, for all that lies inside this middleware.
+    """Gives every call a number of seconds for everything inside this middleware.
 
-    An async tool and a call of a mounted server are cancelled; a sync tool cannot be, so its late
-    result is dropped. Time that a person needs to answer a tool's question counts.
+    An async tool and a call of a mounted server are cancelled. A sync tool cannot be cancelled, so its late
+    result is dropped. The time in which a user answers a tool's question counts.
     """
 
     def __init__(self, seconds: float, *, per_tool: Mapping[str, float | None] | None = None) -> None:
         """Allow `seconds` for a call.
 
         Args:
-            seconds: The limit of every tool that has none of its own.
-            per_tool: Limits of single tools, in seconds, by name (docs/names.md); `None` lifts the limit.
+            seconds: The limit of every tool without its own limit.
+            per_tool: Limits of single tools, in seconds, by name (docs/names.md); `None` means no limit.
 
         Raises:
             DefinitionError: a limit is not positive.
@@ -36,7 +36,7 @@ class Timeout:
         }
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Run the call, or stop it when its time is over."""
+        """Run the call, or cancel it when its time is over."""
         seconds = self._limit(next.names) if self._per_tool else self._seconds
         with anyio.move_on_after(seconds):
             return await next()

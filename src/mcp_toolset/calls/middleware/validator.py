@@ -1,4 +1,4 @@
-"""`SchemaValidator`: arguments and results against whole schemas, formats included."""
+"""`SchemaValidator`: middleware that checks arguments and results against the schemas, formats included."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 MAX_COMPILED: Final = 1000
-"""Definitions whose schemas are kept compiled."""
+"""The number of definitions whose compiled schemas are kept."""
 
 _BACKTRACK_LIMIT: Final = 100_000
 
 
 class FormatCheck(SchemaCheck):
-    """A compiled schema whose formats are asserted; formats that are unknown say nothing."""
+    """A compiled schema that also checks formats; unknown formats are ignored."""
 
     __slots__ = ()
 
@@ -35,17 +35,17 @@ class FormatCheck(SchemaCheck):
 
 
 class SchemaValidator:
-    """Holds arguments and structured results against the tool's schemas, and asserts their formats.
+    """Checks arguments and structured results against the tool's schemas, including their formats.
 
-    Every call is checked without it: dispatch holds the arguments against the input schema, and
-    what a tool returns against the output schema, where `format` is an annotation as JSON Schema
-    2020-12 has it. With this middleware `"format": "email"`, `"date-time"` (RFC 3339, so with a
-    time zone), `"uri"`, `"uuid"` and the other formats of the dialect must be met too; and a
-    structured result is checked again after what hooks and middleware inside have made of it.
+    Every call is checked without it: dispatch checks the arguments against the input schema and the
+    result against the output schema, where `format` is an annotation, as in JSON Schema
+    2020-12. With this middleware `"format": "email"`, `"date-time"` (RFC 3339, so with a
+    time zone), `"uri"`, `"uuid"` and the other formats of the dialect are checked too; and a
+    structured result is checked again after the hooks and middleware inside.
 
     `check_arguments` and `check_result` do the same for a dispatch of the application's own, such
-    as a loop that runs tools by itself. Schemas are those of the definition at hand, compiled when
-    first seen: a tool that was replaced is held against its new ones.
+    as a loop that runs tools itself. The schemas are those of the present definition, compiled when first
+    seen: a replaced tool is checked against its new schemas.
     """
 
     def __init__(self, *, output: bool = True) -> None:
@@ -67,7 +67,7 @@ class SchemaValidator:
         return result
 
     def check_arguments(self, call: ToolCall, definition: ToolDefinition) -> None:
-        """Hold the arguments of a call against the input schema.
+        """Check the arguments of a call against the input schema.
 
         Raises:
             InvalidArgumentsError: they do not fit; the message says where.
@@ -78,9 +78,9 @@ class SchemaValidator:
             raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
 
     def check_result(self, call: ToolCall, definition: ToolDefinition, result: ToolResult) -> None:
-        """Hold the structured content of a result against the output schema, if there is one.
+        """Check the structured content of a result against the output schema, if the tool has one.
 
-        Errors, and calls that wait for input, promise nothing.
+        Errors, and calls that ask for input, are not checked.
 
         Raises:
             InvalidOutputError: it is missing or does not fit; the message says where.
@@ -111,7 +111,7 @@ def _compiled(definition: ToolDefinition) -> tuple[FormatCheck, FormatCheck | No
 
 
 def _asserting(schema: dict[str, Any]) -> jsonschema_rs.Validator:
-    """With linear-time patterns if they can say it; `SchemaCheck` has found that one of the two can."""
+    """With linear-time patterns if possible; `SchemaCheck` has found that one of the two engines works."""
     try:
         return _validator(schema, jsonschema_rs.RegexOptions())
     except jsonschema_rs.ValidationError:

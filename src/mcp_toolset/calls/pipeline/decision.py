@@ -1,4 +1,4 @@
-"""What an execution hook may decide about a call: run it, answer it, or refuse it."""
+"""`RunNormally`, `Complete` and `Reject`: what an execution hook may decide about a call."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ RejectionSource = Literal["hook", "policy"]
 
 @dataclass(frozen=True, slots=True)
 class RunNormally:
-    """Go on with this input: the one the hook was given, or an edited one, which is checked again."""
+    """Run the call with this input: the hook's input or an edited one, which is checked again."""
 
     input: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Answer the call with this output; the tool does not run, and no later hook is asked."""
+    """Answer the call with this output; neither the tool nor a later hook runs."""
 
     output: Any
 
@@ -34,17 +34,17 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Refuse the call; the model is told why, and no later hook is asked.
+    """Refuse the call; the model is told why, and no later hook runs.
 
     Raises:
-        TypeError: the reason is no text.
+        TypeError: the reason is not a text.
     """
 
     reason: str
     source: RejectionSource = "hook"
 
     def __post_init__(self) -> None:
-        """Refuse a reason that no model could read."""
+        """Refuse a reason that a model could not read."""
         if not isinstance(self.reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"Reject takes a reason for the model, a text, not {self.reason!r}")
 

@@ -1,8 +1,8 @@
-"""What is written down about every decision on a call: a log record and a trace event.
+"""Record every decision on a call: a log record and an event on the OpenTelemetry span.
 
-The text of a record names the tool, the call and the decision, and holds no argument's value below
-the level of debugging. The values travel as fields beside it (`tool`, `call_id`, `decision`,
-`effective_input`, `reason`), for a handler that is trusted with them: nothing is redacted here.
+The text of a record names the tool, the call and the decision, and has no argument values above the debug
+level. The values are fields of the record (`tool`, `call_id`, `decision`, `effective_input`, `reason`), for a
+handler that is trusted with them: they are not redacted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 
 def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -> None:
-    """Write a decision down; costs next to nothing while nobody listens.
+    """Record a decision; nearly free while logging and tracing are off.
 
     Args:
-        call: The call that was decided about.
-        decision: What was decided, as a type's name (`RunNormally`).
-        effective: The input that the tool would run with after it.
-        reason: What the model is told, if it is refused.
+        call: The call.
+        decision: The decision, as the name of its type (`RunNormally`).
+        effective: The input that the tool would run with now.
+        reason: The text for the model, if the call is refused.
     """
     if _log.isEnabledFor(logging.INFO):
         fields = {
@@ -42,7 +42,7 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
             "%s (call %s): %s", in_log(call.name), in_log(call.id or "-"), in_log(decision), extra=fields
         )
         _log.debug("%s (call %s): effective input %r", in_log(call.name), in_log(call.id or "-"), effective)
-    # Where no module has imported OpenTelemetry there is no span.
+    # If OpenTelemetry was never imported there is no span.
     if (trace := sys.modules.get("opentelemetry.trace")) is not None:
         span = trace.get_current_span()
         if span.is_recording():
@@ -50,7 +50,7 @@ def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -
 
 
 def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
-    """The fields under the names of OpenTelemetry's conventions for generative AI, where it has one."""
+    """The fields under the names of OpenTelemetry's conventions for generative AI, where they exist."""
     found = {
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,

@@ -1,8 +1,8 @@
-"""The only way from a call to its result.
+"""`ToolDispatch`: the only way from a call to its result, for local, mounted, deferred and round calls.
 
-Gate, argument check, middleware, execution hooks, handler or upstream, output check, result hooks:
-composed once when a table is frozen, for local, mounted, deferred and round calls alike. Everything
-up to the first middleware happens before the first `await`.
+Gate, argument check, middleware, execution hooks, handler or upstream, output check, result hooks: the chain
+is composed once, when a table is frozen. Everything before the first middleware runs before the first
+`await`.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _log = logging.getLogger("mcp_toolset.calls")
 _OTEL: Final = "opentelemetry.trace"
 
 MAX_REDIRECTS: Final = 1
-"""A calling tool stands for one other call, never for another calling tool."""
+"""How often a call may be redirected: `call_tool` calls one tool, never another calling tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolRules:
-    """What of the rules is for one tool: middleware and hooks, and the names that middleware knows it by."""
+    """The rules for one tool: middleware and hooks, and the names by which middleware knows the tool."""
 
     middleware: tuple[ToolMiddleware, ...] = ()
     asked: tuple[BoundHook, ...] = ()
@@ -66,7 +66,7 @@ class _ToolRules:
     observed: bool = False
 
     def same_as(self, other: _ToolRules) -> bool:
-        """Whether these are the very same rules."""
+        """Whether these are the same rule objects."""
         return (
             same(self.middleware, other.middleware)
             and same(self.asked, other.asked)
@@ -83,7 +83,7 @@ _MODULES: Final = sys.modules
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A binding with its chain composed, the names that stand for it, and the rules that are in the chain."""
+    """A binding with its composed chain, the names that refer to it, and the rules in the chain."""
 
     binding: ToolBinding
     run: Run
@@ -114,13 +114,13 @@ class ToolDispatch:
         """Compose the chain of every tool.
 
         Args:
-            bindings: What can be called, resident and deferred; names are unique.
-            hooks: Execution hooks, asked innermost, and result hooks around them.
+            bindings: The tools, listed and deferred; names are unique.
+            hooks: Execution hooks, innermost, and result hooks around them.
             middleware: Around every tool, outermost first.
             tool_middleware: Around single tools, inside the global ones.
             rules: All of these together, instead.
-            names: What names stand for, where `bindings` are some of a bigger table's.
-            before: A table whose chains are taken over, those of the same bindings under the same rules.
+            names: Resolves names, if `bindings` are some of a bigger table.
+            before: An older table; chains of the same bindings under the same rules are reused.
         """
         rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
         bindings = list(bindings)
@@ -135,10 +135,10 @@ class ToolDispatch:
     def admit(
         self, call: ToolCall, context: ToolContext, seen: Observation | None = None
     ) -> tuple[Route, ToolCall]:
-        """Everything that happens before the first wait: look up, gate, argument check, redirect.
+        """Everything before the first wait: look up, gate, argument check, redirect.
 
         Raises:
-            UnknownToolError: no such tool for this caller.
+            UnknownToolError: the tool does not exist for this caller.
             CallError: the gate refused, or the arguments do not fit.
         """
         for _ in range(MAX_REDIRECTS + 1):
@@ -166,21 +166,21 @@ class ToolDispatch:
         raising: bool = False,
         seen: Observation | None = None,
     ) -> ToolResult:
-        """Run a call to its result; what a model can act on is an error result, not an exception.
+        """Run a call to its result; an error that a model can act on becomes an error result.
 
         Args:
             call: The call.
-            context: Its surroundings.
-            raising: Raise what is wrong with the call before anything has run.
-            seen: Where it is noted what is found out about the call, once it is observed.
+            context: Its context.
+            raising: Whether to raise errors from before the tool runs.
+            seen: Collects what is known about the call, if it is observed.
 
         Raises:
-            UnknownToolError: no such tool for this caller.
-            UpstreamProtocolError: a mounted server answered with a protocol error, to be passed on.
-            ClientCapabilityError: the tool needs what the client does not declare, which is the client's
-                to know and not the model's.
+            UnknownToolError: the tool does not exist for this caller.
+            UpstreamProtocolError: a mounted server answered with a protocol error, which is passed on.
+            ClientCapabilityError: the client lacks a capability that the tool needs; the client must learn
+                of it, the model need not.
         """
-        # Without a function call, as nearly every call finds that nobody observes or traces.
+        # Inline, without a function call: for nearly every call there is no observer and no tracing.
         if seen is None and (
             self._observers or (_OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None)  # pyright: ignore[reportPrivateUsage]
         ):
@@ -242,7 +242,7 @@ def _route(binding: ToolBinding, rules: _ToolRules, known: Route | None) -> Rout
 
 
 async def _noted(run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
-    """Run the tool, which is told to the observers."""
+    """Run the tool and report it to the observers."""
     note_run()
     return await run(call, context)
 
@@ -252,7 +252,7 @@ async def _around(
 ) -> ToolResult:
     rest = CallNext(run, call, context, route.check, route.binding.definition, route.names)
     result = await layer(call, context, rest)
-    # What was handed through is as good as it was.
+    # A result that was passed through unchanged has been checked already.
     if result is rest.given or not isinstance(cast("object", result), ToolResult):
         return result
     return checked_result(result, f"a middleware of {call.name}")
@@ -261,7 +261,7 @@ async def _around(
 async def _hooked(
     hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
 ) -> ToolResult:
-    """Run the call, unless a hook has answered or refused it."""
+    """Run the call, unless a hook answers or refuses it."""
     call, answer = await _asked(hooks, route, call, context)
     return await run(call, context) if answer is None else answer
 
@@ -269,9 +269,9 @@ async def _hooked(
 async def _asked(
     hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
 ) -> tuple[ToolCall, ToolResult | None]:
-    """The call as the hooks leave it, and their answer if they gave one.
+    """The call after the hooks, and their answer if one of them answered.
 
-    They are asked in order; each has a copy, so that an edit in place is an edit like others.
+    They run in order; each gets a copy, so that an edit in place counts like any other edit.
     """
     for hook in hooks:
         decision = await hook.decide(_copy(call), context)
@@ -300,7 +300,7 @@ async def _seen(
     call: ToolCall,
     context: ToolContext,
 ) -> ToolResult:
-    """Let the result hooks see what came of a call, whatever it was."""
+    """Show the outcome of a call to the result hooks."""
     try:
         call, answer = await _asked(hooks, route, call, context)
         result = await run(call, context) if answer is None else answer
@@ -346,7 +346,7 @@ def _executor(binding: ToolBinding) -> Executor:
 
 
 async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
-    """Run a tool that has a limit of its own; a manual one waits for a person, by its own deadline."""
+    """Run a tool that has its own time limit; a manual tool waits for a person, with its own deadline."""
     with anyio.move_on_after(binding.timeout) as limit:
         return await binding.execute(call, context)
     assert limit.cancelled_caught
@@ -359,7 +359,7 @@ async def _execute(
     try:
         result = await execute(call, context)
     except UnknownToolError as fault:
-        # The tool that was called is known: this is about one that its handler wanted.
+        # The called tool exists: this error is about a tool that its handler looked up.
         return ToolResult.of_error(f"{call.name} failed: {fault}")
     except (CallError, UpstreamError):
         raise

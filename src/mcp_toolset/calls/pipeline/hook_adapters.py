@@ -1,7 +1,7 @@
-"""Hooks as they are asked: a function with what its signature wants, a deadline, and what failing means.
+"""Adapters of hooks: call a hook with the parameters of its signature, a deadline, and fail closed.
 
-Both kinds fail closed: an execution hook that raises or outstays its deadline is a rejection, and a result
-hook that does so withholds the result.
+An execution hook that raises or exceeds its deadline rejects the call; a result hook that does so withholds
+the result.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 @dataclass(frozen=True, slots=True)
 class BoundHook:
-    """An execution hook with what its signature asks for.
+    """An execution hook and the parameters of its signature.
 
     Attributes:
         function: The hook.
-        adapter: Reads its input, if that is typed.
-        takes_context: Whether it wants the context, too.
-        deadline: Seconds that it may take; `None` if it waits for nothing, so that no deadline could
-            end it.
+        adapter: Parses its input, if that is typed.
+        takes_context: Whether it takes the context.
+        deadline: Seconds that it may take; `None` if it never awaits, so that no deadline could end
+            it.
         input: The type of its input, if that is typed.
     """
 
@@ -64,14 +64,14 @@ class BoundHook:
         return _shown(self.function)
 
     def require_fitting(self, definition: ToolDefinition) -> None:
-        """Go on only if some arguments of a tool can be read as this hook's input; see `hook_inputs`."""
+        """Check that some arguments of a tool can be parsed as this hook's input; see `hook_inputs`."""
         if self.adapter is not None:
             from mcp_toolset.calls.pipeline.hook_inputs import require_fitting
 
             require_fitting(self.shown, self.input, self.adapter, definition)
 
     async def decide(self, call: ToolCall, context: ToolContext) -> Decision:
-        """Ask the hook about a call; whatever goes wrong in it is a rejection."""
+        """Call the hook; any failure rejects the call."""
         try:
             if self.deadline is None:
                 decision = await self._ask(call, context)
@@ -118,7 +118,7 @@ def _decided(decision: object) -> Decision:
 
 
 def _edited(arguments: dict[str, Any], seen: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with what a hook changed; what its type does not name stays as it was."""
+    """The arguments with the hook's changes; fields that its input type does not have stay unchanged."""
     kept = {key: value for key, value in arguments.items() if key not in seen or key in wanted}
     changed = {key: value for key, value in wanted.items() if key not in seen or seen[key] != value}
     return {**kept, **changed}
@@ -130,14 +130,14 @@ def _dumped(adapter: TypeAdapter[Any], value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BoundResultHook:
-    """A result hook with what its signature asks for."""
+    """A result hook and the parameters of its signature."""
 
     function: ResultHook
     takes_context: bool
     deadline: float | None
 
     async def passed(self, call: ToolCall, result: ToolResult, context: ToolContext) -> ToolResult:
-        """The result as the hook lets it through; if anything goes wrong in it, nothing of the result."""
+        """The result after the hook; if the hook fails, an error without the result."""
         decision, seen = await self._seen(call, result, context)
         record(call, decision, call.arguments)
         return seen
@@ -168,17 +168,17 @@ class BoundResultHook:
 
 
 def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
-    """An execution hook, ready to be asked.
+    """An adapter for an execution hook.
 
     Raises:
-        DefinitionError: it is not async, takes other parameters, or its input's type cannot be read.
+        DefinitionError: it is not async, takes other parameters, or its input's type cannot be parsed.
     """
     shown = require_async(hook)
     hints = resolved_hints(hook, f"hook {shown}")
     parameters = _parameters(hook, "input", hints)
     if len(parameters) == 1:
         return BoundHook(_of_call_alone(hook), None, False, deadline if awaits(hook) else None)
-    # A server whose hooks read no input starts without pydantic's models.
+    # A server whose hooks take no typed input starts without importing pydantic's models.
     from mcp_toolset.calls.pipeline.hook_inputs import input_adapter
 
     annotation = hints.get(parameters[1], dict)
@@ -188,7 +188,7 @@ def bound(hook: ExecutionHook, deadline: float) -> BoundHook:
 
 
 def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
-    """A hook of `(call)` as one that is given the input beside it."""
+    """A hook of `(call)` as a hook that also takes the input."""
 
     @wraps(hook)
     async def asked(call: ToolCall, input: Any) -> Decision:
@@ -198,7 +198,7 @@ def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
 
 
 def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
-    """A result hook, ready to be asked.
+    """An adapter for a result hook.
 
     Raises:
         DefinitionError: it is not async, or takes other parameters.
@@ -206,7 +206,7 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
     shown = require_async(hook)
     try:
         hints = resolved_hints(hook, f"hook {shown}")
-    # Nothing is read into a type here, so a type that cannot be found does no harm.
+    # No input is parsed here, so a type that cannot be resolved does no harm.
     except DefinitionError:
         hints = dict[str, Any]()
     takes_context = len(_parameters(hook, "result", hints)) == 3
@@ -214,10 +214,10 @@ def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
 
 
 def check_description_hook(hook: Callable[..., Any]) -> None:
-    """Go on only if a function can re-describe tools.
+    """Check that a function can be a description hook.
 
     Raises:
-        DefinitionError: it is not async, or takes something else than a definition.
+        DefinitionError: it is not async, or takes other parameters than a definition.
     """
     shown = require_async(hook)
     try:
@@ -231,7 +231,7 @@ def require_async(hook: Callable[..., Any]) -> str:
     """The name of a hook, for messages.
 
     Raises:
-        DefinitionError: it is no `async def`, and no object with an `async def __call__`.
+        DefinitionError: it is not an `async def`, nor an object with an `async def __call__`.
     """
     if isinstance(hook, type):
         raise DefinitionError(f"hook {_shown(hook)} is a class; register an object: {hook.__name__}(…)")
@@ -243,7 +243,7 @@ def require_async(hook: Callable[..., Any]) -> str:
 
 
 def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any]) -> list[str]:
-    """The names of a hook's parameters, each of which is what stands in its place."""
+    """The roles of a hook's parameters, in order."""
     parameters = [
         name
         for name, one in inspect.signature(hook).parameters.items()
@@ -261,7 +261,7 @@ def _parameters(hook: Callable[..., Any], second: str, hints: Mapping[str, Any])
 
 
 def _place_of(name: str, hint: object, second: str) -> int | None:
-    """Where a parameter belongs, by its annotation or else its name; `None` if neither says so."""
+    """The role of a parameter, by its annotation or else its name; `None` if neither tells."""
     kinds = (ToolCall, ToolResult, ToolContext)
     if isinstance(hint, type) and (found := [at for at, one in enumerate(kinds) if issubclass(hint, one)]):
         return found[0]

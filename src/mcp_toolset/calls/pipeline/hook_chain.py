@@ -1,4 +1,4 @@
-"""Hooks asked about one call outside of dispatch: by a round, and by `DecodedCall.hook`."""
+"""Run hooks on one call outside of dispatch: for a round, and for `DecodedCall.hook`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def about_one(
     seeing: Iterable[BoundResultHook],
     context: ToolContext,
 ) -> HookAnswer:
-    """What execution hooks make of one call by itself; what they refuse is shown to the result hooks."""
+    """Run execution hooks on one call; their refusals are shown to the result hooks."""
     found = await decided(call, binding, asked, context)
     if isinstance(found, ToolCall):
         return HookAnswer(found)
@@ -37,7 +37,7 @@ async def about_one(
 async def decided(
     call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
 ) -> ToolCall | tuple[ToolCall, Reject | Complete]:
-    """The call as execution hooks leave it, with the decision of the one that has answered or refused it."""
+    """The call after the execution hooks, with the decision of the hook that answered or refused it."""
     if refusal := _gate_refusal(call, binding, context):
         return call, refusal
     for hook in hooks:
@@ -57,19 +57,19 @@ async def decided(
 async def seen(
     call: ToolCall, result: ToolResult, hooks: Iterable[BoundResultHook], context: ToolContext
 ) -> ToolResult:
-    """The result as result hooks leave it."""
+    """The result after the result hooks."""
     for hook in hooks:
         result = await hook.passed(copied(call), result, context)
     return result
 
 
 def copied(call: ToolCall) -> ToolCall:
-    """The call with arguments of its own, for code that may edit them."""
+    """The call with a copy of its arguments, for code that may edit them."""
     return ToolCall(call.name, copied_arguments(call.arguments), call.id, call.original, call.grant)
 
 
 def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
-    """A hook's answer must not go around the gate, so it is asked first, as in a served call."""
+    """Ask the gate first, as in a served call: a hook's answer must not bypass it."""
     try:
         if binding.gate is not None:
             binding.gate(copied(call), context)

@@ -1,4 +1,4 @@
-"""The input of a hook: how its annotation is read, and hooks that the arguments of their tool never fit."""
+"""The typed input of hooks: how its annotation is parsed, and inputs that a tool's arguments never fit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.definition import ToolDefinition
 
 _COMBINED: Final = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties")
-"""Parts of a schema with which its properties do not say what an object may have."""
+"""Keywords with which a schema's properties do not tell what an object may have."""
 
 
 def input_adapter(hook: str, annotation: Any) -> TypeAdapter[Any] | None:
-    """What reads the arguments of a call into a model, dataclass or TypedDict; `None` for any other type.
+    """A parser from arguments to a model, dataclass or TypedDict; `None` for any other type.
 
     Raises:
-        DefinitionError: the type cannot be read; it names the hook.
+        DefinitionError: the type cannot be parsed; it names the hook.
     """
     if not _is_structure(annotation):
         return None
@@ -37,7 +37,7 @@ def _is_structure(annotation: object) -> bool:
     if not isinstance(annotation, type) or get_origin(annotation) is not None:
         return False
     kind = cast("type[Any]", annotation)
-    # `typing` does not know the typed dictionaries of `typing_extensions`, which pydantic asks for on 3.11.
+    # On Python 3.11 pydantic requires the TypedDict of `typing_extensions`, which `typing` does not know.
     is_typed_dict = hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
     return issubclass(kind, BaseModel) or is_typed_dict or is_dataclass(kind)
 
@@ -45,7 +45,7 @@ def _is_structure(annotation: object) -> bool:
 def require_fitting(
     hook: str, annotation: Any, adapter: TypeAdapter[Any], definition: ToolDefinition
 ) -> None:
-    """Go on only if some arguments of a tool can be read as the input of a hook of that name.
+    """Check that some arguments of a tool can be parsed as the input of a hook of that name.
 
     Raises:
         DefinitionError: the input needs a field that the tool does not have, has none of its fields,
@@ -76,7 +76,7 @@ def require_fitting(
 
 
 def _shape(annotation: Any, adapter: TypeAdapter[Any]) -> Mapping[str, Any] | None:
-    """The JSON Schema of a hook's input; `None` if that does not tell by what names it reads its fields."""
+    """The JSON Schema of a hook's input; `None` if it does not tell the names of its fields."""
     if _is_loose(annotation):
         return None
     try:
@@ -86,7 +86,7 @@ def _shape(annotation: Any, adapter: TypeAdapter[Any]) -> Mapping[str, Any] | No
 
 
 def _is_loose(model: Any) -> bool:
-    """Whether it reads its fields by further names."""
+    """Whether it parses fields by other names, too."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return False
     by_name = model.model_config.get("populate_by_name") or model.model_config.get("validate_by_name")

@@ -1,8 +1,8 @@
-"""`HookSet`: hooks decide about calls, texts and results.
+"""`HookSet`: hooks that decide about calls, replace descriptions and see results, registered by tool.
 
-Hooks are the same for local tools, mounted tools and owned loops. They fail closed: a hook that
-raises or outstays its deadline means that the call does not run, a description hook that
-raises hides its tool, and a result hook that raises withholds the result.
+Hooks work the same for local tools, mounted tools and owned loops. They fail closed: if a hook raises or
+exceeds its deadline the call does not run, a description hook that raises hides its tool, and a result hook
+that raises withholds the result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.toolset import Toolset
 
 HOOK_DEADLINE: Final = 30.0
-"""Seconds that a hook may take unless its set says otherwise."""
+"""The default seconds that a hook may take."""
 
 DescriptionHook = Callable[[ToolDefinition], Awaitable[str | None]]
 _Exec = TypeVar("_Exec", bound=ExecutionHook)
@@ -51,15 +51,15 @@ _Result = TypeVar("_Result", bound=ResultHook)
 _log = logging.getLogger("mcp_toolset.hooks")
 
 _ALTERED: Final = re.compile(r"[^A-Za-z0-9_*?\[\]!-]")
-"""Characters that a prefixed tool's name has an underscore for."""
+"""The characters that are replaced by an underscore in the name of a prefixed tool."""
 
 
 class HookSet:
     """Hooks by tool, in the order of registration.
 
-    A hook is an `async def`, a bound method or an object that can be called so. What it is for is a
-    tool, a toolset (each tool in it), a public name, a pattern (`"data_*"`) or `"*"`. A hook by name
-    follows its tool through prefixes and renames; see docs/names.md.
+    A hook is an `async def`, a bound method or a callable object. It is registered for a tool, a toolset (all
+    its tools), a public name, a pattern (`"data_*"`) or `"*"`. A hook registered by name still applies after
+    prefixes and renames; see docs/names.md.
     """
 
     def __init__(self, *, deadline: float = HOOK_DEADLINE) -> None:
@@ -74,8 +74,8 @@ class HookSet:
         """Register `async def hook(call[, input[, context]]) -> RunNormally | Complete | Reject`.
 
         `input` is parsed into the type of its annotation, if that is a model, dataclass or
-        TypedDict; else it is the dictionary of arguments. Arguments that the type does not name
-        stay as they are; a dictionary in place of a model or dataclass replaces them all.
+        TypedDict; else it is the dictionary of arguments. Arguments that the type does not have
+        stay unchanged; a dictionary instead of a model or dataclass replaces them all.
 
         Args:
             selector: A tool or a toolset, however it is nested, a public name, a pattern
@@ -99,7 +99,7 @@ class HookSet:
     def description(self, selector: object) -> Callable[[_Desc], _Desc]:
         """Register `async def hook(definition) -> str | None`; `None` keeps the text.
 
-        There is one slot for each tool: the last registration wins.
+        Each tool has one slot: the last registration wins.
         """
         use = _selected(selector, "hooks.description")
 
@@ -113,11 +113,11 @@ class HookSet:
     def result(self, selector: object) -> Callable[[_Result], _Result]:
         """Register `async def hook(call, result[, context]) -> ToolResult | None`.
 
-        `None` keeps the result. Result hooks are asked in the order of registration, each about what
-        the one before has left, for whatever came of the call: the tool's result, its error, a
-        hook's answer or refusal. They are not asked about a call that waits for input, nor about
-        protocol errors, which are no results. `call` has the arguments that ran, and those that
-        were sent in `original`. A changed result must keep the promise of the output schema.
+        `None` keeps the result. Result hooks run in the order of registration, each with the result of the
+        one before, for every outcome of a call: the tool's result, its error, a hook's answer or refusal.
+        They do not run for a call that asks for input, nor for protocol errors, which are not results. `call`
+        has the arguments that ran, and `original` those that the caller sent. A changed result must still
+        follow the output schema.
 
         Args:
             selector: As in `execution`.
@@ -134,12 +134,12 @@ class HookSet:
         """Register every hook of policy objects: methods named after their tools.
 
         `weather_hook`, `weather_description_hook` and `weather_result_hook` are hooks of the tool
-        `weather`. A tool whose name is no Python identifier needs `execution`, `description` or
+        `weather`. For a tool whose name is not a Python identifier, use `execution`, `description` or
         `result`.
 
         Raises:
-            DefinitionError: a public method is none of these, or cannot be a hook; nothing of any
-                policy is registered then.
+            DefinitionError: a public method is not one of these, or cannot be a hook; then no hook of any
+                policy is registered.
         """
         found = HookSet(deadline=self.deadline)
         for hook in (hook for policy in policies for hook in policy_hooks(policy)):
@@ -153,24 +153,24 @@ class HookSet:
         return not (self._execution or self._descriptions or self._results)
 
     def uses(self) -> list[NameUse]:
-        """What the hooks are for."""
+        """The tools that hooks are registered for, as they were given."""
         return [use for use, _ in (*self._execution, *self._descriptions, *self._results)]
 
     def check(self, view: ToolView) -> None:
-        """Hold the hooks against the tools of a view.
+        """Check the hooks against the tools of a view.
 
         Raises:
             UnknownNameError: a hook is for a tool that does not exist.
-            DefinitionError: a hook's input is of a model that is foreign to its tool.
+            DefinitionError: a hook's input is of another tool's model.
         """
         self.report.look(self.uses(), view.names, view.known_tools)
         self.require_fitting(view.values(), view.names)
 
     def require_fitting(self, bindings: Iterable[ToolBinding], names: ToolNames) -> None:
-        """Go on only if each hook of one local tool reads arguments that the tool can have.
+        """Check that each hook of a local tool can parse arguments that the tool can have.
 
         Raises:
-            DefinitionError: the model of a hook's input is foreign to its tool.
+            DefinitionError: a hook's input is of another tool's model.
         """
         typed = [(use, hook) for use, hook in self._execution if hook.adapter is not None]
         table = {one.name: one for one in bindings if not one.source} if typed else {}
@@ -181,7 +181,7 @@ class HookSet:
                     hook.require_fitting(table[name].definition)
 
     def of(self, toolset: Toolset) -> NestedHooks:
-        """Register for the tools of a nested toolset, by the names that they have in it.
+        """Register for the tools of a nested toolset, by their names in it.
 
         `hooks.of(AppTools.data).execution("get_user")` reaches `data_get_user`, whatever prefix it gets.
         """
@@ -212,33 +212,33 @@ class HookSet:
         return moved
 
     def nested(self, prefix: str, inner: HookSet) -> HookSet:
-        """A new set: these hooks, then those that `inner` has for a toolset nested under a prefix."""
+        """A new set: these hooks, then those of `inner` for a toolset nested under a prefix."""
         return self.merged(inner.prefixed(prefix))
 
     def execution_hooks(
         self, tool: str | ToolBinding, names: ToolNames | None = None
     ) -> tuple[BoundHook, ...]:
-        """The hooks to ask about a tool, in order; `names` are those of the table that it stands in."""
+        """The execution hooks of a tool, in order; `names` are those of the tool's table."""
         reaches = _reaching(tool, names)
         return tuple(hook for use, hook in self._execution if reaches(use))
 
     def result_hooks(
         self, tool: str | ToolBinding, names: ToolNames | None = None
     ) -> tuple[BoundResultHook, ...]:
-        """The hooks to ask about the results of a tool, in order; `names` as in `execution_hooks`."""
+        """The result hooks of a tool, in order; `names` as in `execution_hooks`."""
         reaches = _reaching(tool, names)
         return tuple(hook for use, hook in self._results if reaches(use))
 
     def description_hook(
         self, tool: str | ToolBinding, names: ToolNames | None = None
     ) -> DescriptionHook | None:
-        """The hook that may re-describe a tool: its own before one for many, the most particular first."""
+        """The description hook of a tool: of several, the most specific one."""
         reaches = _reaching(tool, names)
         found = [(_particularity(use), hook) for use, hook in self._descriptions if reaches(use)]
         return max(found, key=lambda one: one[0])[1] if found else None
 
     async def about(self, call: ToolCall, binding: ToolBinding, context: ToolContext) -> HookAnswer:
-        """What the hooks make of one call by itself; see `DecodedCall.hook`."""
+        """Run the hooks on one call; see `DecodedCall.hook`."""
         from mcp_toolset.calls.pipeline.hook_chain import about_one
 
         asked, seeing = self.execution_hooks(binding), self.result_hooks(binding)
@@ -247,14 +247,14 @@ class HookSet:
     async def describe(
         self, bindings: ToolView | Iterable[ToolBinding], names: ToolNames | None = None
     ) -> list[ToolBinding]:
-        """The bindings with their texts as the description hooks want them; see `ToolView.described`.
+        """The bindings with the texts of description hooks; see `ToolView.described`.
 
-        The hooks are asked side by side. A tool whose hook raises or outstays its deadline is left
-        out, the rest is served.
+        The hooks run concurrently. A tool whose hook raises or exceeds its deadline is left out; the others
+        are served.
 
         Raises:
-            UnknownNameError: a hook is for a tool that does not exist; for a view alone, since what
-                is missing among `bindings` may be somewhere else.
+            UnknownNameError: a hook is for a tool that does not exist; only for a view, since a tool that is
+                missing among `bindings` may be elsewhere.
         """
         if isinstance(bindings, ToolView):
             self.report.look(self.uses(), bindings.names, bindings.known_tools)
@@ -292,7 +292,7 @@ class HookSet:
         self._results.extend(other._results)
 
     def _take_descriptions(self, added: Iterable[tuple[NameUse, DescriptionHook]]) -> None:
-        """One slot for each tool: the last registration wins."""
+        """Hooks by tool, one slot for each: the last registration wins."""
         for use, hook in added:
             kept = [(one, before) for one, before in self._descriptions if not _is_same(one, use)]
             self._descriptions = [*kept, (use, hook)]

@@ -1,4 +1,4 @@
-"""`ToolMiddleware`: code around a call that may look, change, answer or refuse."""
+"""`ToolMiddleware`: code around a call that may observe, change, answer or refuse it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Run = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 
 
 class CallNext:
-    """The remainder of the chain, the tool included. It can be used once.
+    """The rest of the chain, tool included. It can be called once.
 
     Attributes:
-        definition: What the tool says of itself, for middleware that depends on its hints or schemas.
-        given: What the rest of the chain came to, once it was used.
-        names: The names that stand for the tool, its public name first; see docs/names.md.
+        definition: The tool's definition, for middleware that depends on its hints or schemas.
+        given: The result of the rest of the chain, once it was called.
+        names: The names that refer to the tool, its public name first; see docs/names.md.
     """
 
     __slots__ = ("_call", "_check", "_context", "_run", "_used", "definition", "given", "names")
@@ -35,7 +35,7 @@ class CallNext:
         definition: ToolDefinition,
         names: tuple[str, ...] = (),
     ) -> None:
-        """Hold the rest of the chain for one call."""
+        """The rest of the chain for one call."""
         self.definition = definition
         self.names = names or (call.name,)
         self._run = run
@@ -46,11 +46,11 @@ class CallNext:
         self.given: ToolResult | None = None
 
     async def __call__(self, call: ToolCall | None = None) -> ToolResult:
-        """Go on with the call, or with an edited one; arguments edited in place count too.
+        """Run the call, or an edited one; edits of its arguments in place count too.
 
         Raises:
-            NextConsumedError: it was used before.
-            InvalidArgumentsError: the arguments, as they are now, do not fit.
+            NextConsumedError: it was called before.
+            InvalidArgumentsError: the arguments do not fit now.
         """
         if self._used:
             raise NextConsumedError("next was already used; a middleware may run the rest of the chain once")
@@ -62,19 +62,19 @@ class CallNext:
 
 
 class ToolMiddleware(Protocol):
-    """Anything that can be called so."""
+    """Any callable with this signature."""
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
-        """Handle a call: answer it, or hand it on with `await next()`."""
+        """Handle a call: answer it, or pass it on with `await next()`."""
         ...
 
 
 @runtime_checkable
 class NamesTools(Protocol):
-    """Middleware that was given names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
+    """Middleware that takes names of tools, such as `Timeout(5, per_tool={"search": 60})`."""
 
     def tool_names(self) -> Iterable[NameUse]:
-        """The names; those that stand for no tool are told where the middleware is used."""
+        """The names; those that match no tool are reported where the middleware is used."""
         ...
 
 
@@ -82,7 +82,7 @@ _M = TypeVar("_M", bound=Callable[[ToolCall, ToolContext, CallNext], Awaitable[T
 
 
 def tool_middleware(function: _M) -> _M:
-    """Mark an async function as middleware; a type checker then holds it to the signature.
+    """Mark an async function as middleware; type checkers then check its signature.
 
     Raises:
         DefinitionError: it cannot be middleware.
@@ -91,7 +91,7 @@ def tool_middleware(function: _M) -> _M:
 
 
 def check_middleware(layer: _M) -> _M:
-    """The same middleware, if it can be one.
+    """The middleware itself, checked.
 
     Raises:
         DefinitionError: it cannot be called with `(call, context, next)`, in this order.

@@ -1,4 +1,4 @@
-"""`hooks.of(toolset)`: hooks for the tools of a nested toolset, by the names that they have in it."""
+"""`hooks.of(toolset)`: register hooks for the tools of a nested toolset, by their names in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Register = Callable[[Any], Any]
 
 
 class RegistersHooks(Protocol):
-    """Where hooks are registered by what they are for: a `HookSet`."""
+    """Registers hooks by tool: a `HookSet`."""
 
     def execution(self, selector: object, /) -> Register:
         """Register an execution hook."""
@@ -27,7 +27,7 @@ class RegistersHooks(Protocol):
 
 
 class NestedHooks:
-    """Registers hooks in a set, for the tools of one toolset wherever that is nested."""
+    """Registers hooks for the tools of one toolset, wherever it is nested."""
 
     def __init__(self, hooks: RegistersHooks, toolset: Toolset) -> None:
         """Register in `hooks`, for tools of `toolset`."""
@@ -38,7 +38,7 @@ class NestedHooks:
         """Register an execution hook; see `HookSet.execution`.
 
         Raises:
-            UnknownToolError: the toolset has no such tool; the message has near matches.
+            UnknownToolError: the toolset has no such tool; the message has close matches.
         """
         return self._hooks.execution(self._selected(selector))
 
@@ -51,7 +51,7 @@ class NestedHooks:
         return self._hooks.result(self._selected(selector))
 
     def _selected(self, selector: Any) -> object:
-        """The tool itself, which no prefix or rename hides; every tool of the toolset for `*`."""
+        """The tool itself, which prefixes and renames do not change; for `*` every tool of the toolset."""
         if selector == "*":
             return self._toolset
         found = self._toolset.find(selector)

@@ -1,7 +1,7 @@
-"""`CallReport`: what came of one call, told to observers in one place, wherever the call was made.
+"""`CallReport`: the outcome of one call, reported to observers in one place, wherever the call was made.
 
-`ToolDispatch.call` tells of every call that it runs: served, of the program that owns a server, or of
-a round. A round tells of the calls that never get there. While nobody observes, a call does nothing here.
+`ToolDispatch.call` reports every call that it runs: served, made by the program that owns a server, or of a
+round. A round reports the calls that never run. Without observers, a call does nothing here.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from mcp_toolset.tools.core.cancelling import CancelledError
 from mcp_toolset.tools.core.result import ToolResult
 
 Outcome = Literal["result", "error", "refused", "asked", "cancelled"]
-"""What came of a call.
+"""The outcome of a call.
 
 - `result`: the caller has a result.
 - `error`: the tool, its server or a rule failed; the caller has an error.
-- `refused`: the call was not let through: no such tool, no grant, wrong arguments, a hook, a policy.
-- `asked`: the call ended with a question; it is called again with the answer, and is then told of again.
-- `cancelled`: the caller, or the loop, gave up.
+- `refused`: the call did not run: unknown tool, no grant, wrong arguments, a hook, a policy.
+- `asked`: the call ended with a question; the repeated call with the answer is reported as well.
+- `cancelled`: the caller, or the loop, cancelled it.
 """
 
 _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -59,25 +59,25 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """What came of one call. It holds no argument, no result and no credential.
+    """The report of one call. It has no arguments, no result and no credentials.
 
     Attributes:
         called: The name that the caller used: `call_tool` for a deferred tool that was called by its grant.
-        tool: The public name of the tool that the call was for; empty if there is no such tool.
-        server: The name of the mounted server that has the tool; empty for local tools.
-        outcome: What came of the call.
-        reason: Why it was refused, in the words of the rule that refused it or in a few fixed ones; the
-            kind of exception if it failed by one. Empty otherwise.
-        ran: Whether the tool was run; a manual tool, whether it was handed to the application.
-        decisions: What execution hooks decided, in order: `RunNormally`, `Complete`, `Reject`.
+        tool: The public name of the called tool; empty if it does not exist.
+        server: The name of the mounted server of the tool; empty for local tools.
+        outcome: The outcome of the call.
+        reason: Why it was refused: the rule's own text, or a fixed one; the type of the exception if it
+            failed by one. Empty otherwise.
+        ran: Whether the tool ran; for a manual tool, whether the application got the call.
+        decisions: The decisions of execution hooks, in order: `RunNormally`, `Complete`, `Reject`.
         id: The id of the call, in a round.
         round: The id of the round, the same for all calls of one model reply; empty for other calls.
-        session: The caller's session, where the protocol has sessions.
-        principal: Who the caller has proved to be.
-        client: The name and version that the client program gives itself; empty if it is not known.
-        protocol_version: The protocol revision of the call; `None` if it came over no wire.
-        started: When it came in, in seconds since the epoch.
-        duration: Seconds until its result was there.
+        session: The caller's session, if the protocol has sessions.
+        principal: The authenticated user.
+        client: The name and version that the client program gives itself; empty if unknown.
+        protocol_version: The protocol revision of the call; `None` without a client.
+        started: When the call arrived, in seconds since the epoch.
+        duration: Seconds until the result.
     """
 
     called: str
@@ -98,24 +98,24 @@ class CallReport:
 
 
 class CallObserver(Protocol):
-    """Anything that can be called with a report; it may not wait."""
+    """A callable that takes a report and must not wait."""
 
     def __call__(self, report: CallReport, /) -> object:
-        """Hear what came of a call. What it raises is logged, and changes nothing."""
+        """Receive the report of a call. An error that it raises is logged, and changes nothing."""
         ...
 
 
 @dataclass(slots=True)
 class Observation:
-    """What is found out about one call while it runs.
+    """What is known about one call while it runs.
 
     Attributes:
         binding: The tool, once it was looked up.
-        fault: What became an error result.
+        fault: The error that became an error result.
         ran: Whether the tool was run.
         decisions: What hooks decided.
         started: Seconds since the epoch.
-        began: The same moment on a steady clock.
+        began: The same moment on a monotonic clock.
     """
 
     binding: ToolBinding | None = None
@@ -130,10 +130,10 @@ _CURRENT: Final[ContextVar[Observation | None]] = ContextVar("mcp_toolset_observ
 
 
 def check_observers(observers: object) -> tuple[CallObserver, ...]:
-    """The observers, if they can be some.
+    """The observers, checked.
 
     Raises:
-        DefinitionError: it is no list, or one of them cannot be called with a report, or is asynchronous.
+        DefinitionError: it is not a list, or an observer cannot be called with a report, or is asynchronous.
     """
     if isinstance(observers, str) or not isinstance(observers, Iterable):
         raise DefinitionError(f"observers is a list of functions of a CallReport, not {observers!r}")
@@ -151,21 +151,21 @@ def check_observers(observers: object) -> tuple[CallObserver, ...]:
 
 
 def note_decision(decision: Decision) -> None:
-    """Add what a hook decided to the observation of the call at hand, if it is observed."""
+    """Add a hook's decision to the observation of the current call, if it is observed."""
     seen = _CURRENT.get()
     if seen is not None:
         seen.decisions.append(type(decision).__name__)
 
 
 def note_run() -> None:
-    """Note that the tool of the call at hand is run."""
+    """Note that the tool of the current call runs."""
     seen = _CURRENT.get()
     if seen is not None:
         seen.ran = True
 
 
 def note_fault(fault: Exception) -> None:
-    """Note what a call was refused by, where the words that the caller reads have arguments in them."""
+    """Note the reason of a refusal, where the text for the caller contains arguments."""
     seen = _CURRENT.get()
     if seen is not None:
         seen.fault = fault
@@ -173,7 +173,7 @@ def note_fault(fault: Exception) -> None:
 
 @contextmanager
 def noting(seen: Observation) -> Generator[None]:
-    """Have what is noted about a call in a block be about this one."""
+    """Make notes in a block apply to this call."""
     token = _CURRENT.set(seen)
     try:
         yield
@@ -187,14 +187,14 @@ async def observe(
     context: ToolContext,
     run: Callable[[Observation], Awaitable[ToolResult]],
 ) -> ToolResult:
-    """Run a call, and tell observers and the trace at hand what came of it."""
+    """Run a call, and report its outcome to the observers and the current span."""
     seen = Observation()
     result: ToolResult | None = None
     with noting(seen), _span(call, context):
         try:
             result = await run(seen)
             return result
-        # Whatever the call ended by is told, and goes on.
+        # Any exception is reported and raised again.
         except BaseException as fault:
             seen.fault = fault
             raise
@@ -231,7 +231,7 @@ def report_of(
 
 
 def tell(observers: Iterable[CallObserver], report: CallReport) -> None:
-    """Tell every observer; what one of them raises is logged."""
+    """Send the report to every observer; an error of an observer is logged."""
     for observer in observers:
         try:
             observer(report)
@@ -262,7 +262,7 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
 
 
 def _span(call: ToolCall, context: ToolContext) -> AbstractContextManager[object]:
-    """A span for a call that came over no wire; a served call is within the span of its request."""
+    """A span for a call without a client; a served call is within the span of its request."""
     otel: Any = sys.modules.get(_OTEL)
     if context.protocol_version is not None or otel is None or otel._TRACER_PROVIDER is None:
         return nullcontext()
@@ -270,7 +270,7 @@ def _span(call: ToolCall, context: ToolContext) -> AbstractContextManager[object
 
 
 def _trace(report: CallReport) -> None:
-    """Name the tool, its server and the outcome on the span at hand, by OpenTelemetry's conventions."""
+    """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
     otel: Any = sys.modules.get(_OTEL)
     if otel is None or otel._TRACER_PROVIDER is None:
         return

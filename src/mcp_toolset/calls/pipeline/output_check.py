@@ -1,4 +1,4 @@
-"""What a tool has promised to return, held against what its call comes to."""
+"""Check a result against the tool's output schema."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 
 def completed(binding: ToolBinding, decision: Complete) -> ToolResult:
-    """A hook's answer in the form that the tool promised: clients refuse any other.
+    """A hook's answer in the form that the output schema requires; clients refuse any other form.
 
     Raises:
-        InvalidOutputError: it has no JSON form, breaks the promise, or is a result that no client reads.
+        InvalidOutputError: it has no JSON form, does not fit the schema, or cannot be read by clients.
     """
     try:
         result = decision.result()
@@ -44,7 +44,7 @@ def promised(output: SchemaCheck, answer: ToolResult, text: str) -> ToolResult:
 
 
 def check_output(binding: ToolBinding, result: ToolResult) -> None:
-    """Raise `InvalidOutputError` unless a result is what its tool has promised."""
+    """Raise `InvalidOutputError` unless a result fits the tool's output schema."""
     if binding.output is None:
         return
     wire = result.wire

@@ -1,4 +1,4 @@
-"""Policy objects: hooks as methods whose names say what they are for."""
+"""Policy objects: classes whose methods are hooks, named after their tools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FORMS: Final[tuple[tuple[str, HookKind], ...]] = (
     ("_result_hook", "result"),
     ("_hook", "execution"),
 )
-"""Endings of method names, the most particular first."""
+"""Suffixes of method names, the most specific first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class PolicyHook:
 def policy_hooks(policy: object) -> list[PolicyHook]:
     """The hooks of a policy object: `weather_hook`, `weather_description_hook`, `weather_result_hook`.
 
-    What starts with an underscore, and data whose name does not end in `_hook`, is the object's own.
+    Names that start with an underscore, and data whose name does not end in `_hook`, are ignored.
 
     Raises:
-        DefinitionError: it is a class, has no hook, has a public method that is none by its name, or
-            has something by the name of a hook that cannot be called.
+        DefinitionError: it is a class, has no hook, has a public method whose name is not a hook's, or
+            has a hook's name for something that cannot be called.
     """
     if isinstance(policy, type):
         raise DefinitionError(f"a policy is an object: register {policy.__name__}(), not the class")

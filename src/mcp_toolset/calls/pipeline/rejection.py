@@ -1,4 +1,4 @@
-"""The standard form of a rejection: an ordinary tool result with a marker that can be read back."""
+"""The standard form of a rejection: a tool result with a marker that programs can read back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REJECTION_META_KEY: Final = "mcp-toolset/rejection"
 
 @dataclass(frozen=True, slots=True)
 class RejectionReason:
-    """Why a call was refused, and by whom."""
+    """Why a call was refused, and by which rule."""
 
     reason: str
     source: RejectionSource
@@ -32,7 +32,7 @@ def rejection(decision: Reject) -> ToolResult:
 
 
 def rejection_reason(result: ToolResult) -> RejectionReason | None:
-    """The reason of a refusal, or `None` if the result is none."""
+    """The reason of a refusal, or `None` if the result is not a refusal."""
     meta: Any = result.wire.get("_meta")
     marker: Any = cast("dict[str, Any]", meta).get(REJECTION_META_KEY) if isinstance(meta, dict) else None
     if not isinstance(marker, dict):

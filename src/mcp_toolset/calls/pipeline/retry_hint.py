@@ -1,4 +1,4 @@
-"""The mark of a result that is worth another try: how long to wait first."""
+"""The retry hint of a result: how many seconds to wait before a retry."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ RETRY_META_KEY: Final = "mcp-toolset/retry"
 
 
 def error_result(fault: ToolsetError) -> ToolResult:
-    """An error as a result that the model can act on; a suggested retry keeps its time for programs."""
+    """An error as a result that the model can act on; a suggested retry keeps its seconds for programs."""
     result = ToolResult.of_error(str(fault))
     return suggesting(result, fault.after) if isinstance(fault, RetrySuggestedError) else result
 
 
 def suggesting(result: ToolResult, after: float) -> ToolResult:
-    """The same result, marked as worth another try after so many seconds."""
+    """The same result with a retry hint of so many seconds."""
     meta: Any = result.wire.get("_meta") or {}
     return ToolResult({**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
 
 
 def retry_after(result: ToolResult) -> float | None:
-    """The seconds to wait before another try, or `None` if the result suggests none."""
+    """The seconds to wait before a retry, or `None` if the result has no hint."""
     meta: Any = result.wire.get("_meta")
     marker: Any = cast("dict[str, Any]", meta).get(RETRY_META_KEY) if isinstance(meta, dict) else None
     after: Any = cast("dict[str, Any]", marker).get("after") if isinstance(marker, dict) else None
@@ -32,5 +32,5 @@ def retry_after(result: ToolResult) -> float | None:
 
 
 def in_tenths(seconds: float) -> float:
-    """A time to wait in tenths of a second, rounded up, so that whoever waits so long has waited enough."""
+    """A wait in tenths of a second, rounded up, so that a caller who waits so long has waited enough."""
     return max(1, ceil(round(seconds * 10, 9))) / 10

@@ -1,4 +1,4 @@
-"""`Rules`: hooks, middleware and descriptions together, for a server, an owned loop or one call.
+"""`Rules`: hooks, middleware and descriptions as one object, for a server, an owned loop or one call.
 
 ```python
 rules = Rules(hooks=hooks, middleware=[PermissionChecker(policy)])
@@ -33,20 +33,20 @@ from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides about calls and texts of tools, the same wherever they are called.
+    """Hooks, middleware and descriptions that apply to tools wherever they are called.
 
     Attributes:
         hooks: Execution, result and description hooks; hooks may be added later.
-        middleware: Around every call, outermost first; hooks are asked inside of it.
+        middleware: Around every call, outermost first; hooks run inside.
         tool_middleware: Around the calls of some tools, by name, pattern, tool or toolset; inside the
             middleware for all.
         descriptions: Texts that replace descriptions, before description hooks see them.
-        strict: What a name means that stands for no tool. Unless given it is an error where all tools
-            are known, and a warning where servers are mounted. `True` makes it an error there too, once
-            they have listed their tools, and `False` a warning everywhere. See docs/names.md.
+        strict: What happens if a name matches no tool. By default that is an error where all tools are
+            known, and a warning where servers are mounted. `True` makes it an error there too, once they have
+            listed their tools, and `False` a warning everywhere. See docs/names.md.
 
     Raises:
-        DefinitionError: a middleware cannot be one, or is for something that is no tool.
+        DefinitionError: a middleware cannot be used, or is for something that is not a tool.
     """
 
     hooks: HookSet = field(default_factory=HookSet)
@@ -59,7 +59,7 @@ class Rules:
     report: NameReport = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check everything, and keep copies."""
+        """Check all rules, and copy them."""
         if not isinstance(cast("object", self.hooks), HookSet):
             raise DefinitionError(f"Rules(hooks=…) takes a HookSet, not {self.hooks!r}")
         put = object.__setattr__
@@ -73,10 +73,10 @@ class Rules:
 
     @staticmethod
     def of(rules: AnyRule) -> Rules:
-        """Rules of any kind of rule: hooks, middleware, a policy object, one hook for every call, or a list.
+        """Rules from any rule: hooks, middleware, a policy object, one hook for every call, or a list.
 
         Raises:
-            DefinitionError: it can be none of these.
+            DefinitionError: it is none of these.
         """
         if isinstance(rules, Rules):
             return rules
@@ -87,7 +87,7 @@ class Rules:
         return _rules_of_one(rules)
 
     def merged(self, *others: AnyRule) -> Rules:
-        """These rules, then those of `others`: their middleware goes inside, their hooks are asked after."""
+        """These rules, then those of `others`: their middleware is inside, their hooks run later."""
         every = [self, *map(Rules.of, others)]
         told = [one.strict for one in every if one.strict is not None]
         return Rules(
@@ -112,26 +112,26 @@ class Rules:
         return (*self.middleware, *(layer for layers in own for layer in layers))
 
     def uses(self) -> list[NameUse]:
-        """Every name that something here was given for."""
+        """Every name that a rule was given for."""
         layers = [*self.middleware, *(layer for _, own in self._own for layer in own)]
         named = (layer.tool_names() for layer in layers if isinstance(layer, NamesTools))
         own = (use for use, _ in self._own)
         return [*self.hooks.uses(), *own, *(use for uses in named for use in uses), *self.descriptions.uses()]
 
     def check(self, view: ToolView) -> None:
-        """Hold the names against the tools of a view.
+        """Check the names against the tools of a view.
 
         Raises:
-            UnknownNameError: one of them stands for no tool.
-            DefinitionError: a hook's input is of a model that is foreign to its tool.
+            UnknownNameError: one of them matches no tool.
+            DefinitionError: a hook's input is of another tool's model.
         """
-        # Without being strict, the toolset has told about its verbs when the view was made.
+        # Unless strict, the toolset has reported its verbs' names when the view was made.
         verbs = view.known_tools.verbs() if self.strict else ()
         self.report.look(self.uses(), view.names, view.known_tools, verbs)
         self.hooks.require_fitting(view.values(), view.names)
 
     async def describe(self, view: ToolView) -> list[ToolBinding]:
-        """The tools of a view with their texts as these rules want them; see `ToolView.described`."""
+        """The tools of a view with the texts of these rules; see `ToolView.described`."""
         self.check(view)
         return await self.described(list(view.values()), view.names)
 
@@ -141,24 +141,24 @@ class Rules:
         return await self.hooks.describe(texts, names)
 
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run one call of a view as a served call is run; see `Toolset.execute`.
+        """Run one call of a view like a served call; see `Toolset.execute`.
 
         Raises:
             UnknownNameError: a rule is for a tool that does not exist.
-            UnknownToolError: there is no such tool in the view.
+            UnknownToolError: the view has no such tool.
             InvalidArgumentsError: the arguments do not fit; nothing ran.
         """
         from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 
         self.check(view)
-        # Middleware may edit arguments in place, and these are the caller's own.
+        # Middleware may edit arguments in place, and these belong to the caller.
         call = ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
         dispatch = ToolDispatch([view[call.name]], rules=self, names=view.names)
         return await dispatch.call(call, context, raising=True)
 
 
 AnyRule = Rules | HookSet | ToolMiddleware | ExecutionHook | Sequence[Any] | object
-"""What a round and a single call can be put under: rules, hooks, middleware, a policy object, a hook."""
+"""Anything that a round or a single call accepts as rules."""
 
 
 def _rules_of_one(rule: Any) -> Rules:
@@ -189,7 +189,7 @@ def rules_from(
     middleware: Sequence[ToolMiddleware],
     tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None,
 ) -> Rules:
-    """Rules as they are, or made of their parts.
+    """The given rules, or rules made from the parts.
 
     Raises:
         DefinitionError: both were given, or a part cannot be a rule.

@@ -1,4 +1,4 @@
-"""Whether a hook can outstay a deadline: one that awaits nothing runs to its end in one step."""
+"""Tell hooks that may exceed a deadline from hooks that never await and need none."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITA
 
 
 def awaits(function: Callable[..., Any]) -> bool:
-    """Whether an async function may give up its turn, as far as its own code tells; if in doubt, it may.
+    """Whether an async function may suspend, judging by its bytecode; if in doubt, it may.
 
-    No deadline can end what never gives up its turn, so such a function needs none.
+    A deadline cannot end a function that never suspends, so such a function gets none.
     """
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:

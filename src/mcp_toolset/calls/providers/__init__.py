@@ -1,4 +1,4 @@
-"""Messages of the providers of models as calls, and results as their messages.
+"""Model providers: their messages as calls, and results as their messages.
 
-`calls.rounds` calls it. It may import `calls.pipeline`, `tools` and `errors`.
+`calls.rounds` uses it. It may import `calls.pipeline`, `tools` and `errors`.
 """

@@ -21,10 +21,10 @@ from mcp_toolset.tools.core.result import Block, ToolResult
 
 
 def turn_from_anthropic(message: object) -> AssistantTurn:
-    """Read a `Message`, or the same as a dictionary; only its role and content go back.
+    """Parse a `Message`, or the same as a dictionary; only its role and content are sent back.
 
     Raises:
-        RoundError: it is no assistant message, or a block in it has not the shape of one.
+        RoundError: it is not an assistant message, or a block in it is malformed.
     """
     content = said(message, "the answer of messages.create").get("content")
     if isinstance(content, str):
@@ -37,7 +37,7 @@ def turn_from_anthropic(message: object) -> AssistantTurn:
 
 
 def _block(place: int, block: object) -> dict[str, Any]:
-    """A block as it goes back; a response spells out what it has not, and requests refuse some of it."""
+    """A block as it is sent back; responses contain empty fields, some of which requests refuse."""
     fields = plain(block)
     if not isinstance(fields, Mapping):
         raise RoundError(f"content[{place}] of the assistant message is no block: {block!r:.80}")
@@ -69,7 +69,7 @@ def anthropic_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 
 
 def anthropic_results(results: Iterable[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
-    """The one user message that answers every call of a turn; no message where there was none."""
+    """The one user message that answers every call of a turn; no message without calls."""
     blocks = [_result(id, result) for id, result in results]
     return [{"role": "user", "content": blocks}] if blocks else []
 

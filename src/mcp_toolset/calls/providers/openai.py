@@ -11,13 +11,13 @@ from mcp_toolset.tools.core.result import ToolResult
 
 
 def turn_from_openai(message: object) -> AssistantTurn:
-    """Read the message of a chat completion: a `ChatCompletionMessage` or the same as a dictionary.
+    """Parse the message of a chat completion: a `ChatCompletionMessage` or the same as a dictionary.
 
     Raises:
-        RoundError: it is no assistant message, or a call in it has not the shape of one.
+        RoundError: it is not an assistant message, or a call in it is malformed.
     """
     found = said(message, "choices[0].message")
-    # A response spells out what it has not, and requests refuse some of these; content may be null.
+    # Responses contain empty fields, some of which requests refuse; content may be null.
     found = {key: value for key, value in found.items() if value is not None or key == "content"}
     calls = cast("list[Any]", found.get("tool_calls") or [])
     return AssistantTurn(found, tuple(_call(place, call) for place, call in enumerate(calls)), "openai")

@@ -25,10 +25,10 @@ _CALLS: Final = ("function_call", "custom_tool_call")
 
 
 def turn_from_responses(response: object) -> AssistantTurn:
-    """Read a `Response`, the same as a dictionary, or the list of its output items.
+    """Parse a `Response`, the same as a dictionary, or the list of its output items.
 
     Raises:
-        RoundError: it has no output, or a call in it has not the shape of one.
+        RoundError: it has no output, or a call in it is malformed.
     """
     found = plain(response)
     output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
@@ -40,7 +40,7 @@ def turn_from_responses(response: object) -> AssistantTurn:
 
 
 def _item(place: int, item: object) -> dict[str, Any]:
-    """An output item as it goes back in; a response spells out what it has not, and requests refuse it."""
+    """An output item as it is sent back; responses contain empty fields, which requests refuse."""
     fields = plain(item)
     if not isinstance(fields, Mapping):
         raise RoundError(f"output[{place}] of the response is no item: {item!r:.80}")
@@ -84,7 +84,7 @@ def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolRe
 
 
 def _part(place: int, block: Block) -> dict[str, Any]:
-    """A content block as a part of an output: images and PDF files as such, the rest as text."""
+    """A content block as a part of an output: images and PDF files unchanged, the rest as text."""
     found = attachment(block)
     if found is not None and found.kind in IMAGES:
         return {"type": "input_image", "image_url": f"data:{found.kind};base64,{found.data}"}

@@ -1,4 +1,4 @@
-"""An assistant's turn as every provider's comes to: a message, and the calls in it."""
+"""`AssistantTurn`: one message of a model with its calls, in the same form for every provider."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.export import Export
 
 Arguments = Mapping[str, Any] | str
-"""A call's arguments as the assistant's turn has them: an object, or the text when it is none."""
+"""A call's arguments in the assistant's turn: an object, or the text if it is not one."""
 
 Origin = Literal["openai", "openai_responses", "anthropic", "calls"]
-"""Whose message a turn is; `calls` is nobody's, and fits every provider."""
+"""The provider of a turn; `calls` means none, and fits every provider."""
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""The images that providers take."""
+"""The image types that providers accept."""
 
 PDF: Final = "application/pdf"
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantCall:
-    """One call as it stands in the assistant's turn; nothing is known yet about its tool."""
+    """One call in the assistant's turn; its tool has not been looked up."""
 
     id: str
     name: str
@@ -39,10 +39,10 @@ class AssistantCall:
 
 @dataclass(frozen=True, slots=True)
 class AssistantTurn:
-    """An assistant's message, as it goes back to the provider, and the calls in it, in order.
+    """An assistant's message, as it is sent back to the provider, and its calls in order.
 
     Raises:
-        RoundError: two calls have one id, or a call has none, so that results could not be told apart;
+        RoundError: two calls have the same id, or a call has no id, so that results could not be matched;
             or a call has no name.
     """
 
@@ -62,7 +62,7 @@ class AssistantTurn:
     def decoded(self, export: Export | None) -> AssistantTurn:
         """The same turn with its calls under the tools' own names and arguments.
 
-        The message stays as it is. A call of something that was not exported keeps its name.
+        The message stays unchanged. A call of a tool that was not exported keeps its name.
         """
         if export is None:
             return self
@@ -84,17 +84,17 @@ class _Model(Protocol):
 
 
 def plain(value: object) -> object:
-    """An object of a provider's library as plain data of its own; other values copied as they are."""
+    """An object of a provider's library as a plain copy; other values are copied."""
     if isinstance(value, _Model):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return deepcopy(value)
 
 
 def said(message: object, example: str) -> dict[str, Any]:
-    """An assistant's message as a dictionary of its own.
+    """An assistant's message as a dictionary.
 
     Raises:
-        RoundError: it is no assistant message; `example` says where one is found.
+        RoundError: it is not an assistant message; `example` says where to find one.
     """
     found = plain(message)
     if not isinstance(found, Mapping):
@@ -107,9 +107,9 @@ def said(message: object, example: str) -> dict[str, Any]:
 
 
 def parsed(text: str) -> Arguments:
-    """The arguments in a call's text, or the text itself when it is not the JSON of an object.
+    """The arguments in a call's text, or the text itself if it is not a JSON object.
 
-    Some models send an empty text for a tool without parameters. The parser bounds depth and digits.
+    Some models send an empty text for a tool without parameters. The parser limits depth and digits.
     """
     try:
         value: Any = from_json(text, allow_inf_nan=False) if text.strip() else {}
@@ -119,12 +119,12 @@ def parsed(text: str) -> Arguments:
 
 
 def json_of(arguments: Arguments) -> str:
-    """Arguments as the text that stands in a call."""
+    """Arguments as the text of a call."""
     return arguments if isinstance(arguments, str) else to_json(arguments).decode()
 
 
 def shown(block: Block) -> str:
-    """A content block as text; a kind that is none is named, so that the model knows that it was there."""
+    """A content block as text; for a block without text its type is named, so that the model knows of it."""
     kind = block.get("type")
     if kind == "text":
         return str(block.get("text", ""))
@@ -136,7 +136,7 @@ def shown(block: Block) -> str:
 
 
 def _link(block: Block) -> str:
-    """A link with what it says of its target: `Title: description`, and the address."""
+    """A link with the description of its target: `Title: description`, and the address."""
     said = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
     return f"{said} <{block.get('uri', '')}>" if said else str(block.get("uri", ""))
 
@@ -157,7 +157,7 @@ class Attachment:
 
 
 def attachment(block: Block) -> Attachment | None:
-    """The image or the embedded file in a content block, if it is one."""
+    """The image or the embedded file in a content block, if it has one."""
     if block.get("type") == "image":
         return Attachment(str(block.get("mimeType", "")), str(block.get("data", "")))
     embedded: Mapping[str, Any] = block.get("resource", {}) if block.get("type") == "resource" else {}
@@ -168,7 +168,7 @@ def attachment(block: Block) -> Attachment | None:
 
 
 def flagged_text(result: ToolResult) -> str:
-    """A result as the text of a message that has no error flag: an error says so in its first word."""
+    """A result as the text of a message without an error flag: an error starts with that word."""
     text = "\n".join(shown(block) for block in result.content) if result.content else result.text
     if result.is_error and rejection_reason(result) is None:
         return f"Error: {text}"

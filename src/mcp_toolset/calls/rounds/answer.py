@@ -1,4 +1,4 @@
-"""A user's answer to a tool's question, as the result of the call."""
+"""The user's answer to a tool's question, as the result of the call."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.schema.validation import SchemaCheck
 
 GivenAnswer = str | Mapping[str, Any] | bool | None
-"""What the application answers for the user: a text, an object, yes or no; `None`: they declined."""
+"""The application's answer for the user: a text, an object, yes or no; `None` means declined."""
 
 
 def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
-    """An answer as whoever asked gets it.
+    """An answer in the form in which the tool gets it.
 
     Raises:
         RoundError: the answer does not fit the question.
@@ -36,7 +36,7 @@ def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
 
 
 def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:
-    """The result that an answer comes to.
+    """The result of a call whose question has this answer.
 
     Raises:
         RoundError: the answer does not fit the question.

@@ -1,4 +1,4 @@
-"""What becomes of the calls of a round: answers, refusals, questions, halts and failures as values."""
+"""The outcomes of a round's calls as values: answers, refusals, questions, halts and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_toolset.tools.declare.typed_call import CompletedCall
 
 @dataclass(frozen=True, slots=True)
 class HandledCall:
-    """A call that a hook has answered; its tool does not run."""
+    """A call that a hook answered; its tool does not run."""
 
     call: ToolCall
     result: ToolResult
@@ -28,12 +28,12 @@ class HandledCall:
 
 @dataclass(frozen=True, slots=True)
 class RejectedCall:
-    """A call that a hook or a policy has refused.
+    """A call that a hook or a policy refused.
 
     Attributes:
         call: The call, with the arguments that it was refused with.
         decision: The reason and the source.
-        result: What the model is told: the standard rejection, as result hooks have left it.
+        result: The text for the model: the standard rejection, after the result hooks.
     """
 
     call: ToolCall
@@ -52,7 +52,7 @@ class CallResult:
 
     @classmethod
     def of(cls, call: ToolCall | AssistantCall, output: Any) -> CallResult:
-        """A result that the application has produced by itself: text, a value, or a `ToolResult`.
+        """A result that the application produced: text, a value, or a `ToolResult`.
 
         Raises:
             RoundError: the output has no JSON form.
@@ -61,7 +61,7 @@ class CallResult:
 
 
 GivenResult = CallResult | CompletedCall
-"""What a commit takes: results of a run or of the application, and calls that a typed tool completed."""
+"""What a commit accepts: results of a run or of the application, and calls that a typed tool completed."""
 
 
 def is_placeholder(done: GivenResult) -> bool:
@@ -70,7 +70,7 @@ def is_placeholder(done: GivenResult) -> bool:
 
 
 def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
-    """An output as a result; `RoundError` if it has no JSON form, or is a result that no client reads."""
+    """An output as a result; `RoundError` if it has no JSON form, or cannot be read by clients."""
     try:
         result = Complete(output).result()
         return checked_result(result, "the application") if isinstance(output, ToolResult) else result
@@ -81,7 +81,7 @@ def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
 
 
 def original_of(call: ToolCall | AssistantCall) -> Any:
-    """The arguments of a call as the assistant's turn has them."""
+    """The arguments of a call in the assistant's turn."""
     original = call.original if isinstance(call, ToolCall) else None
     return call.arguments if original is None else original
 
@@ -104,29 +104,29 @@ class RoundQuestion:
 
     @property
     def is_confirmation(self) -> bool:
-        """Whether it is answered with yes or no: `plan.answer(id, True)`."""
+        """Whether it is a yes-or-no question: `plan.answer(id, True)`."""
         return is_confirmation(self.schema)
 
 
 def is_confirmation(schema: Mapping[str, Any] | None) -> bool:
-    """Whether a question has a form without fields, so that there is only yes or no to say."""
+    """Whether a question's form has no fields, so that the answer is yes or no."""
     return schema is not None and not schema.get("properties")
 
 
 def placeholder(ask: AskUser) -> ToolResult:
-    """What the model is told for a call whose question has no answer yet."""
+    """The result for the model while the question has no answer."""
     text = f"The user was asked: {ask.question}\nThere is no answer yet."
     return ToolResult({"content": [{"type": "text", "text": text}]}, ask=ask)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundHalt:
-    """That the loop should end after this round.
+    """A request to end the loop after this round.
 
     Attributes:
-        id: The id of the call that brought it about.
+        id: The id of the call that requested it.
         name: Its tool.
-        reason: The tool's own word, or `error` when `on_tool_error` decided so.
+        reason: The tool's text, or `error` if `on_tool_error` decided so.
     """
 
     id: str
@@ -140,9 +140,9 @@ class ToolFailure:
 
     Attributes:
         call: The call as it ran.
-        result: The error that the model is told.
-        exception: What was raised; a `TimeoutError` when its time was over, and `None` where the tool
-            itself, or a check of its result, said that it failed.
+        result: The error result for the model.
+        exception: The exception; a `TimeoutError` if its time was over, and `None` if the tool
+            itself, or a check of its result, reported the failure.
     """
 
     call: ToolCall
@@ -153,19 +153,19 @@ class ToolFailure:
 Verdict = Literal["continue", "halt"]
 
 OnToolError = Verdict | Callable[[ToolFailure], "Verdict | Awaitable[Verdict]"]
-"""What a failed tool means for the loop: go on, halt, or whatever a function says."""
+"""What a failed tool means for the loop: continue, halt, or the result of a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Sequence[CallResult]):
-    """What `run_pending` came to: a sequence of the results, in the order of the calls.
+    """The results of `run_pending`: a sequence, in the order of the calls.
 
     Attributes:
-        results: Every result that the round has so far, placeholders for open questions included.
+        results: Every result of the round so far, with placeholders for open questions.
         manual: The calls that wait for the application; give each a result with `plan.submit`.
         questions: The questions that wait for the user; `plan.answer` takes the answers.
-        halt: That the loop should end, by the first call that said so.
-        failures: The calls whose tools have failed in this run, with what they raised.
+        halt: A request to end the loop, from the first call that made one.
+        failures: The calls whose tools failed in this run, with their exceptions.
     """
 
     results: tuple[CallResult, ...]
@@ -185,5 +185,5 @@ class RunReport(Sequence[CallResult]):
         return self.results[index]
 
     def __len__(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         return len(self.results)

@@ -1,4 +1,4 @@
-"""Calls of a model that cannot be run but can be recovered from: found out, and named."""
+"""`InvalidCall`: a model's call that cannot run but can be recovered from, with its reason."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ NOTHING_OFFERED: Final[Mapping[str, ToolMark]] = {}
 
 
 class InvalidCallReason(StrEnum):
-    """Why a call of the model cannot be run as it is."""
+    """Why a call of the model cannot run."""
 
     UNKNOWN_TOOL = "unknown_tool"
     UNAVAILABLE_TOOL = "unavailable_tool"
     INVALID_JSON = "invalid_json"
     INVALID_ARGUMENTS = "invalid_arguments"
     CHANGED_TOOL = "changed_tool"
-    """The round was stored, and its tool is no longer what the model was shown."""
+    """The round was stored, and its tool has changed since the model saw it."""
     INTERRUPTED = "interrupted"
-    """The round was stored while its tool ran; whether it took effect is not known."""
+    """The round was stored while its tool ran; whether the tool took effect is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidCall:
-    """A call that cannot be run but can be recovered from: the model is told and may call again.
+    """A call that cannot run but can be recovered from: the model is told and may call again.
 
     Attributes:
-        call: The call as it came; its arguments are text when they were no JSON object.
+        call: The call as it came; its arguments are text if they were not a JSON object.
         reason: For the application.
-        message: For the model; it never tells an unavailable tool from an unknown one.
+        message: For the model; it does not reveal whether an unavailable tool exists.
     """
 
     call: AssistantCall
@@ -55,12 +55,12 @@ def examined(
     """A call that can run, or what is wrong with it.
 
     Args:
-        call: The call as it stands in the turn.
+        call: The call in the turn.
         given: The arguments to run it with.
         view: The tools that can be called.
         known: Names of tools that exist but were not offered.
-        offered: Deferred tools that the provider's own search has shown to the model, as they were:
-            the grant of a call by name.
+        offered: Deferred tools that the provider's own search has shown to the model, in their versions:
+            this grants the call by name.
     """
     binding = view.get(call.name)
     if binding is None or (binding.deferred and call.name not in offered):
@@ -71,7 +71,7 @@ def examined(
     if isinstance(given, str) or isinstance(call.arguments, str):
         return InvalidCall(call, InvalidCallReason.INVALID_JSON, f"{fault}they are not the JSON of an object")
     decoded = ToolCall(call.name, deepcopy(dict(given)), call.id, deepcopy(call.arguments))
-    # Other arguments than the model's own have been prepared, or edited, in a round before.
+    # Arguments that differ from the model's have been prepared, or edited, in an earlier round.
     if binding.prepare is not None and given == call.arguments:
         try:
             decoded = binding.prepare(decoded, LOCAL_CONTEXT)
@@ -83,7 +83,7 @@ def examined(
 
 
 def not_callable(call: AssistantCall, *, known: bool) -> InvalidCall:
-    """The issue of a call whose tool is not there, or not for this model."""
+    """The issue of a call whose tool does not exist, or is not for this model."""
     reason = InvalidCallReason.UNAVAILABLE_TOOL if known else InvalidCallReason.UNKNOWN_TOOL
     return InvalidCall(call, reason, str(UnknownToolError(call.name)))
 

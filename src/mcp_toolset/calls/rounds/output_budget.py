@@ -1,4 +1,4 @@
-"""One budget for all the results of a turn, shared fairly."""
+"""One budget of characters for all the results of a turn, shared fairly."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mcp_toolset.tools.core.result import Block, ToolResult
 
 
 def fair_shares(lengths: Sequence[int], budget: int) -> list[int]:
-    """What each of several texts may have of a budget, so that no other division is kinder to the worst off.
+    """The max-min fair share of a budget for each of several texts.
 
-    What a short text leaves over is divided among the longer ones; of those that are cut, none has more
-    than one character beyond another.
+    What a short text does not use is divided among the longer ones; the shares of those that are cut differ
+    by at most one character.
     """
     shares, left = [0] * len(lengths), budget
     ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
@@ -25,11 +25,11 @@ def fair_shares(lengths: Sequence[int], budget: int) -> list[int]:
 
 
 def within_budget(results: Sequence[CallResult], budget: int) -> tuple[CallResult, ...]:
-    """The results in their order, with at most so many characters of text in them all together.
+    """The results in their order, with at most so many characters of text in total.
 
-    Each that was cut says by how much, and how the rest is to be had; these notes, a line each, are not
-    counted. Images and other blocks without text are neither counted nor cut, and structured content,
-    which no message to a model carries beside text, stays whole for the application.
+    Each result that was cut says by how much, and how to get the rest; these notes, a line each, are not
+    counted. Images and other blocks without text are neither counted nor cut. Structured content, which
+    messages to a model never contain next to text, stays whole for the application.
     """
     contents = [_said(done.result) for done in results]
     lengths = [sum(len(text_of(block)) for block in content) for content in contents]
@@ -41,7 +41,7 @@ def within_budget(results: Sequence[CallResult], budget: int) -> tuple[CallResul
 
 
 def _said(result: ToolResult) -> Sequence[Block]:
-    """The content that a model is shown; structured content is shown as text if nothing is beside it."""
+    """The content that a model is shown; structured content as text if there is nothing else."""
     return result.content or ([{"type": "text", "text": result.text}] if result.text else [])
 
 

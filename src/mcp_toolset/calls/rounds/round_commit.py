@@ -1,4 +1,4 @@
-"""The commit of a round: what is wrong with the results, or all of them in order."""
+"""`RoundCommit`: a round's results, checked and in order, as messages for the model."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class RoundCommit:
         turn: The assistant's turn.
         results: The results.
         questions: Questions that were committed without an answer: the model was told that the
-            user was asked, and the answer goes into the next user message.
-        halt: That the loop should end here.
+            user was asked; put the answer into the next user message.
+        halt: A request to end the loop here.
     """
 
     turn: AssistantTurn
@@ -42,7 +42,7 @@ class RoundCommit:
 
     @property
     def message(self) -> Mapping[str, Any]:
-        """The assistant's message; empty for a round that was made of plain calls."""
+        """The assistant's message; empty for a round that was made from plain calls."""
         return self.turn.message
 
     def to_openai(self) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ class RoundCommit:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What a commit is held against.
+    """What a commit is checked against.
 
     Attributes:
         calls: Every call of the turn, by id.
@@ -94,7 +94,7 @@ class Ledger:
         manual: Those of them that wait for the application.
         issues: The ids of the calls that may have a result.
         given: Results that the application has given already, by id.
-        guarded: The ids of the calls that middleware has still to let through.
+        guarded: The ids of the calls that middleware has not let through yet.
     """
 
     calls: Mapping[str, AssistantCall]
@@ -105,7 +105,7 @@ class Ledger:
     guarded: frozenset[str] = frozenset()
 
     def accepted(self, results: Iterable[GivenResult]) -> dict[str, ToolResult]:
-        """The results by id, with what was given before, which need not be repeated.
+        """The results by id, with those given before, which need not be repeated.
 
         Raises:
             RoundError: a result is missing, extra, given twice or of another call.

@@ -1,4 +1,4 @@
-"""What hooks make of a call of a round, before its tool may run."""
+"""Run hooks on the calls of a round before their tools run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 Answer = ToolCall | HandledCall | RejectedCall
-"""What hooks make of a call; a call is still to run, with its last input."""
+"""The outcome of hooks for a call: answered, refused, or to be run with its last input."""
 
 
 async def ask_hooks(
     call: ToolCall, view: ToolView, hooks: HookSet, seeing: HookSet, context: ToolContext
 ) -> Answer:
-    """Ask the hooks of a tool about a call, in order, after its gate.
+    """Run the hooks of a tool on a call, in order, after its gate.
 
-    A hook is given a copy of the arguments, and what it hands on is checked again even if it edited
-    that copy in place. What hooks answer or refuse is shown to the result hooks in `seeing`. A call that
-    only stands for another is left for when it runs.
+    A hook gets a copy of the arguments, and the arguments that it returns are checked again even if it edited
+    that copy in place. Answers and refusals of hooks are shown to the result hooks in `seeing`. A call of a
+    calling tool such as `call_tool` is left for when it runs.
     """
     binding = view[call.name]
     if binding.redirect is not None:
@@ -48,13 +48,13 @@ def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
 
 
 def asks_anything(hooks: HookSet, view: ToolView) -> bool:
-    """Whether any hook is there for any tool of the view."""
+    """Whether any tool of the view has a hook."""
     names = view.names
     return any(hooks.execution_hooks(one, names) or hooks.result_hooks(one, names) for one in view.values())
 
 
 class HooksLeft(HookSet):
-    """The hooks that a run of calls has still to ask: result hooks, and execution hooks in the middleware."""
+    """The hooks that a run of calls must still ask: result hooks, and execution hooks inside middleware."""
 
     def __init__(self, hooks: HookSet, inside: HookSet | None = None) -> None:
         """Take the result hooks of `hooks`, and the execution hooks of `inside`."""

@@ -1,4 +1,4 @@
-"""What observers are told of the calls that a round does not run: hooks answer them, or they are invalid."""
+"""Report the calls that a round does not run to observers: answered by hooks, or invalid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def ask_hooks_observed(
     observers: Sequence[CallObserver],
     round: str,
 ) -> Answer:
-    """What hooks make of a call; observers are told of one that they have answered or refused."""
+    """Run hooks on a call; report it if they answered or refused it."""
     if not observers:
         return await ask_hooks(call, view, hooks, seeing, context)
     seen = Observation(binding=view[call.name])
@@ -44,7 +44,7 @@ def tell_invalid(
     observers: Sequence[CallObserver],
     round: str,
 ) -> None:
-    """Tell observers of the calls of a round that cannot be run."""
+    """Report the calls of a round that cannot run."""
     if not observers:
         return
     for issue in invalid:
@@ -60,7 +60,7 @@ def tell_invalid(
 def tell_given(
     call: AssistantCall, result: ToolResult, view: ToolView, *, observers: Sequence[CallObserver], round: str
 ) -> None:
-    """Tell observers of a result that came from the application or the user."""
+    """Report a result that came from the application or the user."""
     if not observers:
         return
     seen = Observation(binding=view.get(call.name))

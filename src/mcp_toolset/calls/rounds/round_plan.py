@@ -1,7 +1,7 @@
-"""`ToolRoundPlan`: what is to become of the calls of a round, and the steps that make it so.
+"""`ToolRoundPlan`: the calls of a round, and the steps that lead to their results.
 
-`apply_hooks` returns a plan that takes the place of what it was called on, which then refuses to go
-on: so a plan that has not heard the last hooks cannot be run or committed by mistake.
+`apply_hooks` returns a new plan and closes the old one, which then refuses every step: so a plan without the
+last hooks cannot be run or committed by mistake.
 """
 
 from __future__ import annotations
@@ -44,35 +44,34 @@ from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolRoundPlan(RoundStanding):
-    """What is to become of the calls of a round, and the steps that make it so."""
+    """The calls of a round, and the steps that lead to their results."""
 
     @property
     def newest(self) -> ToolRoundPlan:
-        """The plan that may go on: this one, or the one that has replaced it."""
+        """The newest plan: this one, or the one that has replaced it."""
         return cast("ToolRoundPlan", self.progress.holder)
 
     async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Ask more hooks, about the pending calls without a result; the new plan takes this one's place.
+        """Run more hooks on the pending calls without a result; the new plan replaces this one.
 
         Raises:
-            RoundError: the round has moved on already, or something is under way.
+            RoundError: the round was continued by another plan, or a step is running.
             DefinitionError: see `apply`.
         """
         return await self.apply(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Put the calls under rules: hooks, middleware or both; the new plan takes this one's place.
+        """Apply rules to the calls: hooks, middleware or both; the new plan replaces this one.
 
         A rule is `Rules`, a `HookSet`, a middleware, a policy object, one hook for every call
         (`async def hook(call[, input])`), or a list of such.
 
-        Hooks are asked now, about the pending calls without a result. Middleware runs around the call
-        in `run_pending`, and the hooks of a call that has middleware are asked inside of it, as in a
-        served call. What middleware asks the user is a question of the round, such as `"ask"` of a
-        `PermissionChecker`.
+        Hooks run now, on the pending calls without a result. Middleware runs around the call in
+        `run_pending`, and the hooks of a call with middleware run inside of it, as in a served call. A
+        question of middleware, such as `"ask"` of a `PermissionChecker`, is a question of the round.
 
         Raises:
-            RoundError: the round has moved on already, or something is under way.
+            RoundError: the round was continued by another plan, or a step is running.
             UnknownNameError: a rule is for a tool that does not exist.
             DefinitionError: a rule cannot be one; nothing has changed.
         """
@@ -119,20 +118,20 @@ class ToolRoundPlan(RoundStanding):
     ) -> RunReport:
         """Run the pending calls concurrently; the results are in the calls' order.
 
-        Nothing is committed. Manual calls are left alone and reported, and so are calls that have
-        a result: a second run runs only what has not finished. A tool that fails, or outstays its
-        time, gives an error result; whatever a tool does, its siblings finish.
+        Nothing is committed. Manual calls are not run but reported, and calls that have a result are
+        not run again: a second run completes the first. A tool that fails, or exceeds its time, gives an
+        error result; the other tools finish in any case.
 
         Args:
-            timeout: Seconds for each tool that has no limit of its own, from its start.
+            timeout: Seconds for each tool without its own limit, from its start.
             concurrency: How many run at the same time.
-            context: What the tools see of their surroundings.
-            on_tool_error: `"continue"`; `"halt"` to have the report say that the loop should end; or
+            context: The context for the tools.
+            on_tool_error: `"continue"`; `"halt"` to request the end of the loop in the report; or
                 `def decide(failure) -> "continue" | "halt"`, sync or async.
 
         Raises:
-            RoundError: the round has moved on already, something is under way, or an argument allows
-                nothing; nothing ran.
+            RoundError: the round was continued by another plan, a step is running, or an argument is not
+                positive; nothing ran.
         """
         async with self.stream_pending(
             timeout=timeout, concurrency=concurrency, context=context, on_tool_error=on_tool_error
@@ -151,7 +150,7 @@ class ToolRoundPlan(RoundStanding):
         context: ToolContext = LOCAL_CONTEXT,
         on_tool_error: OnToolError = "continue",
     ) -> AsyncGenerator[AsyncIterator[CallResult]]:
-        """Run the pending calls as `run_pending` does, and give each result as it finishes.
+        """Run the pending calls as `run_pending` does, and yield each result as it finishes.
 
         ```python
         async with plan.stream_pending() as finished:
@@ -160,7 +159,7 @@ class ToolRoundPlan(RoundStanding):
         plan.commit()
         ```
 
-        Leaving the block early stops the tools that still run; what has finished stays in `results`.
+        Leaving the block early cancels the tools that still run; finished results stay in `results`.
         """
         options = RunOptions(context, timeout, concurrency, on_tool_error)
         with self.progress.doing(self, "running calls"):
@@ -178,8 +177,8 @@ class ToolRoundPlan(RoundStanding):
             output: Text, a value with a JSON form, or a `ToolResult`.
 
         Raises:
-            RoundError: no call of this turn has the id, it is run by `run_pending`, a hook has answered
-                it, or it has a result; nothing has changed.
+            RoundError: no call of this turn has the id, `run_pending` runs it, a hook has answered it, or it
+                has a result; nothing has changed.
         """
         self.progress.require_open_to_results(self)
         call = self._submittable(id)
@@ -201,10 +200,10 @@ class ToolRoundPlan(RoundStanding):
                 question is a confirmation; or `None` if the user declined.
 
         Returns:
-            The result of the call, or `None` if it is still to be run.
+            The result of the call, or `None` if it must still be run.
 
         Raises:
-            RoundError: this call asks nothing, or the answer does not fit; nothing has changed.
+            RoundError: the call asks nothing, or the answer does not fit; nothing has changed.
         """
         self.progress.require_open_to_results(self)
         if (ask := self.progress.questions.get(id)) is None:
@@ -220,20 +219,20 @@ class ToolRoundPlan(RoundStanding):
     ) -> RoundCommit:
         """Close the round with one result for every call.
 
-        What hooks have answered or refused is added here, and a standard rejection for every issue
-        that has no result of its own. A question without an answer is committed as such, and
-        stays readable in the commit's `questions`. A call that middleware has not let through takes
-        an error as its result, and no other.
+        Answers and refusals of hooks are added here, and a standard rejection for every issue without a
+        result. A question without an answer is committed as a question, and can be read in the commit's
+        `questions`. A call that middleware has not let through accepts only an error as its result.
 
         Args:
             results: One for each pending call, in any order; what was submitted or answered need not
                 be repeated. Without it, the round's own `results` are committed.
-            max_output: Characters of text that all results together may have in the commit, shared
-                fairly; without it there is no limit. `results` keep the whole.
+            max_output: The largest number of characters of text in the commit, shared fairly by all
+                results; by default unlimited. `results` keep the whole.
 
         Raises:
             RoundError: a result is missing, extra, given twice or of another call, `max_output` is not
-                positive, or the round has moved on already; the message names each, and nothing has changed.
+                positive, or the round was continued by another plan; the message names each, nothing has
+                changed.
         """
         self.progress.require_rest(self)
         if max_output is not None and max_output < 1:
@@ -253,11 +252,11 @@ class ToolRoundPlan(RoundStanding):
         return commit
 
     def discard(self) -> None:
-        """Drop the assistant's turn uncommitted; `RoundError` if the round has moved on already."""
+        """Discard the assistant's turn; `RoundError` if the round was continued by another plan."""
         self.progress.close(self, "discarded")
 
     def to_state(self) -> dict[str, Any]:
-        """The round as it stands, as plain JSON data; see `ToolRound.to_state`."""
+        """The round as plain JSON data; see `ToolRound.to_state`."""
         from mcp_toolset.calls.rounds.round_record import stored
 
         if self.newest is not self:
@@ -269,7 +268,7 @@ class ToolRoundPlan(RoundStanding):
         return None if outcome.waits else self._result(outcome.call.id)
 
     def _told(self, id: str) -> CallResult:
-        """A result that was given from outside; observers are told."""
+        """Note a result from outside; observers are told."""
         done, observers = self._result(id), self.around.rules.observers
         call = next(call for call in self.turn.calls if call.id == id)
         tell_given(call, done.result, self.view, observers=observers, round=self.progress.id)

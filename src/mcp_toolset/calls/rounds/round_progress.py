@@ -1,4 +1,4 @@
-"""The one thing that moves in a round: where it stands, and what its calls have come to so far."""
+"""`RoundProgress`: the only mutable part of a round: its state and the results so far."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
 
 RoundState = Literal["open", "committed", "discarded"]
-"""Where a round stands; the last two are final."""
+"""The state of a round; the last two are final."""
 
 Activity = Literal["asking hooks", "running calls"]
-"""What a round may be in the middle of."""
+"""A step of a round that takes time."""
 
 
 class RoundProgress:
-    """The state of a round, what its calls have come to, and the plan that may move it on.
+    """The state of a round, the results so far, and the newest plan.
 
     Attributes:
-        id: The id of the round, for those who observe calls.
-        state: Where the round stands.
+        id: The id of the round, for observers of calls.
+        state: The state of the round.
         holder: The newest plan.
-        results: What calls have come to, by id.
+        results: The results so far, by id.
         given: The ids of those results that came from the application or the user.
         questions: Questions without an answer, by the id of the call.
-        keys: By the id of the call, what the answer to a question of middleware is found by.
-        answers: What was answered to questions of middleware, by the id of the call and the key.
-        halts: The reasons of the calls that want the loop to end, by id.
-        waiting: Calls that turned out to be of manual tools when they were run.
+        keys: By the id of the call, the key of the answer to a question of middleware.
+        answers: Answers to questions of middleware, by the id of the call and the key.
+        halts: The reasons of the calls that request the end of the loop, by id.
+        waiting: Calls of tools that turned out to be manual when they ran.
         running: Calls whose tools are running now.
-        failures: What went wrong in this process, by id.
+        failures: Failures in this process, by id.
         committed: The committed round.
-        activity: What is under way, if anything is.
+        activity: The running step, if any.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class RoundProgress:
     )
 
     def __init__(self, id: str = "") -> None:
-        """Begin a round; a stored one has its id already."""
+        """Start a round; a stored one has its id already."""
         self.id = id or secrets.token_hex(8)
         self.state: RoundState = "open"
         self.holder: object = None
@@ -79,27 +79,27 @@ class RoundProgress:
         self.activity: Activity | None = None
 
     def require(self, holder: object) -> None:
-        """Go on only for the newest plan of an open round."""
+        """Check that the plan is the newest one of an open round."""
         if self.state != "open":
             raise RoundError(f"this round is already {self.state}; make one of the next assistant message")
         if self.holder is not holder:
             raise RoundError("a newer plan has replaced this one; go on with what apply_hooks returned")
 
     def require_rest(self, holder: object) -> None:
-        """Go on only while nothing is under way."""
+        """Check that no step is running."""
         self.require(holder)
         if self.activity is not None:
             raise RoundError(f"this round is {self.activity} just now; wait until that has ended")
 
     def require_open_to_results(self, holder: object) -> None:
-        """Go on only while results may come in: also during a run, but not while hooks decide."""
+        """Check that results may be given: also during a run, but not while hooks run."""
         self.require(holder)
         if self.activity == "asking hooks":
             raise RoundError("this round is asking hooks just now; wait until that has ended")
 
     @contextmanager
     def doing(self, holder: object, activity: Activity) -> Generator[None]:
-        """Do something that takes time and that nothing else may come between."""
+        """Mark a step as running, so that no other step can start."""
         self.require_rest(holder)
         self.activity = activity
         try:
@@ -113,12 +113,12 @@ class RoundProgress:
         self.state = state
 
     def came_to(self, id: str) -> ToolResult | None:
-        """What a call has come to so far; a placeholder while its question has no answer."""
+        """The result of a call so far; a placeholder while its question has no answer."""
         ask = self.questions.get(id)
         return self.results.get(id) if ask is None else placeholder(ask)
 
     def take(self, outcome: CallOutcome) -> None:
-        """Write down how a run of a call has ended."""
+        """Note the outcome of a call's run."""
         id = outcome.call.id
         if outcome.halt is not None:
             self.halts[id] = outcome.halt
@@ -134,12 +134,12 @@ class RoundProgress:
             self.results[id] = outcome.result
 
     def hear(self, id: str, answer: ElicitationAnswer) -> None:
-        """Write down the answer to a question of middleware; the call can be run again."""
+        """Note the answer to a question of middleware; the call can be run again."""
         self.answers.setdefault(id, {})[self.keys.pop(id)] = answer
         del self.questions[id]
 
     def give(self, id: str, result: ToolResult) -> None:
-        """Write down a result that came from outside."""
+        """Note a result from outside."""
         self.questions.pop(id, None)
         self.results[id] = result
         self.given.add(id)

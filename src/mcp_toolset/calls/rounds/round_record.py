@@ -1,6 +1,6 @@
-"""`RoundRecord`: a round as plain JSON data, and how a plan is written as one.
+"""`RoundRecord`: a round as plain JSON data, and the conversion of a plan to it.
 
-The data is versioned. It has the digest of every definition that a call still depends on.
+The data has a version, and the digest of every definition that a call still depends on.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ class _Record(BaseModel):
 
 
 class ToolRecord(_Record):
-    """Which tool a pending call is meant for."""
+    """The tool that a pending call is meant for."""
 
     source: str
     digest: str
 
 
 class PendingRecord(_Record):
-    """A call that is still to run, or has run without a commit."""
+    """A call that must still run, or has run without a commit."""
 
     kind: Literal["pending"] = "pending"
     effective: dict[str, Any]
     tool: ToolRecord | None
-    """`None` where it has gone since, after the call had its result."""
+    """`None` if the tool was removed after the call had its result."""
     running: bool = False
     waits: bool = False
     guarded: bool = False
-    """Whether its hooks are asked when it is run, inside of middleware."""
+    """Whether its hooks run inside of middleware, when it runs."""
 
 
 class HandledRecord(_Record):
-    """A call that a hook has answered."""
+    """A call that a hook answered."""
 
     kind: Literal["handled"] = "handled"
     effective: dict[str, Any]
@@ -72,7 +72,7 @@ class RejectedRecord(_Record):
 
 
 class IssueRecord(_Record):
-    """A call that cannot be run."""
+    """A call that cannot run."""
 
     kind: Literal["issue"] = "issue"
     reason: InvalidCallReason
@@ -85,23 +85,23 @@ Standing = Annotated[
 
 
 class QuestionRecord(_Record):
-    """What a tool asks the user."""
+    """A tool's question to the user."""
 
     question: str
     key: str = ""
-    """What the answer to a question of middleware is found by when the call is run again."""
+    """The key of the answer to a question of middleware when the call runs again."""
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
 
 
 class AnswerRecord(_Record):
-    """What the user has answered to a question of middleware."""
+    """The user's answer to a question of middleware."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any]
 
 
 class CallRecord(_Record):
-    """One call of the turn: as it came, where it stands, and what it has come to."""
+    """One call of the turn: its arguments, its state and its result so far."""
 
     id: str
     name: str
@@ -157,7 +157,7 @@ def stored(plan: RoundStanding) -> dict[str, Any]:
 
 
 def _needs_hooks(plan: RoundStanding) -> bool:
-    """Whether hooks have still to see something: a result, or a call behind a calling tool."""
+    """Whether a hook must still see something: a result, or the call behind a calling tool."""
     if plan.state != "open":
         return False
     to_run = plan.to_run()
@@ -228,5 +228,5 @@ def _pending_record(plan: RoundStanding, call: ToolCall) -> PendingRecord:
 
 
 def tool_record(binding: ToolBinding | None) -> ToolRecord | None:
-    """Which tool a call is meant for, if it is there."""
+    """The tool that a call is meant for, if it exists."""
     return binding and ToolRecord(source=binding.source, digest=binding.definition.digest)

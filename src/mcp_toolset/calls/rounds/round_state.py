@@ -1,6 +1,6 @@
-"""A stored round gone on with, in another process if need be.
+"""Restore a stored round, in another process if need be.
 
-The data (`RoundRecord`) is read strictly, and nothing runs that is no longer what the model was shown.
+The data (`RoundRecord`) is parsed strictly, and no tool runs that has changed since the model saw it.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def restored(
     hooks: HookSet | None,
     rules: Rules | None = None,
 ) -> ToolRoundPlan:
-    """The plan to go on with; see `ToolRound.from_state`.
+    """The plan of a stored round; see `ToolRound.from_state`.
 
     Raises:
-        RoundError: it is no state of a round, or one of another version, or the hooks are missing.
+        RoundError: it is not a round's state, or of another version, or the hooks are missing.
     """
     record = _read(state)
     if record.needs_rules and rules is None:
@@ -128,7 +128,7 @@ def _found(
 def _moved(
     standing: PendingRecord, made: AssistantCall, view: ToolView, known: Container[str]
 ) -> InvalidCall | None:
-    """Why a call that had still to run when it was stored cannot run now."""
+    """Why a call that was still to run when it was stored cannot run now."""
     binding: ToolBinding | None = view.get(made.name)
     if binding is None:
         return not_callable(made, known=made.name in known)

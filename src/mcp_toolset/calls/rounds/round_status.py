@@ -1,4 +1,4 @@
-"""How the calls of a round stand: the readable half of a plan."""
+"""`RoundStatus`: the state of a round's calls; the readable half of `ToolRoundPlan`."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 RoundStatus = Literal["idle", "awaiting_user", "awaiting_tools", "completed", "error"]
-"""Who has to act next.
+"""Who must act next.
 
-- `idle`: the loop itself: run what is pending, or commit.
-- `awaiting_user`: somebody who answers the questions.
-- `awaiting_tools`: the application, with the results of manual calls.
-- `completed`: nobody; the round is committed or discarded.
-- `error`: whoever looks after the loop, as `on_tool_error` halted it; the round can still be committed.
+- `idle`: the loop: run the pending calls, or commit.
+- `awaiting_user`: the user, who must answer the questions.
+- `awaiting_tools`: the application, which must give the results of manual calls.
+- `completed`: none; the round is committed or discarded.
+- `error`: the owner of the loop, as `on_tool_error` halted it; the round can still be committed.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundStanding:
-    """How the calls of a round stand.
+    """The state of a round's calls.
 
     Attributes:
-        pending: Calls that no hook has answered or refused, with the arguments that hooks edited last. A
-            call stays here once it has a result.
-        handled: Calls that hooks have answered.
+        pending: Calls that no hook has answered or refused, with the arguments after all hooks. A call
+            remains here when it has a result.
+        handled: Calls that hooks answered.
         rejected: Calls that were refused.
-        issues: Calls that cannot be run; see `InvalidCall`.
+        issues: Calls that cannot run; see `InvalidCall`.
         turn: The assistant's turn.
         view: The tools.
         hooks: Every hook that was applied.
-        progress: What moves; only the steps of a plan change it.
+        progress: The mutable part; only the steps of a plan change it.
         around: The middleware that was applied.
     """
 
@@ -64,12 +64,12 @@ class RoundStanding:
 
     @property
     def state(self) -> RoundState:
-        """Where the round stands."""
+        """The state of the round."""
         return self.progress.state
 
     @property
     def status(self) -> RoundStatus:
-        """Who has to act next."""
+        """Who must act next."""
         if self.state != "open":
             return "completed"
         if "error" in self.progress.halts.values():
@@ -94,7 +94,7 @@ class RoundStanding:
 
     @property
     def questions(self) -> tuple[RoundQuestion, ...]:
-        """What tools ask the user; `answer` takes the answers."""
+        """Questions of tools to the user; `answer` takes the answers."""
         asked = self.progress.questions
         return tuple(
             RoundQuestion(call.id, call.name, asked[call.id].question, asked[call.id].schema)
@@ -104,7 +104,7 @@ class RoundStanding:
 
     @property
     def results(self) -> tuple[CallResult, ...]:
-        """What has been run, submitted and answered so far, in the order of the calls."""
+        """All results so far, in the order of the calls."""
         found = ((call, self.progress.came_to(call.id)) for call in self.turn.calls)
         return tuple(
             CallResult(call.id, call.name, call.arguments, result)
@@ -114,49 +114,49 @@ class RoundStanding:
 
     @property
     def halt(self) -> RoundHalt | None:
-        """That the loop should end after this round, by the first call that said so."""
+        """A request to end the loop after this round, from the first call that made one."""
         halts = self.progress.halts
         said = (call for call in self.turn.calls if call.id in halts)
         return next((RoundHalt(call.id, call.name, halts[call.id]) for call in said), None)
 
     @property
     def continue_suggestion(self) -> str | None:
-        """Why the model should be asked once more, or `None` when no call had an issue."""
+        """Why the model should be asked again, or `None` if no call had an issue."""
         if not self.issues:
             return None
         found = ", ".join(f"{issue.call.name}: {issue.reason}" for issue in self.issues)
         return f"the model can mend its calls ({found}) once it has read the results"
 
     def to_run(self) -> list[ToolCall]:
-        """The pending calls that `run_pending` has still to run."""
+        """The pending calls that `run_pending` must still run."""
         return [call for call in self.pending if not self.is_manual(call) and self.has_nothing(call)]
 
     def unfinished(self) -> list[ToolCall]:
-        """The pending calls that have no result, asked about or not."""
+        """The pending calls without a result, with or without an open question."""
         return [call for call in self.pending if call.id not in self.progress.results]
 
     def is_guarded(self, call: ToolCall) -> bool:
-        """Whether a call has still to go through middleware."""
+        """Whether a call must still pass middleware."""
         is_through = call.id in self.progress.waiting or self._asks(call)
         return self.around.guards(call, self.view) and not is_through
 
     def _asks(self, call: ToolCall) -> bool:
-        """Whether its tool has run, and asks the user."""
+        """Whether its tool has run and asks the user."""
         return call.id in self.progress.questions and call.id not in self.progress.keys
 
     def is_manual(self, call: ToolCall) -> bool:
-        """Whether a pending call is left to the application; middleware around it comes first."""
+        """Whether a pending call is left to the application; its middleware comes first."""
         binding: ToolBinding | None = self.view.get(call.name)
         if call.id in self.progress.waiting or binding is None or not binding.manual:
             return call.id in self.progress.waiting
         return not self.around.guards(call, self.view)
 
     def has_nothing(self, call: ToolCall) -> bool:
-        """Whether a call has neither a result nor a question so far."""
+        """Whether a call has neither a result nor a question yet."""
         return call.id not in self.progress.results and call.id not in self.progress.questions
 
     def ledger(self) -> Ledger:
-        """What a commit is held against."""
+        """What a commit is checked against."""
         given = {id: self.progress.results[id] for id in self.progress.given}
         return Ledger(
             calls={call.id: call for call in self.turn.calls},
@@ -168,6 +168,6 @@ class RoundStanding:
         )
 
     def own_results(self) -> dict[str, ToolResult]:
-        """What hooks have answered or refused, and a standard rejection for every issue."""
+        """Answers and refusals of hooks, and a standard rejection for every issue."""
         own = {done.call.id: done.result for done in (*self.handled, *self.rejected)}
         return own | {issue.call.id: rejection(Reject(issue.message, "policy")) for issue in self.issues}

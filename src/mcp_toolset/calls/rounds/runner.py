@@ -1,6 +1,6 @@
-"""What an owned loop waits for: the runs of tools, each with its deadline.
+"""`CallRunner`: run the tools of a round concurrently, each with its deadline.
 
-It knows calls and bindings; which calls there are and what becomes of the results is `tool_round`.
+It knows calls and bindings; `tool_round` decides which calls there are and what their results are for.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 RUN_DEADLINE: Final = 30.0
-"""Seconds that a tool may run unless it, or the run, says otherwise."""
+"""The default seconds that a tool may run."""
 
 RUN_CONCURRENCY: Final = 16
-"""Tools of a round that run at the same time unless told otherwise."""
+"""The default number of tools of a round that run at the same time."""
 
 _NOT_YET: Final = ToolResult({"content": [], "resultType": "inputRequired"})
-"""What a call comes to inside the dispatch while somebody else has to answer it."""
+"""The result inside the dispatch of a call that the application or the user must answer."""
 
 _log = logging.getLogger("mcp_toolset.calls")
 
@@ -48,13 +48,13 @@ class RunOptions:
     """How calls are run.
 
     Attributes:
-        context: What the tools see of their surroundings.
-        timeout: Seconds for each tool that has no limit of its own, from its start.
+        context: The context for the tools.
+        timeout: Seconds for each tool without its own limit, from its start.
         concurrency: How many run at the same time.
         on_tool_error: What a failed tool means for the loop.
 
     Raises:
-        RoundError: a number is not positive, or `on_tool_error` is nothing that can decide.
+        RoundError: a number is not positive, or `on_tool_error` cannot decide.
     """
 
     context: ToolContext
@@ -72,17 +72,17 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """How a run of a call has ended.
+    """The outcome of a call's run.
 
     Attributes:
         call: The call.
-        result: What it comes to; meaningless while it waits or asks.
+        result: Its result; meaningless while it waits or asks.
         ask: The tool's question to the user.
         halt: Why the loop should end.
-        waits: Whether the call turned out to be one of a manual tool.
-        failure: What went wrong, if the tool failed.
-        key: What the answer to the question is found by when the call is run again; empty for a
-            question of the tool, whose answer is the result.
+        waits: Whether the tool turned out to be manual.
+        failure: The failure of the tool, if it failed.
+        key: The key of the answer to the question when the call runs again; empty for a question of the
+            tool, whose answer is the result.
     """
 
     call: ToolCall
@@ -96,7 +96,7 @@ class CallOutcome:
 
 @dataclass(slots=True)
 class _Told:
-    """What a tool said besides its result."""
+    """What a tool said besides its result: a question or a halt."""
 
     ask: AskUser | None = None
     halt: str | None = None
@@ -107,16 +107,16 @@ class _Told:
 
 @dataclass(slots=True)
 class CallRunner:
-    """Runs calls of a view whose hooks have been asked; whatever goes wrong with one is its result.
+    """Runs calls of a view whose hooks have run; any failure of a call becomes its result.
 
     Attributes:
-        view: Where the tools are.
-        hooks: Result hooks see every result. Execution hooks are asked about calls that a calling
-            tool stands for, as they could not be asked before.
+        view: The tools.
+        hooks: Result hooks see every result. Execution hooks run for the call that a calling tool stands
+            for, as they could not run before.
         options: How to run.
-        calls: What is to be run.
-        around: The middleware, and the execution hooks that are asked inside of it.
-        answers: What the user has answered to the questions of middleware, by call.
+        calls: The calls to run.
+        around: The middleware, and the execution hooks that run inside of it.
+        answers: The user's answers to questions of middleware, by call.
         round: The id of the round.
     """
 
@@ -181,7 +181,7 @@ class CallRunner:
             return ToolResult.of_error(str(fault))
 
     def _listened(self, binding: ToolBinding) -> ToolBinding:
-        """The binding with its deadline, and with an ear for what its tool says besides its result."""
+        """The binding with its deadline, which records what its tool says besides its result."""
 
         async def execute(call: ToolCall, context: ToolContext) -> ToolResult:
             told = self._told[call.id]
@@ -190,9 +190,10 @@ class CallRunner:
                 return _NOT_YET
             told.has_run = True
             try:
-                # What middleware asks is the round's; a tool has the surroundings that it was given.
+                # A question of middleware is the round's; a tool keeps the context that it was given.
                 result = await self._in_time(binding, call, self.options.context)
-            # It goes on to become the call's error result; `on_tool_error` wants the exception itself.
+            # The exception is raised again and becomes the call's error result; `on_tool_error` needs it as
+            # well.
             except (Exception, SystemExit, CancelledError) as fault:
                 told.exception = fault
                 raise
@@ -232,7 +233,7 @@ class CallRunner:
 
 
 def _asking(call: ToolCall, required: InputRequired) -> CallOutcome:
-    """The first question of a middleware; others are asked when the call is run again."""
+    """The first question of a middleware; the others are asked when the call runs again."""
     key, params = next(iter(required.requests.items()))
     return CallOutcome(call, _NOT_YET, AskUser(params["message"], params["requestedSchema"]), key=key)
 
@@ -244,16 +245,16 @@ async def running(
     under_way: set[str],
     took: Callable[[CallOutcome], CallResult | None],
 ) -> AsyncGenerator[AsyncIterator[CallResult]]:
-    """Run calls side by side while the block lasts, and give each result as it comes.
+    """Run calls concurrently during the block, and yield each result as it comes.
 
-    Leaving the block stops what still runs. What the block raises leaves it as it is, not wrapped in
-    a group of one.
+    Leaving the block cancels the calls that still run. An error of the block is raised itself, not in a group
+    of one.
 
     Args:
-        runner: What runs them.
+        runner: Runs them.
         calls: The calls.
-        under_way: Holds the id of each call while its tool runs.
-        took: Writes an outcome down, and makes a result of it if it has one.
+        under_way: Receives the id of each call while its tool runs.
+        took: Records an outcome, and returns its result if it has one.
     """
     raised: BaseException | None = None
     send, receive = anyio.create_memory_object_stream[CallResult](len(calls))
@@ -275,7 +276,7 @@ async def running(
                 tasks.start_soon(run, call, limiter)
         send.close()
 
-    # The stream outlives the tasks: what ends while they are stopped is written down, and has a place.
+    # The stream outlives the tasks, so that outcomes of cancelled tasks are recorded as well.
     with send, receive:
         try:
             async with anyio.create_task_group() as tasks:

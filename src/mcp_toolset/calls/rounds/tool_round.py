@@ -1,6 +1,6 @@
-"""Rounds: one assistant turn with tool calls, from its message to a committed set of results.
+"""`ToolRound`: one assistant turn with tool calls, from its message to a committed set of results.
 
-The application owns the loop and nothing runs by itself:
+The application owns the loop and calls each step:
 
 ```python
 round = ToolRound.from_openai(reply.choices[0].message, view)
@@ -9,8 +9,8 @@ messages += plan.commit(await plan.run_pending()).to_openai()
 ```
 
 A round goes from `open` to `committed` or `discarded`, once. Every step either succeeds or raises
-`RoundError` with everything as it was. What happens to its calls in between is `round_plan`; after
-any step, `to_state` gives the round as plain data, and `from_state` goes on with it.
+`RoundError` and changes nothing. `round_plan` has the steps in between; after any step, `to_state` returns
+the round as plain data, and `from_state` continues it.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ __all__ = [
 
 
 MAX_ARGUMENT_DEPTH: Final = 200
-"""Levels that the arguments of a call may be nested; what comes as JSON text is read no deeper either."""
+"""The largest nesting depth of a call's arguments, also for arguments that come as JSON text."""
 
 
 class ToolRound:
     """The calls of one assistant turn, sorted into those that can run and those with an issue."""
 
     def __init__(self, plan: ToolRoundPlan) -> None:
-        """Hold the first plan of a round; `from_openai` and its like are the ways in."""
+        """Hold the first plan of a round; made by `from_openai` and the other constructors."""
         self._plan = plan
         plan.progress.holder = plan
         self.calls = plan.calls
@@ -67,19 +67,19 @@ class ToolRound:
 
     @classmethod
     def of(cls, message: object, export: Export, known: Container[str] = ()) -> ToolRound:
-        """A round from the model's reply to a request that offered `export`, whichever provider's it is.
+        """A round from the model's reply to a request that offered `export`, for any provider.
 
-        What was altered for the provider is altered back: names, arguments, and the `null` that strict
-        mode has the model send for an optional argument.
+        Changes made for the provider are undone: in names, in arguments, and for the `null` that strict mode
+        makes the model send for an optional argument.
 
         Args:
-            message: The reply, as for `from_openai` and its like.
-            export: What `view.export(…)` gave for the request.
+            message: The reply, as for `from_openai` and the other constructors.
+            export: The result of `view.export(…)` for the request.
             known: As in `from_openai`.
 
         Raises:
-            RoundError: it is no reply of this provider, or its calls cannot be told apart by their ids.
-            DefinitionError: replies of this provider are not read here, or the export has no view.
+            RoundError: it is not a reply of this provider, or the ids of its calls are not unique.
+            DefinitionError: replies of this provider cannot be parsed, or the export has no view.
         """
         if not isinstance(export.view, ToolView) or export.provider not in _READERS:
             raise DefinitionError(
@@ -99,11 +99,11 @@ class ToolRound:
             view: The tools that were offered for this turn.
             known: Names of tools that exist but were not offered (another view will do), so that
                 their calls are issues with the reason `unavailable_tool`.
-            export: What `view.export(…)` gave for the request, if that is how the tools were offered:
-                the way back from its names and arguments.
+            export: The result of `view.export(…)` for the request, if the tools were offered that way: it
+                decodes names and arguments.
 
         Raises:
-            RoundError: it is no assistant message, or its calls cannot be told apart by their ids.
+            RoundError: it is not an assistant message, or the ids of its calls are not unique.
         """
         return cls._of(turn_from_openai(message), view, known, export)
 
@@ -118,15 +118,15 @@ class ToolRound:
     def from_anthropic(
         cls, message: object, view: ToolView, known: Container[str] = (), *, export: Export | None = None
     ) -> ToolRound:
-        """A round from the answer of Anthropic's `messages.create`; see `from_openai`."""
+        """A round from the response of Anthropic's `messages.create`; see `from_openai`."""
         return cls._of(turn_from_anthropic(message), view, known, export)
 
     @classmethod
     def from_calls(cls, calls: Iterable[ToolCall], view: ToolView, known: Container[str] = ()) -> ToolRound:
-        """A round from decoded calls, each with an id of its own; it fits every provider's messages.
+        """A round from decoded calls, each with a unique id; it fits every provider's messages.
 
         Raises:
-            RoundError: two calls have one id, or a call has none, or no arguments.
+            RoundError: two calls have the same id, or a call has no id or no arguments.
         """
         calls = list(calls)
         for call in calls:
@@ -155,53 +155,53 @@ class ToolRound:
         hooks: HookSet | None = None,
         rules: Rules | None = None,
     ) -> ToolRound:
-        """Go on with a round that was stored, in this process or another; `plan` has where it stood.
+        """Continue a round that was stored, in this process or another; `plan` has its state.
 
-        What was decided, answered and run stays so. A call that had still to run becomes an issue if
-        its tool is gone or its definition has moved since, and so does one that was running then,
+        Decisions, answers and results are kept. A call that must still run becomes an issue if its tool no
+        longer exists or its definition has changed, and so does a call that was running when it was stored,
         unless its tool says that a second run does no harm (`readOnlyHint`, `idempotentHint`).
 
         Args:
-            state: What `to_state` gave, also after a way through JSON.
-            view: The tools as they are now.
+            state: The data from `to_state`, possibly via JSON.
+            view: The present tools.
             known: As in `from_openai`.
-            hooks: The hooks that were applied before, for what they have still to see: results,
-                and calls that a calling tool stands for.
+            hooks: The hooks that were applied before, for what they must still see: results,
+                and the calls behind calling tools.
             rules: The rules that were applied before; needed if they had middleware.
 
         Raises:
-            RoundError: it is no state of a round, or one of another version, or hooks or rules are missing.
+            RoundError: it is not a round's state, or of another version, or hooks or rules are missing.
         """
         from mcp_toolset.calls.rounds.round_state import restored
 
         return cls(restored(state, view, known, hooks, rules))
 
     def to_state(self) -> dict[str, Any]:
-        """The round as it stands, as plain JSON data.
+        """The round as plain JSON data.
 
         Raises:
-            RoundError: a result of the application's own has no JSON form.
+            RoundError: a result from the application has no JSON form.
         """
         return self.plan.to_state()
 
     @property
     def plan(self) -> ToolRoundPlan:
-        """The newest plan: the one that may go on."""
+        """The newest plan, the only one that can continue."""
         return self._plan.newest
 
     @property
     def state(self) -> RoundState:
-        """Where the round stands."""
+        """The state of the round."""
         return self._plan.state
 
     @property
     def status(self) -> RoundStatus:
-        """Who has to act next."""
+        """Who must act next."""
         return self.plan.status
 
     @property
     def committed(self) -> RoundCommit | None:
-        """What was committed, also in a round that was stored afterwards; `None` before."""
+        """The commit, also of a round that was stored after it; `None` before."""
         return self.plan.progress.committed
 
     def expect_at_most_one(self) -> ToolCall | None:
@@ -227,24 +227,24 @@ class ToolRound:
         raise RoundError("expected one call, found none; require one with tool_choice")
 
     async def apply_hooks(self, hooks: AnyRule, *, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Ask the execution hooks about every call that can run; the plan takes the round's place.
+        """Run the execution hooks on every call that can run; the plan replaces the round.
 
         Raises:
-            RoundError: the round has moved on already.
+            RoundError: the round was continued by a plan.
         """
         return await self._plan.apply_hooks(hooks, context=context)
 
     async def apply(self, *rules: AnyRule, context: ToolContext = LOCAL_CONTEXT) -> ToolRoundPlan:
-        """Put the calls under rules: hooks, middleware or both; see `ToolRoundPlan.apply`.
+        """Apply rules to the calls: hooks, middleware or both; see `ToolRoundPlan.apply`.
 
         Raises:
-            RoundError: the round has moved on already.
+            RoundError: the round was continued by a plan.
             UnknownNameError: a rule is for a tool that does not exist.
         """
         return await self._plan.apply(*rules, context=context)
 
     def discard(self) -> None:
-        """Drop the assistant's turn uncommitted; `RoundError` if the round has moved on already."""
+        """Discard the assistant's turn; `RoundError` if the round was continued by a plan."""
         self._plan.discard()
 
 
