@@ -11,11 +11,15 @@ from mcp import Client, MCPError
 from mcp.server.lowlevel import Server
 from tests.interaction.desk import Desk
 
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError
+from mcp_toolset.sdk.servers import request_outbound
 from mcp_toolset.server.offers.round_trips import resumable
 from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.transports.through_sdk.contexts import SdkWay
 
 pytestmark = pytest.mark.anyio
 FORM = {"type": "object", "properties": {"word": {"type": "string"}}}
@@ -26,8 +30,10 @@ def prompting() -> Server[Any]:
     """A server whose prompt needs a word of the user's."""
     trips = RoundTrips()
 
-    async def prompt(request: Any, params: types.GetPromptRequestParams) -> Any:
-        context = WireContext(request)
+    async def prompt(ctx: Any, params: types.GetPromptRequestParams) -> Any:
+        connection = Connection(protocol_version=ctx.protocol_version)
+        way = SdkWay(request_outbound(ctx.session))
+        context = WireContext(RequestContext(ctx.method, ctx.params, ctx.request_id, connection, way))
 
         async def run() -> dict[str, Any]:
             key = context.replay.key("prompt", {})

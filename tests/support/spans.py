@@ -1,4 +1,4 @@
-"""A collector of the SDK's spans for one test: which were begun."""
+"""A collector of spans for one test: which were begun."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Spans(trace.NoOpTracer):
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         """Collect from now on, until the test ends."""
         self.begun: list[str] = []
-        patch.setattr(trace, "_TRACER_PROVIDER", trace.NoOpTracerProvider())
+        patch.setattr(trace, "_TRACER_PROVIDER", _Provider(self))
         # The SDK's own tracer would keep the first provider that it meets for the whole process.
         patch.setattr(_otel, "_tracer", self)
 
@@ -26,3 +26,11 @@ class Spans(trace.NoOpTracer):
         """Begin a span that goes nowhere."""
         self.begun.append(name)
         return trace.use_span(trace.INVALID_SPAN)
+
+
+class _Provider(trace.NoOpTracerProvider):
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+
+    def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
+        return self._spans

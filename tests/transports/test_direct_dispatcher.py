@@ -19,7 +19,7 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.protocol.eras import modern_envelope
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.transports.direct_dispatcher import DirectCalls
-from mcp_toolset.transports.direct_handlers import tool_handler
+from mcp_toolset.transports.through_sdk.server import no_back_channel, sdk_answers, tool_handler
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +81,9 @@ async def outcome(server: Server[Any]) -> Any:
     }
     async with server.lifespan(server) as state:
         try:
-            result = await DirectCalls(server, state).send_raw_request("tools/call", params)
+            result = await DirectCalls(sdk_answers(server, state), no_back_channel).send_raw_request(
+                "tools/call", params
+            )
         except MCPError as fault:
             return fault.code, fault.message, fault.data
     meta = {key: value for key, value in result.pop("_meta", {}).items() if "serverInfo" not in key}
@@ -159,7 +161,7 @@ async def test_f4_a_handler_that_hangs_is_cancelled_at_its_deadline() -> None:
     with anyio.fail_after(40):
         async with server.lifespan(server) as state:
             with pytest.raises(RequestTimedOut):
-                await DirectCalls(server, state).send_raw_request(
+                await DirectCalls(sdk_answers(server, state), no_back_channel).send_raw_request(
                     "tools/call", {"name": "t", "arguments": {}}, {"timeout": 0.05}
                 )
         assert ended.is_set()
@@ -179,7 +181,7 @@ async def test_f4_a_caller_that_is_cancelled_is_not_told_of_a_deadline() -> None
     server = server_of(hang)
     with anyio.fail_after(40):
         async with server.lifespan(server) as state, anyio.create_task_group() as group:
-            calls = DirectCalls(server, state)
+            calls = DirectCalls(sdk_answers(server, state), no_back_channel)
             params: dict[str, Any] = {"name": "t", "arguments": {}}
             group.start_soon(partial(calls.send_raw_request, "tools/call", params, {"timeout": 60}))
             await began.wait()

@@ -30,9 +30,9 @@ from tests.transports.test_legacy_sessions import (
 )
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
+from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.sdk.http_sessions import MAX_BODY
-from mcp_toolset.sdk.models import Connection
 from mcp_toolset.transports.http import app as http
 from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http.headers import Body, usual_head
@@ -96,8 +96,8 @@ async def test_handshakes_that_are_repeated_leave_nothing_behind(app: Starlette,
         for _ in range(16):
             assert (await session.post(INITIALIZE)).status_code == 200
             assert (await session.post(note("notifications/initialized"))).status_code == 202
-        cleanups: Any = connection_of(stage, session).exit_stack
-        assert len(cleanups._exit_callbacks) < 16
+        connection: Any = connection_of(stage, session)
+        assert 0 < len(connection._callbacks) < 16
         assert (await session.post(call())).status_code == 200
 
 

@@ -11,8 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, synonym, unknown_keys
-from mcp_toolset.config.place import Place
-from mcp_toolset.config.rules import (
+from mcp_toolset.config.models import (
     ArgumentRule,
     Asked,
     ChangePolicy,
@@ -21,6 +20,7 @@ from mcp_toolset.config.rules import (
     ProtocolRule,
     SessionRule,
 )
+from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.protocol.eras import SESSION, is_modern
-from mcp_toolset.protocol.revisions import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    LOG_LEVEL_META_KEY,
-)
-from mcp_toolset.sdk.models import ServerRequestContext
-from mcp_toolset.sdk.servers import request_outbound, token_principal
+from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_toolset.tools.core.asking import (
     ANSWERABLE,
 )
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.capability import CAPABILITIES
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.incoming import RequestContext
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -44,7 +42,7 @@ class Caller(ToolContext):
     capabilities = frozenset(CAPABILITIES)
     """All: middleware and hooks are the host's own code; handlers get a `HandlerContext`."""
 
-    def __init__(self, request: ServerRequestContext[Any, Any]) -> None:
+    def __init__(self, request: RequestContext) -> None:
         """Read the caller off a request."""
         self._request = request
         self.protocol_version = request.protocol_version
@@ -57,7 +55,7 @@ class Caller(ToolContext):
         self._carried: Mapping[str, Any] | None = None
         raw = self._params.get("_meta")
         self._meta: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
-        in_process = modern and request.request is None
+        in_process = modern and request.http is None
         self._wants_progress = "progressToken" in self._meta or in_process
 
     @property
@@ -87,7 +85,7 @@ class Caller(ToolContext):
         """The requests that this client answers in the course of this call, in wire form."""
         if self.modern:
             return declared_by(self._meta.get(CLIENT_CAPABILITIES_META_KEY))
-        return self.client.declares if self._request.session.can_send_request else _NOTHING
+        return self.client.declares if self._request.way.can_send_request else _NOTHING
 
     @property
     def carried(self) -> Mapping[str, Any]:
@@ -103,24 +101,18 @@ class Caller(ToolContext):
     @property
     def answers(self) -> bool:
         """Whether requests reach this client in the course of this call, as it is legacy."""
-        return not self.modern and self._request.session.can_send_request
+        return not self.modern and self._request.way.can_send_request
 
     @property
     def has_own_stream(self) -> bool:
         """Whether what is said in this call and in others of its client comes on streams of their own."""
-        headers: Any = getattr(self._request.request, "headers", None)
-        return headers is not None and self.answers and SESSION.decode() in headers
+        http = self._request.http
+        return http is not None and self.answers and SESSION.decode() in http.headers
 
     @property
     def client_info(self) -> Mapping[str, Any]:
         """What the client says that it is, in wire form; empty where it says nothing."""
-        if self.modern:
-            said = self._meta.get(CLIENT_INFO_META_KEY)
-            return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else _NOTHING
-        handshake = self._request.session.client_params
-        if handshake is None:
-            return _NOTHING
-        return handshake.client_info.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self._request.connection.client_info or _NOTHING
 
     @property
     def log_level(self) -> str | None:
@@ -132,13 +124,13 @@ class Caller(ToolContext):
     @property
     def authorization(self) -> str | None:
         """The credentials that the client sent with this request, over HTTP."""
-        headers: Any = getattr(self._request.request, "headers", None)
-        return None if headers is None else headers.get("authorization")
+        http = self._request.http
+        return None if http is None else http.headers.get("authorization")
 
     @property
     def cancelled_because(self) -> str | None:
         """Why the client has cancelled this request, if it has, and has said so."""
-        return getattr(request_outbound(self._request.session), "reason", None)
+        return self._request.way.reason
 
     @property
     def wants_progress(self) -> bool:
@@ -146,9 +138,23 @@ class Caller(ToolContext):
         return self._wants_progress
 
 
-def _principal(request: ServerRequestContext[Any, Any]) -> str | None:
-    scope: Any = getattr(request.request, "scope", None)
-    user: Any = cast("dict[str, Any]", scope).get("user") if isinstance(scope, dict) else None
+def _principal(request: RequestContext) -> str | None:
+    if request.http is None:
+        return None
+    user: Any = request.http.scope.get("user")
     if user is None or not getattr(user, "is_authenticated", False):
         return None
-    return token_principal(user) or str(user.display_name)
+    return _token_principal(getattr(user, "access_token", None)) or str(user.display_name)
+
+
+def _token_principal(token: Any) -> str | None:
+    """Whom an access token stands for: its client, issuer and subject; `None` without a token.
+
+    The display name of the SDK's user is the client's id alone, which all users of a client share.
+    """
+    if token is None or not hasattr(token, "client_id"):
+        return None
+    claims: object = getattr(token, "claims", None)
+    issuer = cast("dict[str, Any]", claims).get("iss") if isinstance(claims, dict) else None
+    subject = getattr(token, "subject", None)
+    return json.dumps([token.client_id, None if issuer is None else str(issuer), subject])

@@ -9,15 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, cast
-
-import mcp_types as types
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.protocol.eras import is_modern
-from mcp_toolset.sdk.errors import from_sdk
-from mcp_toolset.sdk.models import Connection, ServerRequestContext
-from mcp_toolset.sdk.servers import connection_of
 from mcp_toolset.tools.core.asking import ANSWERABLE
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.connection import Connection
+    from mcp_toolset.context.incoming import RequestContext
 
 ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -114,7 +113,7 @@ class ServedClient:
         """Ask outside of any call, as is only proper for roots; `None` if it has no connection of its own."""
         if self._connection is None:
             return None
-        return await from_sdk(self._connection.send_raw_request(method, params))
+        return await self._connection.send_raw_request(method, params)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
         """Tell it something outside of any call; nothing happens if it has no connection of its own."""
@@ -128,21 +127,21 @@ def _noted(table: dict[object, Callable[[], None]], callback: Callable[[], None]
     return lambda: table.pop(key, None) and None
 
 
-def client_of(request: ServerRequestContext[Any, Any]) -> ServedClient:
+def client_of(request: RequestContext) -> ServedClient:
     """The client that made a request."""
-    connection = connection_of(request.session)
+    connection = request.connection
     found: ServedClient | None = connection.state.get(CLIENT_KEY)
     if found is None:
-        found = connection.state[CLIENT_KEY] = _described(connection, request)
+        found = connection.state[CLIENT_KEY] = _described(connection)
     return found
 
 
-def _described(connection: Connection, request: ServerRequestContext[Any, Any]) -> ServedClient:
-    carried = _carried(connection.client_capabilities)
+def _described(connection: Connection) -> ServedClient:
+    carried = carried_by(connection.client_capabilities)
     if is_modern(connection.protocol_version):
         return ServedClient(stream_of(), carried)
     client = ServedClient(uuid.uuid4().hex, carried, connection)
-    connection.exit_stack.callback(client.gone)
+    connection.on_close(client.gone)
     return client
 
 
@@ -172,9 +171,3 @@ def carried_by(capabilities: object) -> Mapping[str, Any]:
 def _members(wire: object) -> Mapping[str, Any]:
     """What an object of JSON holds; nothing if it is none."""
     return cast("Mapping[str, Any]", wire) if isinstance(wire, Mapping) else _NOTHING
-
-
-def _carried(capabilities: types.ClientCapabilities | None) -> Mapping[str, Any]:
-    if capabilities is None:
-        return _NOTHING
-    return carried_by(capabilities.model_dump(by_alias=True, mode="json", exclude_none=True))

@@ -9,19 +9,15 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
-from pydantic import ConfigDict, ValidationError
 from pydantic_core import to_json
 
 from mcp_toolset.context.caller import Caller
 from mcp_toolset.context.delivery import PATIENCE
 from mcp_toolset.context.request_state import Replay, RoundTrips
+from mcp_toolset.context.result_shapes import answer_fault
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
-from mcp_toolset.sdk.errors import from_sdk
-from mcp_toolset.sdk.models import ServerMessageMetadata
-from mcp_toolset.sdk.servers import request_outbound
 from mcp_toolset.tools.core.asking import (
     CALL_META_KEY,
     ELICITATION,
@@ -50,8 +46,8 @@ _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _log = logging.getLogger("mcp_toolset.ask")
 
 
-class _RawResult(types.Result):
-    model_config = ConfigDict(extra="allow")
+class _UnknownAnswerError(Exception):
+    """What a client has answered is none that the protocol knows."""
 
 
 class WireContext(Caller):
@@ -107,8 +103,7 @@ class WireContext(Caller):
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         """Ask the model of this client; the request says what caused it."""
-        client = self._request.session.client_capabilities
-        if client is None or client.sampling is None:
+        if self._request.connection.client_capabilities.get("sampling") is None:
             raise CannotAskError("this client lends no model: it declares no sampling")
         return SampledMessage(await self._asked(SAMPLING, params, key))
 
@@ -120,8 +115,8 @@ class WireContext(Caller):
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
         """What the client declared for this request, in wire form."""
-        declared = self._request.session.client_capabilities
-        return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
+        declared = self._request.connection.client_capabilities
+        return {name: each for name, each in declared.items() if each is not None}
 
     async def _asked(self, method: str, params: dict[str, Any], name: str) -> Mapping[str, Any]:
         cause = params.pop("_meta", {}).get(CALL_META_KEY, {})
@@ -146,18 +141,17 @@ class WireContext(Caller):
 
     def _obstacle(self) -> str:
         """Why this client shows no forms."""
-        client = self._request.session.client_capabilities
-        declared = None if client is None else client.elicitation
-        if declared is None or (declared.form is None and declared.url is not None):
+        declared: Any = self._request.connection.client_capabilities.get("elicitation")
+        if declared is None or (declared.get("form") is None and declared.get("url") is not None):
             return "it declares no elicitation of forms"
-        if self.modern or self._request.session.can_send_request:
+        if self.modern or self._request.way.can_send_request:
             return ""
         return "its connection carries no requests of this server"
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report progress on the stream of this request."""
         message = None if message is None else encodable(message)
-        await self._request.session.report_progress(progress, total, message)
+        await self._request.way.progress(progress, total, message)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log message on the stream of this request.
@@ -180,7 +174,7 @@ class WireContext(Caller):
             return
         if params is not None and "_meta" in params:
             params = {**params, "_meta": forwarded_meta(meta_of(params))}
-        await request_outbound(self._request.session).notify(method, params)
+        await self._request.way.notify(method, params)
 
     async def pass_progress(self, params: Mapping[str, Any]) -> None:
         """Pass on progress as an upstream has reported it, under this client's own token."""
@@ -195,7 +189,7 @@ class WireContext(Caller):
             return await self._sent(method, params)
         except MCPError as fault:
             raise CannotAskError(f"the client cannot be asked for {method}: {fault.message}") from None
-        except ValidationError:
+        except _UnknownAnswerError:
             raise CallError(f"the client's answer to {method} is none that the protocol knows") from None
 
     async def confirm(self) -> None:
@@ -218,7 +212,7 @@ class WireContext(Caller):
                 return await self._sent(method, params)
         except TimeoutError:
             raise MCPError(INTERNAL_ERROR, f"the client gave no answer within {ASK_DEADLINE:g} s") from None
-        except ValidationError:
+        except _UnknownAnswerError:
             raise MCPError(INTERNAL_ERROR, "the client's answer is none that the protocol knows") from None
         except MCPError as fault:
             if fault.code in _MADE_UP:
@@ -226,11 +220,10 @@ class WireContext(Caller):
             raise
 
     async def _sent(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        asked = types.Request[dict[str, Any], str](method=method, params=dict(params or {}))
-        metadata = ServerMessageMetadata(related_request_id=self._request.request_id)
-        sent = self._request.session.send_request(asked, _RawResult, metadata=metadata)  # pyright: ignore[reportArgumentType]
-        answer = await from_sdk(sent)
-        return answer.model_dump(by_alias=True, exclude_none=True)
+        answer = await self._request.way.send_raw_request(method, dict(params or {}))
+        if answer_fault(method, answer) is not None:
+            raise _UnknownAnswerError
+        return {name: value for name, value in answer.items() if value is not None}
 
     def _wants_log(self, level: object) -> bool:
         """A legacy client that set no level leaves it to the server, which passes on what there is."""

@@ -18,6 +18,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.shared.transport_context import TransportContext as SdkTransportContext
 
 __all__ = [
     "CallNext",
@@ -28,6 +29,7 @@ __all__ = [
     "InitializationOptions",
     "ListenHandler",
     "NotificationOptions",
+    "SdkTransportContext",
     "NotifyOnlyOutbound",
     "PromptsListChanged",
     "ResourceUpdated",

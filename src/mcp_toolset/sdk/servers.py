@@ -14,7 +14,7 @@ from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.mcpserver import MCPServer
 from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
 
-from mcp_toolset.protocol.dispatch import Outbound
+from mcp_toolset.protocol.dispatch import DispatchContext
 from mcp_toolset.sdk.models import Connection, Server, ServerSession
 
 __all__ = [
@@ -44,7 +44,7 @@ def connection_of(session: ServerSession) -> Connection:
     return session._connection  # pyright: ignore[reportPrivateUsage]
 
 
-def request_outbound(session: ServerSession) -> Outbound:
+def request_outbound(session: ServerSession) -> DispatchContext:
     """What sends messages on the stream of the request that a session is scoped to."""
     return session._request_outbound  # pyright: ignore[reportPrivateUsage, reportReturnType]
 

@@ -12,7 +12,7 @@ import anyio
 from mcp_toolset.concurrency.thread_event import Flag
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
-from mcp_toolset.server.mcp_server import LowlevelServer
+from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.tools.core.source import ToolSource
@@ -29,14 +29,14 @@ class News:
         revoked: To be set when grants were taken back.
     """
 
-    def __init__(self, served: ServedTools, offering: Offering, lowlevel: LowlevelServer) -> None:
+    def __init__(self, served: ServedTools, offering: Offering, answers: MCPServer) -> None:
         """Watch nothing yet."""
         self.changed = Flag()
         self.status = Flag()
         self.revoked = Flag()
         self._served = served
         self._offering = offering
-        self._lowlevel = lowlevel
+        self._answers = answers
 
     def attach(self) -> None:
         """Belong to the event loop of this task; from now on changes are noted."""
@@ -53,7 +53,7 @@ class News:
             group.start_soon(self._follow_status)
             group.start_soon(self._announce, self._served.wire)
             group.start_soon(self._announce_grants)
-            group.start_soon(self._lowlevel.reading.announce_updates)
+            group.start_soon(self._answers.reading.announce_updates)
             try:
                 yield
             finally:
@@ -105,22 +105,22 @@ class News:
                 # Another list may be the host's doing, of which no session of a client tells it.
                 sources = saying if self._served.wire == told else []
                 told = self._served.wire
-                await self._lowlevel.announcements.tools(sources)
+                await self._answers.announcements.tools(sources)
             elif deferred != before:
-                await self._lowlevel.announcements.grants()
+                await self._answers.announcements.grants()
             news = await self._offering.news()
             for capability in ("resources", "prompts"):
                 if sources := _saying(capability, said):
                     news[capability] = news.get(capability, frozenset()).union(sources)
-            await self._lowlevel.announcements.offers(news)
-            await self._lowlevel.announcements.lists(self._offering.list_news())
+            await self._answers.announcements.offers(news)
+            await self._answers.announcements.lists(self._offering.list_news())
             await self._served.moved.wait()
 
     async def _announce_grants(self) -> None:
         """Have legacy sessions list again: they list what they were granted."""
         while True:
             await self.revoked.wait()
-            await self._lowlevel.announcements.grants()
+            await self._answers.announcements.grants()
 
 
 def _saying(capability: str, said: Mapping[str, frozenset[str]]) -> list[str]:

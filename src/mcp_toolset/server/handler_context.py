@@ -15,8 +15,8 @@ from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError
+from mcp_toolset.server.answers.results import answered
 from mcp_toolset.server.manual_calls import ManualCalls
-from mcp_toolset.server.results import answered
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ElicitationAnswer, SampledMessage, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext

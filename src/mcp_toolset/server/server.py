@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -34,7 +34,7 @@ from mcp_toolset.server.interface.host_calls import HostCalls
 from mcp_toolset.server.interface.live_changes import LiveChanges
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
-from mcp_toolset.server.mcp_server import LowlevelServer
+from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.options import ServerOptions
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
     from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -189,11 +190,18 @@ class ToolsetServer(HostCalls, LiveChanges):
             rules=options.rules,
             own_hint=list_hint,
         )
-        self.lowlevel = LowlevelServer(
+        self.answers = MCPServer(
             self, name=name, version=version, instructions=instructions, offering=self._offering
         )
-        self._news = News(self._served, self._offering, self.lowlevel)
+        self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)
+
+    @cached_property
+    def lowlevel(self) -> LowlevelServer:
+        """An SDK `Server` in front of this one, made on first use."""
+        from mcp_toolset.server.lowlevel.server import LowlevelServer
+
+        return LowlevelServer(self.answers)
 
     def derived(
         self,
@@ -300,7 +308,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         """
         from mcp_toolset.transports.stdio_server import serve_stdio
 
-        await serve_stdio(self.lowlevel, drain=drain)
+        await serve_stdio(self.answers, drain=drain)
 
     def http_app(
         self,

@@ -1,18 +1,19 @@
 """`DirectCalls`: requests to a server of this process, made as plain calls (modern era, no framing).
 
-The SDK has such a dispatcher for its own tests; it enters a deadline and gives up its turn for each
-request, though the caller here already has a deadline of its own.
+A `ToolsetServer` is asked directly (`own_answers`), a server of the SDK through its runner (`sdk_server`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
     CallOptions,
@@ -31,23 +32,45 @@ from mcp_toolset.protocol.json_rpc import (
     RequestId,
     RequestTimedOut,
 )
-from mcp_toolset.sdk.errors import theirs
-from mcp_toolset.sdk.models import Server
+from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.requests import OneWayContext
-from mcp_toolset.transports.serving import modern_answers
+from mcp_toolset.transports.serving import modern_connection
 
 _TRANSPORT: Final = TransportContext(kind="direct", can_send_request=False)
 
 
+def answers_of(target: object) -> Answers | None:
+    """What answers the requests to a `ToolsetServer`, or to its `lowlevel`; `None` of anything else."""
+    found: object = getattr(target, "answers", None)
+    return cast("Answers", found) if callable(getattr(found, "answer", None)) else None
+
+
 @asynccontextmanager
-async def in_process_dispatcher(server: Server[Any]) -> AsyncGenerator[DirectCalls]:
+async def in_process_dispatcher(server: Any) -> AsyncGenerator[DirectCalls]:
     """A dispatcher that calls a server of this process directly, without framing (modern era)."""
+    answers = answers_of(server)
+    if answers is not None:
+        async with answers.opened():
+            with DirectCalls(own_answers(answers)) as calls:
+                yield calls
+        return
+    from mcp_toolset.transports.through_sdk.server import no_back_channel, sdk_answers
+
     async with server.lifespan(server) as state:
-        calls = DirectCalls(server, state)
-        try:
+        with DirectCalls(sdk_answers(server, state), no_back_channel) as calls:
             yield calls
-        finally:
-            calls.close()
+
+
+def own_answers(server: Answers) -> OnRequest:
+    """Have modern requests of callers of this process answered, who are known and trusted."""
+    machine = ServerMachine("modern")
+
+    def answer(context: Any, method: str, params: Mapping[str, Any] | None) -> Awaitable[dict[str, Any]]:
+        call: _DirectCall = context
+        connection = call.connection = modern_connection(machine.receive_request(method, params))
+        return server.answer(RequestContext(method, params, call.request_id, connection, call))
+
+    return answer
 
 
 class DirectCalls:
@@ -59,9 +82,10 @@ class DirectCalls:
 
     keeps_time: Final = True
 
-    def __init__(self, server: Server[Any], state: Any) -> None:
-        """Call `server`, whose lifespan gave `state`."""
-        self._serve: OnRequest = modern_answers(server, state)
+    def __init__(self, serve: OnRequest, refusal: Callable[[str], Exception] = NoBackChannelError) -> None:
+        """Have requests answered by `serve`; `refusal` makes what it is told that would ask its client."""
+        self._serve = serve
+        self.refusal = refusal
         self._ids = count(1)
         self._closed = anyio.Event()
         self._on_notify: OnNotify | None = None
@@ -96,6 +120,9 @@ class DirectCalls:
         # What a handler raises must not reach its caller as it is, in process as little as on a wire.
         except Exception as raised:
             raise MCPError.from_error_data(error_for_peer(raised)) from None
+        finally:
+            if call.connection is not None and call.connection.has_callbacks:
+                await call.connection.aclose()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -122,6 +149,12 @@ class DirectCalls:
         """Refuse requests from now on."""
         self._closed.set()
 
+    def __enter__(self) -> DirectCalls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     async def deliver(self, call: _DirectCall, method: str, params: Mapping[str, Any] | None) -> None:
         """Hand a notification of the server to the client."""
         if self._on_notify is None or self._closed.is_set():
@@ -133,7 +166,7 @@ class DirectCalls:
 class _DirectCall(OneWayContext):
     """One request, as the server sees it."""
 
-    __slots__ = ("_calls", "_opts", "request_id")
+    __slots__ = ("_calls", "_opts", "connection", "request_id")
 
     transport = _TRANSPORT
 
@@ -141,13 +174,14 @@ class _DirectCall(OneWayContext):
         self._calls = calls
         self._opts = opts
         self._cancel_requested = None
+        self.connection: Connection | None = None
         self.request_id: RequestId = opts.get("request_id", number)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        """Refuse, with the exception that a server of the SDK knows."""
-        raise theirs(NoBackChannelError(method))
+        """Refuse, with the exception that the server knows."""
+        raise self._calls.refusal(method)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None

@@ -34,7 +34,8 @@ from mcp_toolset.protocol.dispatch import (
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
 from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, RequestId
+from mcp_toolset.protocol.inbound import Envelope
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
 from mcp_toolset.protocol.unreadable import traced
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.backpressure import BIG, Caller, Unread, calling, given_up
@@ -119,6 +120,8 @@ class LineDispatcher(Outbox):
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
         self._in_a_row = 0
+        self.admit: Callable[[str, dict[str, Any] | None], Envelope | MCPError] | None = None
+        """Decides about each request when it arrives; the served side sets it."""
         self.skipped = 0
         """Lines that were no messages."""
         self.strays = 0
@@ -340,6 +343,8 @@ class LineDispatcher(Outbox):
         assert self._handling is not None
         incoming = self._requests[key] = Incoming(self, number, progress_token(params))
         incoming.lasts = method == _LISTEN
+        if self.admit is not None:
+            incoming.accepted = self.admit(method, params)
         done = asyncio.Event() if method in self._inline else None
         self._handling.start(incoming.scope, self._handle(incoming, key, method, params, done))
         if done is not None:
@@ -440,7 +445,7 @@ class LineDispatcher(Outbox):
                     result = None
                     answer = await self._read_first(number, answer)
         finally:
-            incoming.can_send_request = False
+            incoming.close()
             del self._requests[key]
             if not incoming.cancelled:
                 # Without an answer this task is cancelled from outside, because serving ends.

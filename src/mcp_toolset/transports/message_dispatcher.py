@@ -18,6 +18,7 @@ import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
@@ -34,7 +35,10 @@ from mcp_toolset.sdk.errors import sdk_error_data
 from mcp_toolset.sdk.models import ServerMessageMetadata, SessionMessage
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.sse_answers import SseAnswers
+from mcp_toolset.transports.pipes import lean
 from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.transports.serving import INLINE, serve_connection
+from mcp_toolset.transports.through_sdk.contexts import answering, noting
 
 _log = logging.getLogger("mcp_toolset.wire")
 _METHOD: Final = "tools/call"
@@ -48,8 +52,10 @@ class MessageStreams:
     def __init__(self, read: Any, write: Any, *, inline: frozenset[str]) -> None:
         """Speak over the streams; a request of an `inline` method is finished before the next is taken."""
         self._write = write
-        self._calls = _Calls(read, write)
-        self._inner = self._calls.dispatcher = stream_dispatcher(self._calls, write, inline=inline)
+        self._calls = _Calls(read, write) if lean() else None
+        self._inner = stream_dispatcher(self._calls or read, write, inline=inline)
+        if self._calls is not None:
+            self._calls.dispatcher = self._inner
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -74,8 +80,10 @@ class MessageStreams:
         """Take messages until the peer is gone."""
         if isinstance(self._write, SseAnswers):
             on_request = self._write.checked(on_request)
-        self._calls.on_request = on_request
-        await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        if self._calls is not None:
+            self._calls.on_request = on_request
+        inner, answer, note = self._inner, answering(on_request), noting(on_notify)
+        await inner.run(answer, note, on_notify_intercept, task_status=task_status)
 
 
 class _Calls:
@@ -166,7 +174,7 @@ class _Calls:
                 if from_outside(raised):
                     raise
                 answer = _error(request, error_for_peer(raised))
-        incoming.can_send_request = False
+        incoming.close()
         if self._under_way.get(key) is incoming:
             del self._under_way[key]
         if incoming.cancelled:
@@ -176,6 +184,12 @@ class _Calls:
                 return await self._write.send(SessionMessage(answer))
             with anyio.move_on_after(_LAST_WORD):
                 await self._write.send(SessionMessage(_error(request, CLOSED)))
+
+
+async def serve_streams(server: Answers, read: Any, write: Any) -> None:
+    """Serve one client over a pair of streams of `SessionMessage` until it leaves."""
+    async with server.opened():
+        await serve_connection(server, MessageStreams(read, write, inline=INLINE))
 
 
 def _error(request: types.JSONRPCRequest, fault: ErrorData) -> types.JSONRPCError:

@@ -11,7 +11,8 @@ import anyio
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.protocol.codec import progress_params
 from mcp_toolset.protocol.dispatch import CallOptions, Outbound, ProgressFnT, TransportContext
-from mcp_toolset.protocol.json_rpc import NoBackChannelError, ProgressToken, RequestId
+from mcp_toolset.protocol.inbound import Envelope
+from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError, ProgressToken, RequestId
 from mcp_toolset.transports.backpressure import Caller
 
 REPORT_GRACE: Final = 1.0
@@ -64,20 +65,27 @@ class Waiting:
 class OneWayContext:
     """Dispatch context of a request during which the client cannot be sent requests.
 
-    The SDK's `DispatchContext`: what a handler knows of its request, and its way back to the client. Each
-    transport derives its own from it and says how a notification is sent.
+    What a handler knows of its request, and its way back to the client. Each transport derives its own from
+    it and says how a notification is sent.
 
     Attributes:
+        accepted: What was decided about the request when it arrived; `None` where nothing has been so far.
         can_send_request: Whether the client can be sent requests; a transport that can do it says so.
         cancelled: Whether the client has cancelled the request by a message.
-        message_metadata: What the transport knows besides, such as the HTTP request.
+        http: The HTTP request that it came in.
+        message_metadata: What the transport knows besides.
+        reason: Why the client has cancelled the request, if it has said so.
     """
 
     __slots__ = ("_cancel_requested", "_token")
 
+    accepted: Envelope | MCPError | None = None
     can_send_request: bool = False
     cancelled: bool = False
+    http: Any = None
     message_metadata: Any = None
+    reason: str | None = None
+    request_id: Any = None
     _cancel_requested: anyio.Event | None
     _token: ProgressToken | None
 
@@ -89,6 +97,9 @@ class OneWayContext:
             if self.cancelled:
                 self._cancel_requested.set()
         return self._cancel_requested
+
+    def refuse_requests(self) -> None:
+        """Send the client no requests, as it speaks a revision that has none."""
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -123,6 +134,8 @@ class Incoming(OneWayContext):
 
     __slots__ = (
         "_dispatcher",
+        "_open",
+        "accepted",
         "can_send_request",
         "cancelled",
         "lasts",
@@ -145,9 +158,18 @@ class Incoming(OneWayContext):
         self._cancel_requested = None
         self.request_id = request_id
         self.scope = TaskScope()
-        self.can_send_request = True
+        self.accepted = None
+        self.can_send_request = self._open = True
         self.cancelled = self.lasts = False
         self.reason: str | None = None
+
+    def refuse_requests(self) -> None:
+        """Send the peer no requests, as it speaks a revision that has none."""
+        self.can_send_request = False
+
+    def close(self) -> None:
+        """Send the peer nothing more: its request is answered."""
+        self.can_send_request = self._open = False
 
     def cancel(self, reason: str | None = None) -> None:
         """Cancel the handler, because the peer has said so, and perhaps why."""
@@ -168,5 +190,5 @@ class Incoming(OneWayContext):
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Notify the peer, until its request is answered."""
-        if self.can_send_request:
+        if self._open:
             await self._dispatcher.notify(method, params, opts)

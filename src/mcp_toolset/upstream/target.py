@@ -32,7 +32,7 @@ from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.sdk.models import Server, SessionMessage
 from mcp_toolset.sdk.servers import lowlevel_of
 from mcp_toolset.sdk.transports import StdioServerParameters, sse_client, streamable_http_client
-from mcp_toolset.transports.direct_dispatcher import in_process_dispatcher
+from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
 from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
 from mcp_toolset.transports.http.session_log import shorten_session_ids
 from mcp_toolset.transports.http_client import UpstreamHttp, UpstreamSse
@@ -210,7 +210,7 @@ def link_to(
     if isinstance(target, StdioServerParameters):
         env = chain.inherited() | (target.env or {})
         return Link(name, "stdio", process=target.model_copy(update={"env": env or None}))
-    server = lowlevel_of(target)
+    server: Any = target if answers_of(target) is not None else lowlevel_of(target)
     if server is not None:
         return Link(name, "in-process", server=server)
     if isinstance(target, Sequence):

@@ -197,11 +197,10 @@ async def _over_stdio(case: Case, server: ToolsetServer, wrong: list[str]) -> No
 
 async def _serve(server: ToolsetServer, pipes: PipePair, done: anyio.Event) -> None:
     """Serve one client on pipes, as on standard input and output."""
-    lowlevel = server.lowlevel
     dispatcher = LineDispatcher(pipes, inline=INLINE, holds_back=True)
     try:
-        async with lowlevel.lifespan(lowlevel) as state:
-            await serve_connection(lowlevel, dispatcher, state, lowlevel.create_initialization_options())
+        async with server.answers.opened():
+            await serve_connection(server.answers, dispatcher)
     finally:
         done.set()
 

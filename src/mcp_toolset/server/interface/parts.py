@@ -7,7 +7,7 @@ from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.introductions import joint_instructions
 from mcp_toolset.server.kept_catalogs import KeptCatalogs
-from mcp_toolset.server.mcp_server import LowlevelServer
+from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.options import ServerOptions
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
@@ -17,12 +17,12 @@ class ServerParts:
     """The parts of a server that its program and its clients reach.
 
     Attributes:
-        lowlevel: What clients talk to.
+        answers: What answers the requests of clients.
         registry: Which tools there are, and which of them can be called.
         grants: Issues and judges the grants of deferred tools.
     """
 
-    lowlevel: LowlevelServer
+    answers: MCPServer
     registry: ToolRegistry
     grants: GrantLedger
     _options: ServerOptions
@@ -52,4 +52,4 @@ class ServerParts:
         sources, withheld = self.registry.sources(), self._withheld()
         said = joint_instructions(sources, withheld, self._options.instructions_budget)
         parts = (self._options.instructions, self._served.preview(), said)
-        self.lowlevel.instructions = "\n\n".join(part for part in parts if part) or None
+        self.answers.handshake.instructions = "\n\n".join(part for part in parts if part) or None

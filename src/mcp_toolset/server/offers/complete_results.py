@@ -1,21 +1,36 @@
-"""Answers with every field that a server has put into them, checked against the client's revision.
+"""Answers with every field that a server has put into them, looked at for what the client's revision needs.
 
-The SDK's models keep what their revision knows and leave out the rest. A server may say more than that in
-an entry of a list, in a content or in a result, and its clients are to see it.
+A server may say more than the protocol knows in an entry of a list, in a content or in a result, and its
+clients are to see it. A member that is null counts as left out.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from mcp_types.methods import serialize_server_result
-from pydantic import ValidationError
-
-from mcp_toolset.protocol.eras import is_modern
+from mcp_toolset.context.result_shapes import result_fault
 from mcp_toolset.protocol.errors import INVALID_RESULT
 from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.protocol.revisions import is_modern
+
+_KNOWN: Final = frozenset(
+    {
+        "annotations",
+        "arguments",
+        "completion",
+        "content",
+        "contents",
+        "icons",
+        "messages",
+        "prompts",
+        "resource",
+        "resources",
+        "resourceTemplates",
+    }
+)
+"""Members of which the protocol says what is in them; what it does not know is passed on as it is."""
 
 _log = logging.getLogger("mcp_toolset.server")
 
@@ -28,25 +43,27 @@ def whole_answer(
     Raises:
         MCPError: it is none that the revision allows.
     """
-    try:
-        known = serialize_server_result(method, version, answer)
-    except ValidationError as fault:
+    modern = is_modern(version)
+    fault = result_fault(method, answer, modern=modern)
+    if fault is not None:
         _log.error("the answer to %s is invalid: %s", method, fault)
-        raise MCPError.from_error_data(INVALID_RESULT) from None
-    whole = restored(known, answer)
-    if is_modern(version):
+        raise MCPError.from_error_data(INVALID_RESULT)
+    whole = without_nulls(answer)
+    if modern:
         whole["_meta"] = {**(whole.get("_meta") or {}), **stamp}
     return whole
 
 
-def restored(known: Any, given: Any) -> Any:
-    """`known` with the fields of `given` that it lacks; one that was null counts as left out."""
-    if isinstance(known, dict) and isinstance(given, Mapping):
-        ours, theirs = cast("dict[str, Any]", known), cast("Mapping[str, Any]", given)
-        lost = {key: value for key, value in theirs.items() if key not in ours and value is not None}
-        return {**{key: restored(value, theirs.get(key)) for key, value in ours.items()}, **lost}
-    if isinstance(known, list) and isinstance(given, list):
-        left, right = cast("list[Any]", known), cast("list[Any]", given)
-        if len(left) == len(right):
-            return [restored(one, other) for one, other in zip(left, right, strict=True)]
-    return cast("Any", known)
+def without_nulls(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy without the members that are null, as deep as the protocol knows the members."""
+    return {key: _kept(key, value) for key, value in given.items() if value is not None}
+
+
+def _kept(key: str, value: Any) -> Any:
+    if key not in _KNOWN:
+        return value
+    if isinstance(value, Mapping):
+        return without_nulls(cast("Mapping[str, Any]", value))
+    if isinstance(value, list):
+        return [_kept(key, each) for each in cast("list[Any]", value)]
+    return value

@@ -24,6 +24,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
+from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
 from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
 from mcp_toolset.tools.toolsets.named_step import NamedStep
@@ -40,7 +41,6 @@ from mcp_toolset.tools.view.view import RunsCalls, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.selector import InputClass
-    from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
 
 __all__ = ["Toolset", "Transform", "Transformed"]
 
@@ -234,8 +234,6 @@ class Toolset(ToolsetVerbs["Toolset[AnyCall]"], Generic[C]):
             ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
             InvalidArgumentsError: the arguments do not fit.
         """
-        from mcp_toolset.tools.declare.typed_call import Decodes
-
         table = ToolView(self.compiled(UNPREPARED)) if view is None else view
         origin = table[call.name].origin
         if not isinstance(origin, Decodes):

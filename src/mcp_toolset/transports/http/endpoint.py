@@ -38,7 +38,7 @@ from mcp_toolset.transports.http.kept_events import place_of
 from mcp_toolset.transports.http.legacy_sessions import LegacySessions
 from mcp_toolset.transports.http.post import PostedRequest
 from mcp_toolset.transports.http.server import HttpServer
-from mcp_toolset.transports.serving import Callers
+from mcp_toolset.transports.serving import modern_connection
 
 _WATCHED_AFTER: Final = 0.02
 """Seconds that a call may take before it is watched whether its client is still there."""
@@ -63,7 +63,6 @@ class QuickAnswers:
         self._sessions = sessions
         self._streams = streams
         self._resumes = sessions.resumes
-        self._callers = Callers()
         self._annotated: dict[str, tuple[object, bool]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +116,7 @@ class QuickAnswers:
             return
         request, route = found
         exchange = _Exchange(request, Request(scope, receive), send, streams=self._streams)
-        outcome = await exchange.perform(quick, self._callers.connection(route), _WATCHED_AFTER)
+        outcome = await exchange.perform(quick, modern_connection(route), _WATCHED_AFTER)
         if outcome != (None, None):
             answer = exchange.body_of(outcome, MODERN_STATUSES)
             # It may take its time, and the result is as big as the answer.

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
+from mcp_toolset.context.connection import Connection
 from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of, strict_object
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import SESSION
@@ -32,16 +33,14 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.protocol.revisions import is_version_at_least
 from mcp_toolset.sdk.http_sessions import SessionManager, held_open
-from mcp_toolset.sdk.models import Connection
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.headers import Body
 from mcp_toolset.transports.http.kept_events import EventLog, KeptEvents, SessionEvents, closing
 from mcp_toolset.transports.http.limits import HttpLimits
-from mcp_toolset.transports.http.post import Outcome, PostedRequest
+from mcp_toolset.transports.http.post import Answer, Outcome, PostedRequest
 from mcp_toolset.transports.http.resumed import RestOfCall, gone
 from mcp_toolset.transports.http.server import HttpServer
 from mcp_toolset.transports.requests import Waiting
-from mcp_toolset.transports.serving import Quick
 
 HOLDS: Final = 20
 """How many times in the idle time of a session its use is told to the SDK."""
@@ -107,7 +106,7 @@ class LegacySessions:
             self._known.pop(name, None)
             session.end()
 
-        connection.exit_stack.callback(end)
+        connection.on_close(end)
         return session
 
 
@@ -119,7 +118,7 @@ class _Session:
         name: bytes,
         connection: Connection,
         sdk: ASGIApp,
-        find: Callable[[str], Quick | None],
+        find: Callable[[str], Answer | None],
         events: SessionEvents,
         *,
         idle: float | None,
@@ -156,7 +155,7 @@ class _Session:
         elif not usual or not body.left:
             await self._sdk(scope, body.receive, self._noting(message, send))
 
-    def _quick(self, message: dict[str, Any]) -> Quick | None:
+    def _quick(self, message: dict[str, Any]) -> Answer | None:
         """How to answer a request, if it is a plain call."""
         plain = (
             message.get("method") == _METHOD
@@ -174,7 +173,7 @@ class _Session:
             self._held_until = self._loop.time() + self._hold_for
         return not self._ended
 
-    async def _answer(self, message: dict[str, Any], quick: Quick, http: Request, send: Send) -> None:
+    async def _answer(self, message: dict[str, Any], quick: Answer, http: Request, send: Send) -> None:
         call = _Call(message, http, send, self)
         key = request_key(call.request_id)
         self._calls[key] = call
@@ -265,7 +264,7 @@ class _Call(PostedRequest):
         self._left = False
         self.reason: str | None = None
 
-    async def run(self, quick: Quick) -> None:
+    async def run(self, quick: Answer) -> None:
         """Call, and answer, whatever happens."""
         token = closing.set(self.close_soon) if self._session.resumes else None
         try:

@@ -16,20 +16,23 @@ from starlette.requests import Request
 from starlette.types import Send
 
 from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.protocol.codec import json_of, progress_token
 from mcp_toolset.protocol.dispatch import CallOptions, TransportContext
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
 from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
-from mcp_toolset.sdk.models import Connection, ServerMessageMetadata
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.kept_events import EventLog
 from mcp_toolset.transports.http.resumed import PING, STREAM
 from mcp_toolset.transports.requests import OneWayContext
-from mcp_toolset.transports.serving import Quick, request_of
 
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
+
+Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+"""How a request is answered."""
 
 Outcome = tuple[dict[str, Any] | None, ErrorData | None]
 """The result of a request, or what went wrong; neither if it was cancelled."""
@@ -48,6 +51,7 @@ class PostedRequest(OneWayContext):
     """
 
     log: EventLog | None = None
+    http: Request
 
     def __init__(
         self,
@@ -84,11 +88,10 @@ class PostedRequest(OneWayContext):
         self.finished, self.can_send_request = False, asks
         self.request_id: RequestId = request["id"]
         self.transport = TransportContext(kind="streamable-http", can_send_request=asks)
-        self.message_metadata = ServerMessageMetadata(request_context=http)
 
-    async def perform(self, quick: Quick, connection: Connection, watched_after: float) -> Outcome:
+    async def perform(self, quick: Answer, connection: Connection, watched_after: float) -> Outcome:
         """Run the handler; `watch` runs beside it, if it takes longer than `watched_after` seconds."""
-        context = request_of(self, connection, self._method, self._params, {})
+        context = RequestContext(self._method, self._params, self.request_id, connection, self, self.http)
         timer = asyncio.get_running_loop().call_later(watched_after, self._begin_watch)
         try:
             with self.scope:

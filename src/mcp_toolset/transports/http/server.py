@@ -7,12 +7,17 @@ from typing import Any, Protocol
 
 from starlette.applications import Starlette
 
-from mcp_toolset.sdk.models import Connection, InitializationOptions
-from mcp_toolset.transports.serving import QuickServer
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.sdk.models import InitializationOptions
+from mcp_toolset.transports.http.post import Answer
 
 
-class HttpServer(QuickServer, Protocol):
+class HttpServer(Protocol):
     """An SDK `Server` that answers some methods by itself, and whose sessions and streams can be found."""
+
+    def quick(self, method: str) -> Answer | None:
+        """How to answer a method with a raw result in the envelope of the caller's era, if it is one."""
+        ...
 
     @property
     def get_tool_input_schema(self) -> Callable[[str], Mapping[str, Any] | None] | None:

@@ -1,0 +1,120 @@
+"""`RequestContext`: one request or notification as the server sees it, whichever door it came through.
+
+`Answers` is the server as the doors see it. Every door makes a `RequestContext` and calls `answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcp_toolset.protocol.json_rpc import RequestId
+
+if TYPE_CHECKING:
+    from mcp_toolset.context.connection import Connection
+
+
+class HttpRequest(Protocol):
+    """The HTTP request that a message came in; Starlette's `Request` is one."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers."""
+        ...
+
+    @property
+    def scope(self) -> Mapping[str, Any]:
+        """Its ASGI scope."""
+        ...
+
+
+class Way(Protocol):
+    """The way back to the client of one request, while that is being answered: a dispatch context."""
+
+    @property
+    def can_send_request(self) -> bool:
+        """Whether the client can be sent requests in the course of this one."""
+        ...
+
+    @property
+    def reason(self) -> str | None:
+        """Why the client has cancelled the request, if it has said so."""
+        ...
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
+    ) -> dict[str, Any]:
+        """Ask the client, and wait for its result."""
+        ...
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+        """Send the client a notification that belongs to this request."""
+        ...
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
+        ...
+
+
+class RequestContext:
+    """One request of one client; a notification has no id.
+
+    Attributes:
+        method: Its method.
+        params: Its parameters as they came; `None` if it has none.
+        request_id: Its id.
+        connection: What it has in common with others of its client.
+        way: The way back to its client.
+        http: The HTTP request that it came in.
+        protocol_version: The revision that it is answered in.
+    """
+
+    __slots__ = ("connection", "http", "method", "params", "protocol_version", "request_id", "way")
+
+    def __init__(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        request_id: RequestId | None,
+        connection: Connection,
+        way: Way,
+        http: HttpRequest | None = None,
+    ) -> None:
+        """Take a message that came by `way`."""
+        self.method = method
+        self.params = params
+        self.request_id = request_id
+        self.connection = connection
+        self.way = way
+        self.http = http
+        self.protocol_version = connection.protocol_version
+
+
+class Answers(Protocol):
+    """A server, as every door sees it."""
+
+    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
+        """The result of a request, in the envelope of its client's era.
+
+        Raises:
+            MCPError: what the client is told instead. Anything else that is raised, the door has looked up
+                by `protocol.errors.error_for_peer`.
+        """
+        ...
+
+    async def notified(self, request: RequestContext) -> None:
+        """Take a notification; nothing is raised."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep the server open for as long as the block runs, which a door does while it serves."""
+        ...
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool that can be called."""
+        ...
+
+    def end_streams(self) -> None:
+        """End every `subscriptions/listen` stream in order."""
+        ...

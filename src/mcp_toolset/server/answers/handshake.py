@@ -1,0 +1,81 @@
+"""`Handshake`: what a server says of itself: `initialize` (legacy), `server/discover` (modern)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.protocol.cache_hints import STRICTEST
+from mcp_toolset.protocol.revisions import (
+    HANDSHAKE_PROTOCOL_VERSIONS,
+    LATEST_HANDSHAKE_VERSION,
+    MODERN_PROTOCOL_VERSIONS,
+)
+from mcp_toolset.server.answers.surface import Surface
+from mcp_toolset.server.offers.offering import Offering
+
+
+class Handshake:
+    """The name, the version, the instructions and the capabilities of one server.
+
+    Attributes:
+        instructions: Text for the model; it changes with what is served.
+        extensions: Capabilities that a program has added, by the name of their extension.
+    """
+
+    def __init__(
+        self, surface: Surface, offering: Offering, *, name: str, version: str, instructions: str | None
+    ) -> None:
+        """Introduce what `surface` serves and `offering` offers."""
+        self._surface = surface
+        self._offering = offering
+        self.info: Mapping[str, Any] = {"name": name, "version": version}
+        self.instructions = instructions
+        self.extensions: Mapping[str, Any] = {}
+
+    def capabilities(self, *, modern: bool) -> dict[str, Any]:
+        """What there is to offer now, and no more."""
+        declares = self._offering.declares
+        found: dict[str, Any] = {"tools": {"listChanged": True}}
+        if declares("resources"):
+            found["resources"] = {"subscribe": declares("resources", "subscribe"), "listChanged": True}
+        if declares("prompts"):
+            found["prompts"] = {"listChanged": True}
+        if declares("completions"):
+            found["completions"] = {}
+        if declares("logging", "" if modern else "setLevel"):
+            found["logging"] = {}
+        if self.extensions:
+            found["extensions"] = dict(self.extensions)
+        return found
+
+    async def initialize(self, request: RequestContext) -> dict[str, Any]:
+        """The answer to the handshake of a legacy client, whose connection is open from then on."""
+        params = request.params or {}
+        wanted: Any = params.get("protocolVersion")
+        version: str = wanted if wanted in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
+        answer = {
+            "protocolVersion": version,
+            "capabilities": self.capabilities(modern=False),
+            "serverInfo": dict(self.info),
+        }
+        answer = self._introducing(answer)
+        request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))
+        return answer
+
+    async def discover(self, request: RequestContext) -> dict[str, Any]:
+        """What a modern client is told that asks for it."""
+        answer = {
+            "resultType": "complete",
+            "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
+            "capabilities": self.capabilities(modern=True),
+            **STRICTEST.to_wire(),
+        }
+        return self._introducing(answer)
+
+    def _introducing(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if self.instructions is not None:
+            answer["instructions"] = self.instructions
+        meta = self._surface.handshake_meta()
+        return {**answer, "_meta": meta} if meta else answer

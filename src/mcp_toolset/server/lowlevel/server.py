@@ -1,0 +1,237 @@
+"""`LowlevelServer`: the SDK's view of a toolset server; `ToolsetServer.lowlevel` makes it on first use.
+
+`Client(server.lowlevel)` talks to it in process, and a program may run it over streams of its own, put
+middleware on it or add handlers. Whatever comes to it is answered by `MCPServer`. Once a program has added
+something, what comes to `MCPServer` by any other door passes here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import mcp_types as types
+from pydantic import BaseModel
+
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.sdk.errors import from_sdk, theirs, to_sdk
+from mcp_toolset.sdk.models import (
+    CallNext,
+    HandlerResult,
+    InitializationOptions,
+    NotificationOptions,
+    Server,
+    ServerRequestContext,
+)
+from mcp_toolset.sdk.servers import ServerRunner, connection_of, request_outbound
+from mcp_toolset.server.lowlevel.requests import KnownConnection, Outward, PassedRequest, sdk_connection
+from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.transports.message_dispatcher import serve_streams
+from mcp_toolset.transports.pipes import lean
+from mcp_toolset.transports.serving import modern_connection
+from mcp_toolset.transports.through_sdk.contexts import SdkWay
+
+Request = ServerRequestContext[Any, Any]
+
+_PARAMS: Final[Mapping[str, type[BaseModel]]] = {
+    "tools/call": types.CallToolRequestParams,
+    "tools/list": types.PaginatedRequestParams,
+    "resources/list": types.PaginatedRequestParams,
+    "resources/templates/list": types.PaginatedRequestParams,
+    "resources/read": types.ReadResourceRequestParams,
+    "resources/subscribe": types.SubscribeRequestParams,
+    "resources/unsubscribe": types.UnsubscribeRequestParams,
+    "prompts/list": types.PaginatedRequestParams,
+    "prompts/get": types.GetPromptRequestParams,
+    "completion/complete": types.CompleteRequestParams,
+    "logging/setLevel": types.SetLevelRequestParams,
+    "subscriptions/listen": types.SubscriptionsListenRequestParams,
+}
+"""What the SDK takes the parameters of a method for, where a program calls a handler by itself."""
+
+_QUICK: Final = frozenset({"tools/call", "tools/list"})
+
+
+class LowlevelServer(Server[Any]):
+    """An SDK `Server` in front of an `MCPServer`.
+
+    Attributes:
+        answers: What answers.
+    """
+
+    def __init__(self, answers: MCPServer) -> None:
+        """Stand before `answers`."""
+        self.answers = answers
+        self._over_http: dict[str, Connection] = {}
+        self._added: set[str] = set()
+        info = answers.handshake.info
+        super().__init__(
+            info["name"],
+            version=info["version"],
+            instructions=answers.handshake.instructions,
+            lifespan=self._lifespan,
+            get_tool_input_schema=answers.input_schema,
+        )
+        for method, model in _PARAMS.items():
+            super().add_request_handler(method, model, self._handle)
+        super().add_request_handler("server/discover", types.RequestParams, self._handle)
+        # Requests have their spans already.
+        self.middleware[:] = [self._answer]
+        self._own_middleware = tuple(self.middleware)
+        self._modern = ServerMachine("modern")
+        self._legacy = ServerMachine("legacy", initialize_accepted=True)
+        answers.program = self
+        answers.handshake.extensions = self.extensions
+
+    @property
+    def instructions(self) -> str | None:
+        """Text for the model; it changes with what is served."""
+        return self.answers.handshake.instructions
+
+    @instructions.setter
+    def instructions(self, text: str | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.answers.handshake.instructions = text
+
+    @property
+    def announcements(self) -> Any:
+        """Tells clients that lists have changed."""
+        return self.answers.announcements
+
+    def add_request_handler(self, method: str, params_type: Any, handler: Any) -> None:
+        """Have a program's own handler answer a method, on every door."""
+        super().add_request_handler(method, params_type, handler)
+        self._added.add(method)
+
+    def add_notification_handler(self, method: str, params_type: Any, handler: Any) -> None:
+        """Have a program's own handler take a notification, on every door."""
+        super().add_notification_handler(method, params_type, handler)
+        self._added.add(method)
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        """Declare what there is to offer now, and no more; the SDK would declare every handler."""
+        found = self.answers.handshake.capabilities(modern=is_modern(protocol_version))
+        declared = types.ServerCapabilities.model_validate(found)
+        if experimental_capabilities:
+            declared.experimental = experimental_capabilities
+        if extensions is not None:
+            declared.extensions = extensions
+        return declared
+
+    def end_streams(self) -> None:
+        """End every `subscriptions/listen` stream gracefully."""
+        self.answers.end_streams()
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
+        async with self.answers.opened():
+            yield {}
+
+    async def run(
+        self,
+        read_stream: Any,
+        write_stream: Any,
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+    ) -> None:
+        """Serve one client over message streams until it leaves; errors always become answers."""
+        await serve_streams(self.answers, read_stream, write_stream)
+
+    def quick(self, method: str) -> Callable[[RequestContext], Awaitable[dict[str, Any]]] | None:
+        """How a method is answered past the SDK's HTTP endpoint, while no program wants to see it there."""
+        return self._checked if method in _QUICK and not self.takes(method) else None
+
+    def _checked(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
+        machine = self._modern if is_modern(request.protocol_version) else self._legacy
+        machine.receive_request(request.method, request.params)
+        return self.answers.answer(request)
+
+    def over_http(self, session_id: str) -> Connection | None:
+        """The connection of a legacy session over HTTP, unless everything is to go the SDK's way."""
+        return self._over_http.get(session_id)
+
+    def takes(self, method: str) -> bool:
+        """Whether a program wants to see messages of a method: by middleware, or a handler of its own."""
+        return method in self._added or tuple(self.middleware) != self._own_middleware
+
+    async def answer(self, request: RequestContext) -> dict[str, Any]:
+        """The result of a request that came by another door, by the program's middleware and handlers."""
+        runner = ServerRunner(self, sdk_connection(request.connection), {})
+        passed: Any = PassedRequest(request)
+        return await from_sdk(runner.on_request(passed, request.method, request.params))
+
+    async def notified(self, request: RequestContext) -> None:
+        """Hand a notification that came by another door to the program's middleware and handlers."""
+        runner = ServerRunner(self, sdk_connection(request.connection), {})
+        passed: Any = PassedRequest(request)
+        await runner.on_notify(passed, request.method, request.params)
+
+    async def _answer(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Have `MCPServer` answer, unless a program has a handler of its own for this."""
+        is_note = ctx.request_id is None
+        try:
+            request = self._request(ctx)
+            if is_note and request is not None:
+                await self.answers.own_notified(request)
+            if is_note or request is None or ctx.method in self._added:
+                return await call_next(ctx)
+            return await self.answers.own_answer(request)
+        except MCPError as fault:
+            raise theirs(fault) from None
+
+    async def _handle(self, ctx: Request, params: Any) -> Any:
+        """The handler of every method, for a program that looks it up and calls it by itself."""
+        request = self._request(ctx)
+        return {} if request is None else await to_sdk(self.answers.own_answer(request))
+
+    def _request(self, ctx: Request) -> RequestContext | None:
+        """What the SDK's context of a message stands for; `None` for a notification that is dropped.
+
+        Raises:
+            MCPError: it is refused.
+        """
+        outbound: Any = request_outbound(ctx.session)
+        if isinstance(outbound, PassedRequest):
+            before = outbound.passed
+            return RequestContext(
+                ctx.method, ctx.params, before.request_id, before.connection, before.way, before.http
+            )
+        sdk = connection_of(ctx.session)
+        if is_modern(sdk.protocol_version):
+            connection = self._modern_connection(sdk, ctx)
+        else:
+            known = KnownConnection.of(sdk)
+            connection = known.connection
+            if ctx.request_id is not None:
+                known.machine.receive_request(ctx.method, ctx.params)
+            elif not known.machine.receive_notification(ctx.method, ctx.params):
+                return None
+            if ctx.method == "initialize":
+                self._note_session(connection)
+        return RequestContext(
+            ctx.method, ctx.params, ctx.request_id, connection, SdkWay(outbound), ctx.request
+        )
+
+    def _modern_connection(self, sdk: Any, ctx: Request) -> Connection:
+        if ctx.request_id is None:
+            return modern_connection(self._modern.envelope, Outward(sdk))
+        return modern_connection(self._modern.receive_request(ctx.method, ctx.params), Outward(sdk))
+
+    def _note_session(self, connection: Connection) -> None:
+        name = connection.session_id
+        # A client may repeat its handshake; its session ends once.
+        if name is not None and name not in self._over_http and lean():
+            self._over_http[name] = connection
+            connection.on_close(partial(self._over_http.pop, name, None))
