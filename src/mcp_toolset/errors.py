@@ -23,7 +23,8 @@ ToolsetError                     catch this to catch all
 │   ├── UpstreamUnavailableError it cannot be reached now
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
-├── GrantStoreError              the store of grants cannot be opened, read or written
+├── StoreError                   a store that is waited for failed or gave no answer; names it
+│   └── GrantStoreError          the store of grants cannot be opened, read or written
 ├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
 ├── ToolMismatchError            a call was decoded or completed by another tool than the one it calls
@@ -61,6 +62,7 @@ __all__ = [
     "RoundError",
     "StaleStateError",
     "StateError",
+    "StoreError",
     "TargetError",
     "ToolExecutionError",
     "ToolMismatchError",
@@ -224,11 +226,18 @@ class UpstreamProtocolError(UpstreamError):
         self.data = data
 
 
-class GrantStoreError(ToolsetError):
+class StoreError(ToolsetError):
+    """A store that is waited for failed, or gave no answer in time; what depends on it does not happen.
+
+    The message names the store by its `name`, and may reach a model.
+    """
+
+
+class GrantStoreError(StoreError):
     """The store of grants cannot be opened, read or written; nothing is granted and nothing runs.
 
-    When the store is opened the message names the file and the remedy; a later message may reach a model and
-    does not.
+    When a file is opened the message names the file and the remedy; a later message may reach a model and
+    names no file.
     """
 
 

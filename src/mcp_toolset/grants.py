@@ -8,6 +8,8 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.access import AccessDenied
+    from mcp_toolset.catalog.grants.async_store import AsyncGrantStore
+    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
     from mcp_toolset.catalog.grants.store import (
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDenied",
+    "AsyncGrantStore",
+    "CachedGrants",
     "GrantFilter",
     "GrantLedger",
     "GrantRecord",

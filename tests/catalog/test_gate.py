@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -20,6 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+from mcp_toolset.catalog.grants.async_store import AsyncGrantStore
+from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, CachedGrants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
 from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore
@@ -96,10 +99,15 @@ sources = st.sampled_from(SOURCES)
 class Gate(RuleBasedStateMachine):
     """Two servers of this program over one store (two processes, where the store can be shared)."""
 
-    def make_store(self) -> GrantStore:
+    def make_store(self) -> Any:
         raise NotImplementedError
 
+    def known_to(self, who: Any) -> Caller:
+        """The caller, once it is known what it holds."""
+        return Caller(*who)
+
     survives = False
+    ledger = GrantLedger
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +125,7 @@ class Gate(RuleBasedStateMachine):
         shared = self.make_store() if self.survives else store
         self.stores = [store, shared]
         self.ledgers = [
-            GrantLedger(
+            self.ledger(
                 one,
                 lifetime=LIFETIME,
                 bearer_lifetime=BEARER_LIFETIME,
@@ -423,7 +431,7 @@ class Gate(RuleBasedStateMachine):
     @invariant()
     def a_session_is_listed_what_would_run_and_nothing_else(self) -> None:
         for who in WHO:
-            listed = {tool.name for tool in self.catalogs[0].granted(Caller(*who))}
+            listed = {tool.name for tool in self.catalogs[0].granted(self.known_to(who))}
             newest = {one.name: one for one in self.known if owner(who) and one.who == owner(who)}
             assert listed == {name for name, one in newest.items() if self.good(one)}
 
@@ -454,7 +462,60 @@ class InAFile(Gate):
         self.folder.cleanup()
 
 
+class Awaited:
+    """A store that is waited for: each of its methods is one of a store in memory."""
+
+    name = "the grants of the test"
+
+    def __init__(self, store: MemoryGrantStore) -> None:
+        self.store = store
+
+    async def save(self, records: Any, definitions: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        return self.store.add(records, definitions)
+
+    async def find(self, owner: str, key: str, name: str) -> Any:
+        await anyio.lowlevel.checkpoint()
+        return self.store.get(key) or (self.store.latest(owner, name) if owner else None)
+
+    def __getattr__(self, method: str) -> Any:
+        async def asked(*arguments: Any) -> Any:
+            await anyio.lowlevel.checkpoint()
+            return getattr(self.store, method)(*arguments)
+
+        return asked
+
+
+class FarAway(Gate):
+    """Grants are waited for, and each of two processes has a copy; at each step it is too old."""
+
+    survives = True
+
+    def make_store(self) -> CachedGrants:
+        if not hasattr(self, "kept"):
+            self.kept, self.steps = Awaited(MemoryGrantStore()), 0.0
+        return CachedGrants(cast("AsyncGrantStore", self.kept), clock=lambda: self.steps)
+
+    def ledger(self, *given: Any, **options: Any) -> Any:
+        ledger = GrantLedger(*given, **options)
+        cast("Any", ledger).revoke = lambda **which: self.runner.run(ledger.revoke_async(**which))
+        cast("Any", ledger).revoke_all = lambda: self.runner.run(ledger.revoke_all_async())
+        return ledger
+
+    def call(self, *given: Any, **options: Any) -> ToolResult:
+        self.steps += MAX_AGE
+        return super().call(*given, **options)
+
+    def known_to(self, who: Any) -> Caller:
+        self.steps += MAX_AGE
+        caller = Caller(*who)
+        self.runner.run(self.ledgers[0].know_held(caller))
+        return caller
+
+
 InMemory.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 InAFile.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+FarAway.TestCase.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
+TestGateFarAway = FarAway.TestCase
 TestGateInMemory = InMemory.TestCase
 TestGateInAFile = InAFile.TestCase

@@ -20,7 +20,7 @@ from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import Observation, note_decision, note_run, observe
+from mcp_toolset.calls.pipeline.observation import Observation, note_decision, note_in, note_run, observe
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.pipeline.retry_hint import error_result
@@ -42,6 +42,7 @@ from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.core.plain import copied
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.made import same
 from mcp_toolset.tools.view.tool_names import ToolNames
@@ -140,6 +141,7 @@ class ToolDispatch:
         Raises:
             UnknownToolError: the tool does not exist for this caller.
             CallError: the gate refused, or the arguments do not fit.
+            StoreMiss: the gate lacks something that has to be fetched first.
         """
         for _ in range(MAX_REDIRECTS + 1):
             route = self._routes.get(call.name)
@@ -188,7 +190,10 @@ class ToolDispatch:
             return await observe(self._observers, call, context, lambda noted: again(seen=noted))
         route = None
         try:
-            route, call = self.admit(call, context, seen)
+            try:
+                route, call = self.admit(call, context, seen)
+            except StoreMiss as miss:
+                route, call = await loaded(partial(self.admit, call, context, seen), miss)
             result = cast("object", await route.run(call, context))
             if not isinstance(result, ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
@@ -198,8 +203,7 @@ class ToolDispatch:
         except ToolsetError as fault:
             if raising and route is None:
                 raise
-            if seen is not None:
-                seen.fault = fault
+            note_in(seen, fault)
             return error_result(fault)
         # Middleware is the application's code and may raise anything, or try to exit, which would end the
         # server for everybody; the model learns only that.
@@ -207,8 +211,7 @@ class ToolDispatch:
             if from_outside(fault):
                 raise
             _log.exception("a middleware of %s raised", in_log(call.name))
-            if seen is not None:
-                seen.fault = fault
+            note_in(seen, fault)
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 

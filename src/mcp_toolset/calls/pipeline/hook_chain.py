@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from mcp_toolset.calls.pipeline.decision import Complete, Reject
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.observation import note_decision, note_fault
 from mcp_toolset.calls.pipeline.rejection import rejection
-from mcp_toolset.errors import CallError, InvalidArgumentsError
+from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.plain import copied as copied_arguments
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.store_miss import loaded
 from mcp_toolset.tools.declare.typed_call import HookAnswer
 
 
@@ -38,7 +40,7 @@ async def decided(
     call: ToolCall, binding: ToolBinding, hooks: Iterable[BoundHook], context: ToolContext
 ) -> ToolCall | tuple[ToolCall, Reject | Complete]:
     """The call after the execution hooks, with the decision of the hook that answered or refused it."""
-    if refusal := _gate_refusal(call, binding, context):
+    if refusal := await _gate_refusal(call, binding, context):
         return call, refusal
     for hook in hooks:
         decision = await hook.decide(copied(call), context)
@@ -68,12 +70,13 @@ def copied(call: ToolCall) -> ToolCall:
     return ToolCall(call.name, copied_arguments(call.arguments), call.id, call.original, call.grant)
 
 
-def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
+async def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:
     """Ask the gate first, as in a served call: a hook's answer must not bypass it."""
+    if binding.gate is None:
+        return None
     try:
-        if binding.gate is not None:
-            binding.gate(copied(call), context)
-    except CallError as fault:
+        await loaded(partial(binding.gate, copied(call), context))
+    except (CallError, StoreError) as fault:
         note_fault(fault)
         return Reject(str(fault), "policy")
     return None

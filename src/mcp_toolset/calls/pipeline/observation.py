@@ -22,10 +22,10 @@ from mcp_toolset.errors import (
     ClientCapabilityError,
     DefinitionError,
     GrantError,
-    GrantStoreError,
     InvalidArgumentsError,
     PermissionDeniedError,
     RequestStateError,
+    StoreError,
     UnknownToolError,
 )
 from mcp_toolset.tools.binding.binding import ToolBinding
@@ -48,7 +48,7 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (UnknownToolError, "unknown tool"),
     (InvalidArgumentsError, "invalid arguments"),
     (GrantError, "no valid grant"),
-    (GrantStoreError, "the grant store failed"),
+    (StoreError, "a store failed"),
     (PermissionDeniedError, "permission denied"),
     (ClientCapabilityError, "the client lacks a capability"),
     (RequestStateError, "invalid request state"),
@@ -166,7 +166,11 @@ def note_run() -> None:
 
 def note_fault(fault: Exception) -> None:
     """Note the reason of a refusal, where the text for the caller contains arguments."""
-    seen = _CURRENT.get()
+    note_in(_CURRENT.get(), fault)
+
+
+def note_in(seen: Observation | None, fault: BaseException) -> None:
+    """Note the exception that became an error result, if the call is observed."""
     if seen is not None:
         seen.fault = fault
 

@@ -36,6 +36,7 @@ from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, Se
 from mcp_toolset.errors import GrantStoreError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -185,9 +186,16 @@ class DeferredCatalog:
             binding
             for grant, binding in found
             if binding is not None
-            and not self._ledger.moved(grant, binding)
+            and not self._moved(grant, binding)
             and self._policy.withheld(binding, context) is None
         ]
+
+    def _moved(self, grant: ToolGrant, binding: ToolBinding) -> bool:
+        """Whether a tool is not as it was granted; how it has changed, nobody asks here."""
+        try:
+            return bool(self._ledger.moved(grant, binding))
+        except StoreMiss:
+            return True
 
     def preview(self) -> str:
         """What is in the catalog, for a model that has not searched yet; empty when nothing is.
@@ -253,8 +261,9 @@ class DeferredCatalog:
             exclude=[*hidden, *(name for id in request.exclude for name in self._ids.named(id))],
             wait=False,
         )
+        await self._ledger.know_held(context)
         held = {grant.name: grant for grant in self._granted(context)} if found else {}
-        hits = [self._hit(hit, held.get(hit.name), context) for hit in found]
+        hits = [await loaded(partial(self._hit, hit, held.get(hit.name), context)) for hit in found]
         resolved = await self._resolve([hit.id for hit in hits[: request.resolve]], context)
         unavailable = self._unavailable(request.server, hidden)
         return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
@@ -319,24 +328,28 @@ class DeferredCatalog:
             await self._arrive()
         replay = replay_key(context)
         wanted = {id: self._available(id, context) for id in ids}
-        records = await self._gate.apart(partial(self._records, wanted, context, replay))
-        return [self._resolution(id, records[id], context) for id in ids]
+        records = await self._records(wanted, context, replay)
+        return [await loaded(partial(self._resolution, id, records[id], context)) for id in ids]
 
-    def _records(
+    async def _records(
         self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
     ) -> dict[str, GrantRecord]:
-        known = {id: self._recorded(id, found, context, replay) for id, found in wanted.items()}
+        known = {id: await self._recorded(id, found, context, replay) for id, found in wanted.items()}
         asked = [(id, found) for id, found in wanted.items() if known[id] is None]
-        fresh = iter(self._ledger.resolved(asked, context, replay) if asked else ())
+        fresh = iter(await self._ledger.resolve(asked, context, replay) if asked else ())
         return {id: record or next(fresh) for id, record in known.items()}
 
-    def _recorded(
+    async def _recorded(
         self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
     ) -> GrantRecord | None:
         """What came of an id under the caller's replay key, or of the same tool by another id."""
-        others = () if isinstance(found, str) or not replay else sorted(self._ids.spellings(found.name))
-        recorded = (self._ledger.recorded(one, context, replay) for one in (id, *others))
-        return next((record for record in recorded if record is not None), None)
+        if not replay:
+            return None
+        others = () if isinstance(found, str) else sorted(self._ids.spellings(found.name))
+        for one in (id, *others):
+            if (record := await self._ledger.recall(one, context, replay)) is not None:
+                return record
+        return None
 
     def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
         """The tool that an id or a public name stands for, or why it cannot be had."""

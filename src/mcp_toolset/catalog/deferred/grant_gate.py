@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, TypeVar
-
-import anyio.to_thread
+from typing import Any
 
 from mcp_toolset.catalog.deferred.hit_ids import HitIds
 from mcp_toolset.catalog.grants.access import AccessPolicy
@@ -16,9 +14,8 @@ from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.view.view import ToolBinding
-
-_T = TypeVar("_T")
 
 
 class GrantGate:
@@ -47,6 +44,7 @@ class GrantGate:
         Raises:
             UnknownToolError: the caller holds no live grant.
             GrantError: the grant is not for the tool as it is by now.
+            StoreMiss: the store has to be waited for, and its grant is not in this process.
         """
         self._admitted(call, context)
 
@@ -56,6 +54,8 @@ class GrantGate:
             grant = self._found(call.grant or call.name, context)
         except GrantStoreError:
             raise UnknownToolError(call.name) from None
+        except StoreMiss as miss:
+            raise StoreMiss(partial(_unknown_unless, miss, call.name)) from None
         if grant is None or grant.name != call.name:
             raise UnknownToolError(call.name)
         self._ledger.check(grant, self.tools.get(grant.name))
@@ -76,24 +76,23 @@ class GrantGate:
 
     async def run(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a call if it is still granted, and count its use; see `gate` for what it raises."""
-        grant = self._admitted(call, context)
+        try:
+            grant = self._admitted(call, context)
+        except StoreMiss as miss:
+            grant = await loaded(partial(self._admitted, call, context), miss)
         if grant.uses is None:
             return await binding.execute(call, context)
-        if not await self.apart(partial(self._ledger.use, grant)):
+        if not await self._ledger.spend(grant):
             raise GrantError(f"the grant for {grant.name} is used up; search for it and resolve it again")
         try:
             result = await binding.execute(call, context)
         except InputRequired:
-            await self.apart(partial(self._ledger.give_back, grant))
+            await self._ledger.refund(grant)
             raise
         # A round trip to the client (2026-07-28) ends with the use that it began with.
         if not result.is_complete:
-            await self.apart(partial(self._ledger.give_back, grant))
+            await self._ledger.refund(grant)
         return result
-
-    async def apart(self, work: Callable[[], _T]) -> _T:
-        """Do what may wait for a disk in a worker thread, so that it holds up no other call."""
-        return await anyio.to_thread.run_sync(work) if self._ledger.waits else work()
 
     def redirect(self, call: ToolCall, context: ToolContext) -> ToolCall:
         """The call that a call of `call_tool` stands for.
@@ -119,6 +118,14 @@ class GrantGate:
             )
         self._ledger.check(grant, self.tools.get(grant.name))
         return grant
+
+
+async def _unknown_unless(miss: StoreMiss, name: str) -> None:
+    """Fetch what was missing; if it cannot be had, the tool is as unknown as to anybody without a grant."""
+    try:
+        await miss.load()
+    except GrantStoreError:
+        raise UnknownToolError(name) from None
 
 
 def _standing_for(call: ToolCall, grant: ToolGrant) -> ToolCall:

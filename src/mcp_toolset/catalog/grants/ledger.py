@@ -11,11 +11,17 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+import anyio
+
+from mcp_toolset.catalog.grants.async_store import AsyncGrantStore, AwaitedGrants
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
 from mcp_toolset.catalog.grants.clock import SteadyClock
 from mcp_toolset.catalog.grants.difference import difference
+from mcp_toolset.catalog.grants.kept_grants import KeptGrants
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
     GrantFilter,
@@ -23,9 +29,10 @@ from mcp_toolset.catalog.grants.store import (
     GrantStore,
     MemoryGrantStore,
     ToolGrant,
+    Wire,
     key_of,
 )
-from mcp_toolset.errors import DefinitionError, GrantError
+from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError
 from mcp_toolset.tools.core.asking import REPLAY_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import encodable
@@ -76,12 +83,12 @@ def replay_key(context: ToolContext) -> str:
     return encodable(str(key)) if usable else ""
 
 
-class GrantLedger:
+class GrantLedger(KeptGrants):
     """Issues grants, checks them and takes them back."""
 
     def __init__(
         self,
-        store: GrantStore | None = None,
+        store: GrantStore | AsyncGrantStore | CachedGrants | None = None,
         *,
         lifetime: float = OWNED_LIFETIME,
         bearer_lifetime: float = BEARER_LIFETIME,
@@ -91,7 +98,8 @@ class GrantLedger:
         """Keep grants in `store`, in memory unless told.
 
         Args:
-            store: Where they are kept.
+            store: Where they are kept. One that has to be waited for gets a copy in this process, by
+                `CachedGrants` with its defaults unless it is given as one.
             lifetime: Seconds that a grant of a session or a principal lives.
             bearer_lifetime: Seconds that a grant lives whose handle is all that binds it.
             bearer_uses: How often such a grant can be used; any number of times unless given.
@@ -102,19 +110,13 @@ class GrantLedger:
         """
         if not (lifetime > 0 and bearer_lifetime > 0 and (bearer_uses is None or bearer_uses > 0)):
             raise DefinitionError("the lifetimes and uses of grants are positive numbers")
-        self._store: GrantStore = store or MemoryGrantStore()
+        super().__init__(store)
         self._lifetime = lifetime
         self._bearer_lifetime = bearer_lifetime
         self._bearer_uses = bearer_uses
         self._now = now or SteadyClock()
         self._added = 0
         self._issued: OrderedDict[str, int] = OrderedDict()
-        self._listeners: dict[object, Callable[[], None]] = {}
-
-    @property
-    def waits(self) -> bool:
-        """Whether issuing may wait for a disk, so that it belongs in a worker thread."""
-        return self._store.waits
 
     def issue(self, binding: ToolBinding, context: ToolContext) -> ToolGrant:
         """Grant a tool to a caller; `GrantStoreError` if it cannot be kept."""
@@ -132,21 +134,43 @@ class GrantLedger:
         Raises:
             GrantStoreError: nothing could be kept; nothing is granted.
         """
-        owner, now = owner_of(context), self._now()
+        now = self._now()
+        stands = self._store.add(*self._outcomes(asked, context, replay, now))
+        if self._count(owner_of(context), stands):
+            # What has ended stays for as long again, so that its owner can be told.
+            self._store.purge(now - self._lifetime)
+        return stands
+
+    async def resolve(
+        self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str = ""
+    ) -> list[GrantRecord]:
+        """The same, with a store that is waited for.
+
+        Raises:
+            GrantStoreError: nothing could be kept; nothing is granted.
+        """
+        now = self._now()
+        stands = await self._far.save(*self._outcomes(asked, context, replay, now))
+        if self._count(owner_of(context), stands) and isinstance(self._far, AwaitedGrants):
+            await self._far.purge(now - self._lifetime)
+        return stands
+
+    def _outcomes(
+        self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str, now: float
+    ) -> tuple[list[GrantRecord], dict[str, Wire]]:
+        """What is to be kept: an outcome for each id, and the definitions that are granted."""
+        owner = owner_of(context)
         records = [
             GrantRecord(owner, replay, encodable(id), now, now + self._lifetime, reason=found)
             if isinstance(found, str)
             else self._record(found, id, owner, replay, now)
             for id, found in asked
         ]
-        definitions = {
+        return records, {
             found.definition.digest: found.definition.to_wire()
             for _, found in asked
             if not isinstance(found, str)
         }
-        stands = self._store.add(records, definitions)
-        self._count(owner, sum(record.grant is not None for record in records), now)
-        return stands
 
     def recorded(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
         """What came of an id under the caller's replay key."""
@@ -154,18 +178,30 @@ class GrantLedger:
             return None
         return self._store.recorded(owner_of(context), replay, encodable(id))
 
+    async def recall(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
+        """The same, with a store that is waited for."""
+        if not replay:
+            return None
+        return await self._far.recorded(owner_of(context), replay, encodable(id))
+
     def find(self, reference: str, context: ToolContext) -> ToolGrant | None:
         """The grant behind a handle, or behind a public name that the caller's session holds.
 
         Raises:
             GrantStoreError: the store cannot be read.
+            StoreMiss: the store has to be waited for, and its grant is not in this process.
         """
         if len(reference) > LONGEST_REFERENCE or encodable(reference) != reference:
             return None
         owner = owner_of(context)
-        grant = self._store.get(key_of(reference))
-        if grant is None and owner:
-            grant = self._store.latest(owner, reference)
+        near = self._near
+        if near is None:
+            assert self._copy is not None
+            grant = self._copy.find(owner, reference)
+        else:
+            grant = near.get(key_of(reference))
+            if grant is None and owner:
+                grant = near.latest(owner, reference)
         if grant is None or grant.owner != owner:
             return None
         return grant if grant.handle else replace(grant, handle=reference)
@@ -211,6 +247,19 @@ class GrantLedger:
         """Use up one use of a grant that has only so many; whether there was one left."""
         return grant.uses is None or self._store.take(grant.key)
 
+    async def spend(self, grant: ToolGrant) -> bool:
+        """The same, with a store that is waited for; processes that share the store share the uses."""
+        if grant.uses is None:
+            return True
+        near = self._near
+        return await self._far.take(grant.key) if near is None or near.waits else near.take(grant.key)
+
+    async def refund(self, grant: ToolGrant) -> None:
+        """Return a use of a call that came to nothing, with a store that is waited for."""
+        if grant.uses is not None:
+            with anyio.CancelScope(shield=True):
+                await self._far.give_back(grant.key)
+
     def remaining(self, grant: ToolGrant) -> int:
         """Seconds that a grant still lasts."""
         return max(0, int(grant.expires - self._now()))
@@ -225,7 +274,18 @@ class GrantLedger:
         owner = owner_of(context)
         if not owner:
             return []
-        return [grant for grant in self._store.held(owner) if not self.lapsed(grant)]
+        held = self._store.held(owner) if self._copy is None else self._copy.held(owner)
+        return [grant for grant in held if not self.lapsed(grant)]
+
+    def knows_held(self, context: ToolContext) -> bool:
+        """Whether `held` says all, so that there is nothing to wait for."""
+        return self._copy is None or not (owner := owner_of(context)) or self._copy.knows_held(owner)
+
+    async def know_held(self, context: ToolContext) -> None:
+        """Wait for what the caller holds; if the store cannot be reached, what was known stays."""
+        if self._copy is not None and not self.knows_held(context):
+            with suppress(GrantStoreError):
+                await self._copy.know_held(owner_of(context))
 
     def names(self, context: ToolContext) -> list[str]:
         """The public names that the caller holds live grants for; empty without a session or principal."""
@@ -234,58 +294,6 @@ class GrantLedger:
     def issued_to(self, context: ToolContext) -> int:
         """How many grants this process has issued to the caller's session or principal so far."""
         return self._issued.get(owner_of(context), 0)
-
-    def records(self, *, principal: str | None = None, session: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, grants and refusals, the oldest first; of one owner if given."""
-        return self._store.records(_owner(principal, session))
-
-    def revoke(
-        self,
-        *,
-        handle: str | None = None,
-        principal: str | None = None,
-        session: str | None = None,
-        source: str | None = None,
-        name: str | None = None,
-    ) -> int:
-        """Take back every grant that fits all that is given; at once, for calls that wait too.
-
-        Args:
-            handle: The very grant.
-            principal: Those of a principal.
-            session: Those of a session.
-            source: Those for the tools of a source; empty for local tools.
-            name: Those for a tool, by public name.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            DefinitionError: nothing is given; `revoke_all` is the way to say that.
-            GrantStoreError: the store cannot be written.
-        """
-        owner = _owner(principal, session)
-        if (handle, owner, source, name) == (None,) * 4:
-            raise DefinitionError("revoke() takes back what it is told; for every grant use revoke_all()")
-        key = None if handle is None else key_of(handle)
-        return self._revoke(GrantFilter(key, owner, source, name))
-
-    def revoke_all(self) -> int:
-        """Take back every grant; `GrantStoreError` if the store cannot be written."""
-        return self._revoke(GrantFilter())
-
-    def on_revoke(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when grants were taken back here; returns a function that ends this."""
-        key = object()
-        self._listeners[key] = callback
-        return lambda: self._listeners.pop(key, None) and None
-
-    def _revoke(self, which: GrantFilter) -> int:
-        count = self._store.revoke(which)
-        if count:
-            for callback in list(self._listeners.values()):
-                callback()
-        return count
 
     def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
         expires = now + (self._lifetime if owner else self._bearer_lifetime)
@@ -308,27 +316,20 @@ class GrantLedger:
         return GrantRecord(owner, replay, id, now, expires, grant)
 
     def _how(self, grant: ToolGrant, binding: ToolBinding) -> str:
-        old = self._store.definition(grant.digest)
+        source = self._store if self._copy is None else self._copy
+        old = source.definition(grant.digest)
         lines = [] if old is None else difference(old, binding.definition.to_wire())
         return f" ({'; '.join(lines)})" if lines else ""
 
-    def _count(self, owner: str, grants: int, now: float) -> None:
+    def _count(self, owner: str, stands: Sequence[GrantRecord]) -> bool:
+        """Count what was granted; whether it is time to forget what has ended."""
+        grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants
             if len(self._issued) > MAX_GRANTS:
                 self._issued.popitem(last=False)
         self._added += 1
-        if self._added % _PURGE_EVERY == 0:
-            # What has ended stays for as long again, so that its owner can be told.
-            self._store.purge(now - self._lifetime)
-
-
-def _owner(principal: str | None, session: str | None) -> str | None:
-    if principal is not None and session is not None:
-        raise DefinitionError("a grant belongs to a principal or to a session; give one of them")
-    if principal is not None:
-        return f"principal:{principal}"
-    return None if session is None else f"session:{session}"
+        return self._added % _PURGE_EVERY == 0
 
 
 def _id(binding: ToolBinding) -> str:

@@ -40,13 +40,21 @@ class ClientSide(ServerParts):
         return self._served.listed_to(context)
 
     def unknown_to(self, context: ToolContext) -> bool:
-        """Whether it has still to be found out what some server lists to clients like this one."""
-        return bool(self._served.unknown_to(context))
+        """Whether it has still to be found out what is listed to clients like this one."""
+        return bool(self._served.unknown_to(context)) or not self._knows_granted(context)
+
+    def _knows_granted(self, context: ToolContext) -> bool:
+        """Whether nothing has to be fetched to say what a session was granted, and so is listed to it."""
+        return context.session is None or not self._served.defers or self.grants.knows_held(context)
 
     async def known_to(self, context: ToolContext) -> None:
         """Wait, for a little while at most, until that is known and served."""
+        if not self._knows_granted(context):
+            await self.grants.know_held(context)
+        if not (sources := self._served.unknown_to(context)):
+            return
         async with anyio.create_task_group() as group:
-            for source in self._served.unknown_to(context):
+            for source in sources:
                 group.start_soon(source.known_to, context)
         await self._rebuild()
 

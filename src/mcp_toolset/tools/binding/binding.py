@@ -20,7 +20,10 @@ Executor = Callable[[ToolCall, ToolContext], Awaitable[ToolResult]]
 """Runs a call after all checks."""
 
 Gate = Callable[[ToolCall, ToolContext], None]
-"""Refuses a call by raising; runs before every other check and never waits (fails closed)."""
+"""Refuses a call by raising; runs before every other check and never waits (fails closed).
+
+If the check lacks something that a store elsewhere has, it raises `StoreMiss` and is made again.
+"""
 
 Redirect = Callable[[ToolCall, ToolContext], ToolCall]
 """Turns a call of a tool such as `call_tool` into the call of the tool that it names."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
@@ -16,6 +17,7 @@ from mcp_toolset.tools.binding.selector import ToolSelector, names_of, public_na
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.store_miss import loaded
 from mcp_toolset.tools.view.availability import ToolAvailability
 from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.unbound import KnownTools
@@ -239,7 +241,7 @@ async def execute(binding: ToolBinding, arguments: dict[str, Any], context: Tool
     """
     call = ToolCall(binding.name, arguments)
     if binding.gate is not None:
-        binding.gate(call, context)
+        await loaded(partial(binding.gate, call, context))
     if binding.prepare is not None:
         call = binding.prepare(call, context)
     if not binding.arguments.is_valid(call.arguments):

@@ -1,0 +1,246 @@
+"""`CachedGrants`: a copy in this process in front of an `AsyncGrantStore`, so that the gate need not wait.
+
+Reading: what is in the copy and not older than `max_age` is answered at once; anything else is fetched
+before a call is admitted. Writing goes through to the store, which is waited for; the copy follows. So a
+grant that another process has taken back is refused here after `max_age` seconds at the latest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from mcp_toolset.catalog.grants.async_store import AsyncGrantStore
+from mcp_toolset.catalog.grants.store import MAX_GRANTS, GrantFilter, GrantRecord, ToolGrant, Wire, key_of
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.concurrency.single_flight import SingleFlight
+from mcp_toolset.errors import DefinitionError, GrantStoreError
+from mcp_toolset.tools.core.store_miss import StoreMiss
+
+MAX_AGE: Final = 10.0
+"""Seconds that the copy of a grant is good for unless told otherwise."""
+
+ABSENT_AGE: Final = 1.0
+"""Seconds, at most, for which it is remembered that the store has no grant, or one without uses left."""
+
+_T = TypeVar("_T")
+_NOTHING: Final[Wire] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the store has said of one reference; `ends` is on the steady clock."""
+
+    grant: ToolGrant | None
+    ends: float
+
+
+class CachedGrants:
+    """Grants of a store that has to be waited for, with a copy in this process."""
+
+    def __init__(
+        self,
+        store: AsyncGrantStore,
+        *,
+        max_age: float = MAX_AGE,
+        timeout: float = STORE_TIMEOUT,
+        limit: int = MAX_GRANTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Put a copy in front of `store`.
+
+        Args:
+            store: The store.
+            max_age: Seconds that what it says is good for, from the moment that it was asked.
+            timeout: Seconds that it has for one answer; less than `max_age`.
+            limit: References that are kept; the oldest go first.
+            clock: Seconds on a clock that never goes back.
+
+        Raises:
+            DefinitionError: a number is not positive, or the timeout is not shorter than `max_age`.
+        """
+        if not (0 < timeout < max_age and limit > 0):
+            raise DefinitionError(
+                f"CachedGrants needs 0 < timeout < max_age and a positive limit, not {timeout:g} s, "
+                f"{max_age:g} s and {limit}"
+            )
+        self.store = store
+        self.max_age = max_age
+        self._timeout = timeout
+        self._limit = limit
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._held: OrderedDict[str, tuple[list[ToolGrant], float]] = OrderedDict()
+        self._revoked: OrderedDict[str, None] = OrderedDict()
+        self._definitions: OrderedDict[str, Wire] = OrderedDict()
+        self._revocations = 0
+        self._flights: SingleFlight[tuple[str, ...]] = SingleFlight()
+
+    @property
+    def name(self) -> str:
+        """What the store is called in errors."""
+        return self.store.name
+
+    def find(self, owner: str, reference: str) -> ToolGrant | None:
+        """The grant that a caller means by a handle or a public name.
+
+        Raises:
+            StoreMiss: it has to be fetched first.
+        """
+        try:
+            kept = self._kept[owner, reference]
+        except KeyError:
+            kept = None
+        if kept is None or kept.ends <= self._clock():
+            raise StoreMiss(partial(self._fetch, owner, reference))
+        return kept.grant
+
+    def held(self, owner: str) -> list[ToolGrant]:
+        """What an owner holds, as far as it was fetched: for lists and hints, which allow nothing."""
+        return self._held[owner][0] if owner in self._held else []
+
+    def knows_held(self, owner: str) -> bool:
+        """Whether `held` is young enough."""
+        return owner in self._held and self._held[owner][1] > self._clock()
+
+    async def know_held(self, owner: str) -> None:
+        """Fetch what an owner holds.
+
+        Raises:
+            GrantStoreError: the store cannot be reached; nothing has changed.
+        """
+        await self._flights.run(("held", owner), partial(self._fetch_held, owner))
+
+    def definition(self, digest: str) -> Wire | None:
+        """A definition that was granted.
+
+        Raises:
+            StoreMiss: it has to be fetched first.
+        """
+        if digest not in self._definitions:
+            raise StoreMiss(partial(self._fetch_definition, digest))
+        return self._definitions[digest] or None
+
+    async def save(
+        self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
+    ) -> list[GrantRecord]:
+        """Keep outcomes in the store; the copy has the handles at once, and asks again for names."""
+        began = self._clock()
+        stands = await self._asked(self.store.save(records, definitions), "keep grants")
+        for digest, wire in definitions.items():
+            self._put_definition(digest, wire)
+        stands = [self._current_record(record) for record in stands]
+        for record in stands:
+            self._held.pop(record.owner, None)
+            if (grant := record.grant) is not None:
+                self._kept.pop((record.owner, grant.name), None)
+                if grant.handle:
+                    kept = _Kept(grant, began + self.max_age)
+                    _put(self._kept, (record.owner, grant.handle), kept, self._limit)
+        return stands
+
+    async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
+        """What came of an id under a replay key."""
+        found = await self._asked(self.store.recorded(owner, replay, id), "look up a replay")
+        return None if found is None else self._current_record(found)
+
+    async def records(self, owner: str | None = None) -> list[GrantRecord]:
+        """What came of resolving, the oldest first."""
+        return [
+            self._current_record(record)
+            for record in await self._asked(self.store.records(owner), "list what came of resolving")
+        ]
+
+    async def take(self, key: str) -> bool:
+        """Use up one use; the store alone decides, so that processes never share one."""
+        if key in self._revoked:
+            return False
+        return await self._asked(self.store.take(key), "count a use of a grant")
+
+    async def give_back(self, key: str) -> None:
+        """Return a use that came to nothing."""
+        await self._asked(self.store.give_back(key), "return a use of a grant")
+
+    async def revoke(self, which: GrantFilter) -> int:
+        """Take grants back: in the copy first, so that they are refused here even if the store fails."""
+        self._mark(which)
+        try:
+            return await self._asked(self.store.revoke(which), "take grants back")
+        finally:
+            # What was fetched meanwhile may have been read before the store had done it.
+            self._revocations += 1
+            self._mark(which)
+
+    async def _fetch(self, owner: str, reference: str) -> None:
+        await self._flights.run(("find", owner, reference), partial(self._fetch_grant, owner, reference))
+
+    async def _fetch_grant(self, owner: str, reference: str) -> None:
+        key = key_of(reference)
+        while True:
+            began, revocations = self._clock(), self._revocations
+            asked = self.store.find(owner, key, reference)
+            grant = await self._asked(asked, "look up a grant")
+            if revocations == self._revocations:
+                break
+        if grant is not None:
+            grant = self._current(grant)
+        spent = grant is None or grant.uses == 0
+        age = min(ABSENT_AGE, self.max_age) if spent else self.max_age
+        # What is absent counts from now: it decides nothing, and has to be there for the check that asked.
+        _put(
+            self._kept,
+            (owner, reference),
+            _Kept(grant, (self._clock() if spent else began) + age),
+            self._limit,
+        )
+
+    async def _fetch_held(self, owner: str) -> None:
+        began = self._clock()
+        grants = await self._asked(self.store.held(owner), "look up what a caller holds")
+        _put(self._held, owner, ([self._current(one) for one in grants], began + self.max_age), self._limit)
+
+    async def _fetch_definition(self, digest: str) -> None:
+        wire = await self._asked(self.store.definition(digest), "look up a definition")
+        self._put_definition(digest, wire or _NOTHING)
+
+    def _put_definition(self, digest: str, wire: Wire) -> None:
+        _put(self._definitions, digest, wire, self._limit)
+
+    def _mark(self, which: GrantFilter) -> None:
+        for kept in self._kept.values():
+            if kept.grant is not None and which.fits(kept.grant):
+                _put(self._revoked, kept.grant.key, None, self._limit)
+        if which.key is not None and which == GrantFilter(which.key):
+            _put(self._revoked, which.key, None, self._limit)
+        for reference, kept in list(self._kept.items()):
+            if kept.grant is not None and kept.grant.key in self._revoked:
+                self._kept[reference] = replace(kept, grant=self._current(kept.grant))
+        self._held.clear()
+
+    def _current(self, grant: ToolGrant) -> ToolGrant:
+        """A grant as the store has said; what was taken back here stays so, however old its answer is."""
+        if grant.revoked:
+            _put(self._revoked, grant.key, None, self._limit)
+        return replace(grant, revoked=True) if grant.key in self._revoked else grant
+
+    def _current_record(self, record: GrantRecord) -> GrantRecord:
+        return record if record.grant is None else replace(record, grant=self._current(record.grant))
+
+    async def _asked(self, asked: Awaitable[_T], to: str) -> _T:
+        return await answer_of(self.name, asked, within=self._timeout, to=to, error=GrantStoreError)
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def _put(table: OrderedDict[_K, _V], key: _K, value: _V, limit: int) -> None:
+    """Put an entry at the end, and forget the oldest if there are too many."""
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > limit:
+        table.popitem(last=False)

@@ -1,0 +1,135 @@
+"""`KeptGrants`: where grants are kept, near or far, and how the host lists them and takes them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mcp_toolset.catalog.grants.async_store import AsyncGrantStore, AwaitedGrants
+from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, GrantStore, MemoryGrantStore, key_of
+from mcp_toolset.errors import DefinitionError, StateError
+
+
+class KeptGrants:
+    """Grants in a store: one that answers at once, or one that is waited for, with a copy here."""
+
+    def __init__(self, store: GrantStore | AsyncGrantStore | CachedGrants | None) -> None:
+        """Keep grants in `store`, in memory unless one is given."""
+        store = MemoryGrantStore() if store is None else store
+        if not isinstance(store, CachedGrants) and isinstance(store, AsyncGrantStore):
+            store = CachedGrants(store)
+        self._copy = store if isinstance(store, CachedGrants) else None
+        self._near = None if isinstance(store, CachedGrants) else store
+        self._far = store if isinstance(store, CachedGrants) else AwaitedGrants(store)
+        self._listeners: dict[object, Callable[[], None]] = {}
+
+    @property
+    def _store(self) -> GrantStore:
+        """The store, for what does not wait for it."""
+        if self._near is None:
+            raise StateError(
+                f"the grants of {self._far.name} have to be waited for: use await revoke_async(…), "
+                "revoke_all_async() and records_async()"
+            )
+        return self._near
+
+    def records(self, *, principal: str | None = None, session: str | None = None) -> list[GrantRecord]:
+        """What came of resolving, grants and refusals, the oldest first; of one owner if given."""
+        return self._store.records(_owner(principal, session))
+
+    def revoke(
+        self,
+        *,
+        handle: str | None = None,
+        principal: str | None = None,
+        session: str | None = None,
+        source: str | None = None,
+        name: str | None = None,
+    ) -> int:
+        """Take back every grant that fits all that is given; at once, for calls that wait too.
+
+        Args:
+            handle: The very grant.
+            principal: Those of a principal.
+            session: Those of a session.
+            source: Those for the tools of a source; empty for local tools.
+            name: Those for a tool, by public name.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            DefinitionError: nothing is given; `revoke_all` is the way to say that.
+            GrantStoreError: the store cannot be written.
+        """
+        return self._revoke(_meant(handle, principal, session, source, name))
+
+    def revoke_all(self) -> int:
+        """Take back every grant; `GrantStoreError` if the store cannot be written."""
+        return self._revoke(GrantFilter())
+
+    async def records_async(
+        self, *, principal: str | None = None, session: str | None = None
+    ) -> list[GrantRecord]:
+        """The same as `records`, for every kind of store."""
+        return await self._far.records(_owner(principal, session))
+
+    async def revoke_async(
+        self,
+        *,
+        handle: str | None = None,
+        principal: str | None = None,
+        session: str | None = None,
+        source: str | None = None,
+        name: str | None = None,
+    ) -> int:
+        """The same as `revoke`, for every kind of store.
+
+        In this process it holds at once, even if the store fails; in others that keep a copy, after its
+        `max_age`.
+
+        Raises:
+            DefinitionError: nothing is given.
+            GrantStoreError: the store cannot be written; other processes may go on.
+        """
+        return await self._revoked(_meant(handle, principal, session, source, name))
+
+    async def revoke_all_async(self) -> int:
+        """The same as `revoke_all`, for every kind of store."""
+        return await self._revoked(GrantFilter())
+
+    def on_revoke(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when grants were taken back here; returns a function that ends this."""
+        key = object()
+        self._listeners[key] = callback
+        return lambda: self._listeners.pop(key, None) and None
+
+    def _revoke(self, which: GrantFilter) -> int:
+        return self._told(self._store.revoke(which))
+
+    async def _revoked(self, which: GrantFilter) -> int:
+        return self._told(await self._far.revoke(which))
+
+    def _told(self, count: int) -> int:
+        """Tell the listeners that grants were taken back, if any were."""
+        if count:
+            for callback in list(self._listeners.values()):
+                callback()
+        return count
+
+
+def _meant(
+    handle: str | None, principal: str | None, session: str | None, source: str | None, name: str | None
+) -> GrantFilter:
+    owner = _owner(principal, session)
+    if (handle, owner, source, name) == (None,) * 4:
+        raise DefinitionError("revoke() takes back what it is told; for every grant use revoke_all()")
+    return GrantFilter(None if handle is None else key_of(handle), owner, source, name)
+
+
+def _owner(principal: str | None, session: str | None) -> str | None:
+    if principal is not None and session is not None:
+        raise DefinitionError("a grant belongs to a principal or to a session; give one of them")
+    if principal is not None:
+        return f"principal:{principal}"
+    return None if session is None else f"session:{session}"

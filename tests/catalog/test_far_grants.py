@@ -1,0 +1,323 @@
+"""Grants in another process: the copy here answers at once, is never too old, and fails closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+import pytest
+from tests.catalog.test_deferred import deferred
+from tests.catalog.test_grants import Caller
+from tests.support.far_store import FarStore, far_stores
+
+from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult, ToolView
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.calls.pipeline.hook_chain import decided
+from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+from mcp_toolset.errors import DefinitionError, GrantStoreError, StateError, UnknownToolError
+from mcp_toolset.grants import AsyncGrantStore, CachedGrants, MemoryGrantStore
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[2]
+READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
+SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()
+MAX_AGE = 10.0
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with far_stores() as port:
+        yield port
+
+
+@pytest.fixture
+def far(port: int, request: pytest.FixtureRequest) -> Callable[[], FarStore]:
+    """Makes clients of one store of this test."""
+    return lambda: FarStore(port, request.node.name)
+
+
+class Desk:
+    """One process with a catalog: its copy of the store, on a clock that the test sets."""
+
+    def __init__(self, store: Any, rules: Rules | None = None, **ledger: Any) -> None:
+        self.now = 100.0
+        self.store = store
+        self.copy = CachedGrants(store, max_age=MAX_AGE, timeout=5, clock=lambda: self.now)
+        self.ledger = GrantLedger(self.copy, **ledger)
+        self.catalog = DeferredCatalog(self.ledger)
+        self.catalog.update([READ])
+        self.dispatch = ToolDispatch(self.catalog.bindings(), rules=rules)
+
+    async def call(self, name: str, context: ToolContext = ANN, /, **arguments: Any) -> ToolResult:
+        with anyio.fail_after(30):
+            return await self.dispatch.call(ToolCall(name, arguments), context)
+
+    async def grant(self, context: ToolContext = ANN) -> str:
+        found = await self.call("resolve_tools", context, ids=["read_invoice"])
+        return found.structured["tools"][0]["grant"]
+
+    async def read(self, grant: str, context: ToolContext = ANN) -> str:
+        return (await self.call("call_tool", context, grant=grant, arguments={"n": 1})).text
+
+
+RAN = 'read_invoice {"n": 1}'
+
+
+async def test_x1_a_grant_of_one_process_is_good_in_another_and_a_warm_call_makes_no_request(
+    far: Callable[[], FarStore],
+):
+    here, there = Desk(far()), Desk(far())
+    await there.store.ask("be_slow", 0.05)
+    grant = await here.grant()
+    there.store.asked.clear()
+    for _ in range(3):
+        assert await there.read(grant) == RAN
+    assert there.store.asked == ["find"]
+    assert await here.read(grant) == RAN
+    assert "find" not in here.store.asked, "who has granted it knows it"
+    assert (await there.dispatch.call(ToolCall("read_invoice", {"n": 1}), ANN)).text == RAN
+    assert (await there.dispatch.call(ToolCall("read_invoice", {"n": 1}), ANN)).text == RAN
+    assert there.store.asked == ["find", "find"], "by name it is another reference"
+
+
+async def functions(run: Awaitable[object]) -> int:
+    """How many Python functions are called."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        await run
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+async def test_x1_a_warm_call_runs_no_more_functions_than_with_a_store_in_memory(
+    far: Callable[[], FarStore],
+):
+    desk, near = Desk(far()), Desk(far())
+    near.ledger = GrantLedger(MemoryGrantStore())
+    near.catalog = DeferredCatalog(near.ledger)
+    near.catalog.update([READ])
+    near.dispatch = ToolDispatch(near.catalog.bindings())
+    counts: list[int] = []
+    for one in (desk, near):
+        grant = await one.grant()
+        call = ToolCall("call_tool", {"grant": grant, "arguments": {"n": 1}})
+        await one.dispatch.call(call, ANN)
+        counts.append(await functions(one.dispatch.call(call, ANN)))
+    assert counts[0] <= counts[1] + 1, "the clock of the test is one"
+
+
+async def test_x1_what_another_process_takes_back_is_refused_here_within_the_age(
+    far: Callable[[], FarStore],
+):
+    here, there = Desk(far()), Desk(far())
+    grant = await here.grant()
+    assert await there.read(grant) == RAN
+    assert await here.ledger.revoke_async(principal="ann") == 1
+    assert "was taken back" in await here.read(grant), "at once where it was taken back"
+    there.now += MAX_AGE - 0.1
+    assert await there.read(grant) == RAN
+    there.now += 0.1
+    assert "was taken back" in await there.read(grant)
+
+
+async def test_x1_the_second_check_waits_for_the_store_and_refuses(far: Callable[[], FarStore]):
+    other, ran = Desk(far()), list[str]()
+
+    async def slow(call: ToolCall, context: ToolContext, next: Any) -> ToolResult:
+        await other.ledger.revoke_all_async()
+        desk.now += MAX_AGE
+        ran.append(call.name)
+        return await next()
+
+    desk = Desk(far(), Rules(tool_middleware={"read_invoice": [slow]}))
+    grant = await desk.grant()
+    assert "was taken back" in await desk.read(grant)
+    assert ran == ["read_invoice"]
+
+
+async def test_x1_an_old_answer_revives_nothing(far: Callable[[], FarStore]):
+    here, there = Desk(far()), Desk(far())
+    grant = await here.grant()
+    await here.store.ask("freeze")
+    assert await here.ledger.revoke_async(handle=grant) == 1
+    here.now += MAX_AGE
+    for _ in range(2):
+        here.now += MAX_AGE
+        assert "was taken back" in await here.read(grant)
+    assert await there.read(grant) == RAN, "who asks for the first time has the store's word alone"
+    assert not await there.store.take((await there.store.find("principal:ann", "", "read_invoice")).key)
+
+
+async def test_x1_many_calls_that_lack_the_same_grant_make_one_request(far: Callable[[], FarStore]):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    async with anyio.create_task_group() as group:
+        for _ in range(50):
+            group.start_soon(desk.read, grant)
+    assert desk.store.asked == ["find"]
+
+
+async def test_x1_if_the_call_that_asks_is_cancelled_the_others_go_on(far: Callable[[], FarStore]):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    answers: list[str] = []
+
+    async def late() -> None:
+        answers.append(await desk.read(grant))
+
+    async with anyio.create_task_group() as group:
+        first = anyio.CancelScope()
+
+        async def early() -> None:
+            with first:
+                await desk.read(grant)
+
+        group.start_soon(early)
+        await anyio.lowlevel.checkpoint()
+        group.start_soon(late)
+        await anyio.lowlevel.checkpoint()
+        first.cancel()
+    assert answers == [RAN]
+
+
+async def test_x1_two_processes_share_the_uses_of_one_grant(far: Callable[[], FarStore]):
+    desk = Desk(far(), bearer_uses=20)
+    grant = await desk.grant(NOBODY)
+    program = f"""
+import anyio
+from tests.catalog.test_far_grants import Desk, FarStore, spent
+print(anyio.run(spent, Desk(FarStore({desk.store.port}, {desk.store.space!r})), {grant!r}))
+"""
+    other = await anyio.open_process([sys.executable, "-c", program], cwd=ROOT, stderr=None)
+    async with other:
+        mine = await spent(desk, grant)
+        assert other.stdout is not None
+        theirs = json.loads(b"".join([part async for part in other.stdout]))
+    assert mine + theirs == 20
+    assert "is used up" in await desk.read(grant, NOBODY)
+
+
+async def spent(desk: Desk, grant: str) -> int:
+    """How many of thirty calls at once are let through."""
+    answers: list[str] = []
+
+    async def read() -> None:
+        answers.append(await desk.read(grant, NOBODY))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(30):
+            group.start_soon(read)
+    return answers.count(RAN)
+
+
+@pytest.fixture(params=["dead", "silent"])
+def unreachable(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of nobody, or of somebody who never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if request.param == "silent":
+            listening.listen()
+        yield listening.getsockname()[1]
+
+
+async def test_x1_a_store_that_cannot_be_reached_lets_nothing_through_and_is_named(
+    far: Callable[[], FarStore], unreachable: int, caplog: pytest.LogCaptureFixture
+):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    assert await desk.read(grant) == RAN
+    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    assert await desk.read(grant) == RAN, "the copy is good for its age"
+    desk.now += MAX_AGE
+    refused = await desk.read(grant)
+    assert refused.startswith(f"{desk.store.name}: ") and "could not look up a grant" in refused
+    with pytest.raises(UnknownToolError):
+        await desk.call("read_invoice", n=1)
+    assert (await desk.call("resolve_tools", ids=["read_invoice"])).is_error
+    found = await desk.call("search_tools", query="read an invoice")
+    assert len(found.structured["hits"]) == 1
+    with pytest.raises(GrantStoreError, match=desk.store.name.replace("[", ".").replace("]", ".")):
+        await desk.ledger.revoke_all_async()
+    assert desk.store.name in caplog.text
+
+
+async def test_x1_what_is_taken_back_here_is_refused_here_even_if_the_store_is_dead(
+    far: Callable[[], FarStore], unreachable: int
+):
+    desk = Desk(far())
+    grant = await desk.grant()
+    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    with pytest.raises(GrantStoreError):
+        await desk.ledger.revoke_async(name="read_invoice")
+    assert "was taken back" in await desk.read(grant)
+
+
+async def test_x1_a_round_and_a_view_wait_for_the_store_as_well(far: Callable[[], FarStore]):
+    await Desk(far()).grant(SESSION)
+    desk = Desk(far())
+    view = ToolView(desk.catalog.gated())
+    assert (await view.execute("read_invoice", {"n": 1}, SESSION)).text == RAN
+    desk = Desk(far())
+    binding = ToolView(desk.catalog.gated())["read_invoice"]
+    call = ToolCall("read_invoice", {"n": 1}, "c1")
+    assert await decided(call, binding, (), SESSION) == call
+    assert desk.store.asked == ["find"]
+
+
+async def test_x1_what_moved_is_told_by_a_process_that_never_granted_it(far: Callable[[], FarStore]):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    desk.catalog.update([deferred("read_invoice", text="Read it and send it on.", read_only=True)])
+    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    assert '"Read an invoice." → "Read it and send it on."' in await desk.read(grant)
+    assert desk.store.asked == ["find", "definition"]
+
+
+async def test_x1_replays_lists_and_records_come_from_the_store(far: Callable[[], FarStore]):
+    here, there = Desk(far()), Desk(far())
+    grant = await here.grant(SESSION)
+    assert not there.catalog.granted(SESSION) and not there.ledger.knows_held(SESSION)
+    await there.ledger.know_held(SESSION)
+    assert [one.name for one in there.catalog.granted(SESSION)] == ["read_invoice"]
+    assert there.ledger.knows_held(SESSION)
+    assert [one.grant.handle for one in await there.ledger.records_async() if one.grant] == [grant]
+    assert await there.ledger.records_async(principal="bob") == []
+
+
+def test_x1_what_does_not_wait_is_refused_with_its_mend(port: int):
+    ledger = GrantLedger(FarStore(port, "refused"))
+    for ask in (ledger.revoke_all, ledger.records, lambda: ledger.issue(READ, ANN)):
+        with pytest.raises(StateError, match="revoke_async"):
+            ask()
+    assert isinstance(FarStore(port, ""), AsyncGrantStore)
+    wrong: list[dict[str, Any]] = [{"max_age": 1.0, "timeout": 1.0}, {"timeout": 0}, {"limit": 0}]
+    for numbers in wrong:
+        with pytest.raises(DefinitionError, match="CachedGrants needs"):
+            CachedGrants(FarStore(port, ""), **numbers)
+
+
+async def test_x1_the_copy_forgets_the_oldest(far: Callable[[], FarStore]):
+    store = far()
+    copy = CachedGrants(store, limit=2)
+    ledger = GrantLedger(copy)
+    grants = [(await ledger.resolve([("read_invoice", READ)], ANN))[0].grant for _ in range(3)]
+    assert len(copy._kept) == 2
+    assert [grant is not None for grant in grants] == [True] * 3
+
+
+def test_x1_it_works_under_asyncio_run(port: int):
+    async def main() -> str:
+        desk = Desk(FarStore(port, "asyncio.run"))
+        return await Desk(FarStore(port, "asyncio.run")).read(await desk.grant())
+
+    assert asyncio.run(main()) == RAN
