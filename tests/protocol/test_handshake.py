@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp import MCPError as SDKError
 from mcp.client import _probe as sdk
@@ -263,7 +263,6 @@ async def _sdk_meets(server: Server) -> str | None:
             return session.protocol_version
 
 
-@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from(DISCOVERED), min_size=1, max_size=2),
     st.lists(st.sampled_from(HANDSHAKEN), min_size=1, max_size=2),
@@ -277,6 +276,11 @@ def test_a_server_is_met_as_by_the_sdks_client(discovered: list[Answer], handsha
         met = _met(ours).server
     except MCPError:
         met = None
+    if theirs.asked.count("initialize") == 2:
+        # It has refused both, and the SDK tries the handshake once more; here it is asked for its revisions.
+        late = theirs.asked.index("initialize") + 2
+        assert ours.asked[:late] == theirs.asked[:late]
+        return
     # Where a server has named modern revisions in vain the SDK gives up; here what is left is tried.
     assert ours.asked[: len(theirs.asked)] == theirs.asked
     if agreed is not None or ours.asked == theirs.asked:

@@ -16,7 +16,7 @@ ANNOTATION: Final = "x-mcp-header"
 Path = tuple[str, ...]
 """Names of properties, from the root of a schema."""
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _KINDS: Final = frozenset(("string", "integer", "boolean"))
 _SCHEMA: Final = frozenset(
     (
@@ -74,7 +74,7 @@ def _annotation_fault(token: object, kind: object) -> str | None:
     # The value is not shown before it is known to be text: Python writes no integer of thousands of digits.
     if not isinstance(token, str):
         return f"must be a string, not {type(token).__name__}"
-    if not _TOKEN.fullmatch(token):
+    if not re.fullmatch(_TOKEN, token):
         return f"{token!r} is not an RFC 9110 token"
     if not isinstance(kind, str):
         said = f"the type keyword is {type(kind).__name__}, not a string"

@@ -11,7 +11,6 @@ basic/transports/streamable-http, "Request Headers", "Custom Headers", "Value En
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
@@ -30,31 +29,35 @@ SESSION: Final = b"mcp-session-id"
 """The header that names a legacy session over HTTP."""
 
 _ROUTING: Final = frozenset((VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
-_WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
-_VISIBLE: Final = re.compile(r"[\x20-\x7E]*")
-_DECIMAL: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_OPENING: Final = "=?base64?"
+_CLOSING: Final = "?="
 
 
 def encode_header_value(value: str) -> str:
     """A text as the value of a header: as it is if it survives the way, else `=?base64?…?=`."""
-    if _VISIBLE.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
+    if value.isascii() and value.isprintable() and value == value.strip() and _payload(value) is None:
         return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode('ascii')}?="
+    return f"{_OPENING}{base64.b64encode(value.encode()).decode('ascii')}{_CLOSING}"
 
 
 def decode_header_value(value: str | None) -> str | None:
     """The text that a header's value stands for; `None` for none, and for base64 that is malformed."""
-    if value is None or value[:1] != "=":
-        return value
-    wrapped = _WRAPPED.fullmatch(value)
-    if wrapped is None:
+    payload = None if value is None or value[:1] != "=" else _payload(value)
+    if payload is None:
         return value
     try:
-        decoded = base64.b64decode(wrapped[1], validate=True)
+        decoded = base64.b64decode(payload, validate=True)
         # Two ways to write one value would let an intermediary read another one than the server.
-        return decoded.decode() if base64.b64encode(decoded).decode("ascii") == wrapped[1] else None
-    except (binascii.Error, ValueError):
+        return decoded.decode() if base64.b64encode(decoded).decode("ascii") == payload else None
+    # What is no base64, or no text.
+    except ValueError:
         return None
+
+
+def _payload(value: str) -> str | None:
+    """The base64 in a header's value, if it is marked as such."""
+    payload = value[len(_OPENING) : -len(_CLOSING)]
+    return payload if value == f"{_OPENING}{payload}{_CLOSING}" and "\n" not in payload else None
 
 
 def routing_headers(
@@ -165,7 +168,7 @@ def _param_fault(value: Any, said: str | None, kind: object, argument: str) -> s
 
 def _agrees(decoded: str, written: str, value: Any, kind: object) -> bool:
     """Whether a header says what an argument does; integers are compared as numbers, `42` with `42.0`."""
-    number = _DECIMAL.fullmatch(decoded) if kind == "integer" else None
+    number = re.fullmatch(r"(-?[0-9]+)(\.0+)?", decoded) if kind == "integer" else None
     if number is None or not _is_whole(value):
         return decoded == written
     try:

@@ -140,7 +140,7 @@ class ServerMachine:
             self.era = "modern" if method != INITIALIZE and has_envelope(params) else "legacy"
         if self.era == "modern":
             # A client says the same of itself in each request: it is looked at when that has changed.
-            if self._said is None or _has_changed(meta, self._said):
+            if method == INITIALIZE or self._said is None or _has_changed(meta, self._said):
                 return self._receive_envelope(method, params, headers)
             if headers is not None:
                 check_routing(self.envelope.protocol_version, method, params, headers)
@@ -224,16 +224,17 @@ def _check(
     method: str, params: Mapping[str, Any], meta: dict[str, Any] | None, methods: Mapping[str, Method]
 ) -> None:
     """Refuse malformed parameters, and a method that the protocol has, but not in this revision."""
+    is_known = method in methods
+    if not is_known and method in REQUEST_METHODS:
+        raise _not_found(method)
     if meta is not None and (
         type(meta) is not dict or ("progressToken" in meta and type(meta["progressToken"]) not in _TOKEN)
     ):
         check_meta(params)
-    if method in methods:
+    if is_known:
         fault = methods[method].params.fault(params)
         if fault is not None:
             raise malformed(fault)
-    elif method in REQUEST_METHODS:
-        raise _not_found(method)
 
 
 def _not_found(method: str) -> MCPError:

@@ -6,9 +6,8 @@ not name pass unread. A member that may be left out may be null too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import NoneType
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, NoneType
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 
@@ -35,13 +34,16 @@ class Shape(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class Plain:
     """A value of which only the type counts."""
 
-    noun: str
-    kinds: tuple[type, ...]
-    is_plain: bool = True
+    __slots__ = ("kinds", "noun")
+    is_plain = True
+
+    def __init__(self, noun: str, kinds: tuple[type, ...]) -> None:
+        """Take values of these types, called `noun`."""
+        self.noun = noun
+        self.kinds = kinds
 
     def fault(self, value: Any, at: str) -> str | None:
         """Nothing: the type was right."""
@@ -55,61 +57,69 @@ ID: Final = Plain("a string or an integer", (str, int))
 OBJECT: Final = Plain("an object", (dict,))
 
 
-@dataclass(frozen=True, slots=True)
 class OneOf:
     """One of a few texts."""
 
-    values: tuple[str, ...]
-    kinds: tuple[type, ...] = (str,)
-    is_plain: bool = False
+    __slots__ = ("noun", "values")
+    kinds = (str,)
+    is_plain = False
 
-    @property
-    def noun(self) -> str:
-        """The texts."""
-        return f"one of {', '.join(self.values)}"
+    def __init__(self, values: tuple[str, ...]) -> None:
+        """Take these texts."""
+        self.values = values
+        self.noun = f"one of {', '.join(values)}"
 
     def fault(self, value: Any, at: str) -> str | None:
         """What is wrong with a text."""
         return None if value in self.values else f"{at} must be {self.noun}"
 
 
-@dataclass(frozen=True, slots=True)
 class Items:
     """A list, each item of which has the same shape."""
 
-    each: Shape
-    noun: str = "a list"
-    kinds: tuple[type, ...] = (list,)
-    is_plain: bool = False
+    __slots__ = ("each",)
+    noun = "a list"
+    kinds = (list,)
+    is_plain = False
+
+    def __init__(self, each: Shape) -> None:
+        """Take lists of such values."""
+        self.each = each
 
     def fault(self, value: Any, at: str) -> str | None:
         """What is wrong with an item."""
         return _first_fault(self.each, enumerate(cast("list[Any]", value)), at)
 
 
-@dataclass(frozen=True, slots=True)
 class Values:
     """An object with members of any name, each of which has the same shape."""
 
-    each: Shape
-    noun: str = "an object"
-    kinds: tuple[type, ...] = (dict,)
-    is_plain: bool = False
+    __slots__ = ("each",)
+    noun = "an object"
+    kinds = (dict,)
+    is_plain = False
+
+    def __init__(self, each: Shape) -> None:
+        """Take objects of such values."""
+        self.each = each
 
     def fault(self, value: Any, at: str) -> str | None:
         """What is wrong with a member."""
         return _first_fault(self.each, cast("dict[str, Any]", value).items(), at)
 
 
-@dataclass(frozen=True, slots=True)
 class Tagged:
     """An object whose member `tag` says which shape it has."""
 
-    tag: str
-    shapes: Mapping[str, Shape]
-    noun: str = "an object"
-    kinds: tuple[type, ...] = (dict,)
-    is_plain: bool = False
+    __slots__ = ("shapes", "tag")
+    noun = "an object"
+    kinds = (dict,)
+    is_plain = False
+
+    def __init__(self, tag: str, shapes: Mapping[str, Shape]) -> None:
+        """Take objects with one of these tags."""
+        self.tag = tag
+        self.shapes = shapes
 
     def fault(self, value: Any, at: str) -> str | None:
         """What is wrong with the object."""
@@ -124,7 +134,9 @@ _Row: TypeAlias = tuple[str, bool, tuple[type, ...], Shape, "Shape | None"]
 """Name, whether it is required, types, shape, and the shape once more if the types alone do not decide."""
 
 
-@dataclass(frozen=True, slots=True)
+_NO_MEMBERS: Final[Mapping[str, Shape]] = MappingProxyType({})
+
+
 class Members:
     """An object with members that are named.
 
@@ -133,19 +145,23 @@ class Members:
         optional: Members that may be absent, or null.
     """
 
-    required: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
-    optional: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
-    noun: str = "an object"
-    kinds: tuple[type, ...] = (dict,)
-    is_plain: bool = False
-    _rows: tuple[_Row, ...] = field(init=False, repr=False, compare=False)
+    __slots__ = ("_rows", "optional", "required")
+    noun = "an object"
+    kinds = (dict,)
+    is_plain = False
 
-    def __post_init__(self) -> None:
-        rows = (
-            *(_row(name, shape, required=True) for name, shape in self.required.items()),
-            *(_row(name, shape, required=False) for name, shape in self.optional.items()),
+    def __init__(
+        self,
+        required: Mapping[str, Shape] = _NO_MEMBERS,
+        optional: Mapping[str, Shape] = _NO_MEMBERS,
+    ) -> None:
+        """Take objects with these members, and any others."""
+        self.required = required
+        self.optional = optional
+        self._rows: tuple[_Row, ...] = (
+            *(_row(name, shape, required=True) for name, shape in required.items()),
+            *(_row(name, shape, required=False) for name, shape in optional.items()),
         )
-        object.__setattr__(self, "_rows", rows)
 
     def fault(self, value: Any, at: str = "") -> str | None:
         """What is wrong with the members of an object; `None` if nothing is.
@@ -184,7 +200,7 @@ def _place(at: str, name: object) -> str:
     return f"{at}.{name}" if at else str(name)
 
 
-def _first_fault(shape: Shape, named: Any, at: str) -> str | None:
+def _first_fault(shape: Shape, named: Iterable[tuple[object, Any]], at: str) -> str | None:
     for name, value in named:
         if type(value) not in shape.kinds and not _is_of(value, shape.kinds):
             return f"{_place(at, name)} must be {shape.noun}"
