@@ -1,5 +1,5 @@
-"""Where tools come from and which are seen: search, grants, pins, the registry and deferred catalogs.
+"""The catalog of all tools and who may see them: search, grants, pins, the registry, deferred catalogs.
 
-`hub`, `server` and `upstream` call it. It may import `tools` and `errors`, and neither `calls` nor the
+`hub`, `server` and `upstream` use it. It may import `tools` and `errors`, and neither `calls` nor the
 wire.
 """

@@ -1,4 +1,4 @@
-"""Where this project keeps what it can do without: the user's cache folder, unless told otherwise."""
+"""The folder for cached data: the user's cache folder, unless an environment variable names another one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "MCP_TOOLSET_CACHE"
-"""The environment variable with another folder; `off` keeps nothing."""
+"""The environment variable that names another folder; `off` disables caching on disk."""
 
 _OFF: Final = frozenset({"off", "0", "false", "no"})
 
 
 def cache_folder() -> Path | None:
-    """The folder, by `MCP_TOOLSET_CACHE` or else by the convention of the platform; `None` for nothing."""
+    """The folder, by `MCP_TOOLSET_CACHE` or else by the convention of the platform; `None` if disabled."""
     said = os.environ.get(VARIABLE, "")
     if said.casefold() in _OFF:
         return None

@@ -1,4 +1,4 @@
-"""What mounted servers tell models about themselves, as one text within a budget."""
+"""The instructions of mounted servers as one text within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned
 
 BUDGET: Final = 1000
-"""Tokens that the instructions of all mounted servers take at most unless told otherwise."""
+"""The default limit in tokens for the instructions of all mounted servers."""
 
 _CHARACTERS_A_TOKEN: Final = 4
 _HEAD: Final = "What the servers behind this one say about themselves:"
@@ -18,11 +18,11 @@ _CUT: Final = " …"
 def instructions_of(servers: Iterable[tuple[str, str]], budget: int = BUDGET) -> str:
     """The instructions of each server, under its name; empty if there are none.
 
-    Short ones are whole; the long ones share what is left evenly, and are cut.
+    Short ones are whole; long ones share the rest of the budget evenly, and are cut.
 
     Args:
         servers: The name and the text of each server.
-        budget: Tokens at most, reckoned at four characters each.
+        budget: The largest number of tokens, estimated at four characters each.
     """
     said = [(name, text.strip()) for name, text in servers if text.strip()]
     frames = [_framed(name, "") for name, _ in said]
@@ -35,7 +35,7 @@ def instructions_of(servers: Iterable[tuple[str, str]], budget: int = BUDGET) ->
 
 
 def clean_instructions(text: str, policy: HiddenTextPolicy) -> str:
-    """A server's text without what hides in it; empty if something does and the policy refuses that."""
+    """A server's text without hidden characters; empty if it has some and the policy refuses that."""
     plain = cleaned(text)
     if plain == text or policy == "flag":
         return text
@@ -43,7 +43,7 @@ def clean_instructions(text: str, policy: HiddenTextPolicy) -> str:
 
 
 def _framed(name: str, text: str) -> str:
-    # A text that closes its own frame could speak in the name of another server.
+    # A text that closes its own tag could speak in the name of another server.
     quiet = text.replace("</server", "< /server").replace("<server", "< server")
     return f'<server name="{name}">\n{quiet}\n</server>'
 
@@ -53,7 +53,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _shares(lengths: Sequence[int], room: int) -> list[int]:
-    """How much of the room each text gets: what it needs, if that is no more than an even share."""
+    """The share of each text: its length, if that is no more than an even share."""
     limits = [0] * len(lengths)
     for left, index in zip(
         range(len(lengths), 0, -1), sorted(range(len(lengths)), key=lengths.__getitem__), strict=True

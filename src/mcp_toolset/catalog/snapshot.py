@@ -1,7 +1,7 @@
-"""Snapshots: an upstream's list of tools, each checked by itself, as it stood at one moment.
+"""`Snapshot`: an upstream's list of tools at one moment, each tool checked by itself.
 
-A malformed tool is set aside alone and named; a name that comes twice keeps its first
-tool and the second is set aside; nothing vanishes without a reason.
+A malformed tool is set aside with its reason, and so is a second tool of the same name; nothing is dropped
+silently.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
 
 LOST_CHARACTER: Final = "\ufdd0"
-"""Stands for half of a character (a lone surrogate), which has no place in JSON. Unicode leaves this
-code point to programs, so that no text has it."""
+"""Replaces half of a character (a lone surrogate), which JSON cannot have. Unicode reserves this code point
+for programs, so that no text has it."""
 
 MAX_DEFINITION: Final = 512 * 1024
-"""Bytes of JSON that one tool may take; its schemas are not compiled beyond that."""
+"""The largest size of one tool in bytes of JSON; schemas of larger ones are not compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,14 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSnapshot:
-    """What an upstream listed.
+    """The list of an upstream.
 
     Attributes:
-        tools: The usable ones by name, in the upstream's order.
-        set_aside: `(name, reason)` of those that are not usable.
+        tools: The usable tools by name, in the upstream's order.
+        set_aside: `(name, reason)` of the unusable tools.
         complete: `False` when a cap ended the listing early.
-        changes: Tools that are not what they were when they were pinned; those that are held are
-            set aside as well.
-        flagged: `(name, what)` of tools in whose texts something was hidden.
+        changes: Tools that differ from their pins; quarantined ones are set aside as well.
+        flagged: `(name, what)` of tools with hidden text.
     """
 
     tools: Mapping[str, ListedTool]
@@ -64,9 +63,9 @@ def take_snapshot(
     """Check each entry of a `tools/list` answer by itself.
 
     Args:
-        listed: The entries in wire form, as untrusted as they come.
+        listed: The entries in wire form, untrusted.
         previous: The last snapshot; unchanged tools keep their compiled schemas.
-        complete: Whether the listing reached its end.
+        complete: Whether the list was read to its end.
     """
     tools: dict[str, ListedTool] = {}
     set_aside: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The file behind `SqliteGrantStore`: whose it is, which version, and its tables."""
+"""The SQLite file of `SqliteGrantStore`: its owner, version and tables."""
 
 from __future__ import annotations
 

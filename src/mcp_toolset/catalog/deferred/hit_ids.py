@@ -1,8 +1,8 @@
-"""`HitIds`: the stable ids that search hits carry, and which tool an id or a public name stands for.
+"""`HitIds`: the stable ids of search hits, and the tools that an id or a public name refers to.
 
-The id of a mounted tool is made of its server's name and of its own id there, in the way a hub makes
-public names. So it is the public name where a server has the usual prefix, and it stays when the server
-gets another one. The id of a local tool is the one that its author chose, or else its own name.
+The id of a mounted tool is made from its server's name and its id there, in the same way as a hub's public
+names. So it equals the public name if the server has the usual prefix, and it stays when the server gets
+another prefix. The id of a local tool is the one that its author chose, or else its name.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mcp_toolset.tools.toolsets.stable_id import chosen_id
 from mcp_toolset.tools.view.view import ToolBinding
 
 LONGEST_ID: Final = 200
-"""Characters of an id; nothing in a catalog has a longer one."""
+"""The largest length of an id in a catalog."""
 
 
 _NEAR: Final = 0.6
-"""How alike an unknown id and another are at least, from 0 to 1, for the other to be suggested."""
+"""The least similarity, from 0 to 1, of an unknown id to another id that is then suggested."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The ids of one tool: `short` unless another tool can be asked for by that too, else `full`."""
+    """The ids of one tool: `short` unless another tool has it too, else `full`."""
 
     binding: ToolBinding
     short: str
@@ -52,12 +52,12 @@ class HitIds:
     """The ids of the tools of one catalog."""
 
     def __init__(self) -> None:
-        """Know no tool."""
+        """Start without tools."""
         self._known: dict[str, _Known] = {}
         self._names: dict[str, set[str]] = {}
 
     def add(self, bindings: Iterable[ToolBinding]) -> None:
-        """Take in tools; a tool that has the public name of an earlier one replaces it."""
+        """Add tools; a tool with the public name of an earlier one replaces it."""
         for binding in bindings:
             known = self._known.get(binding.name)
             if known is not None and known.is_of(binding):
@@ -68,7 +68,7 @@ class HitIds:
                 self._names.setdefault(id, set()).add(binding.name)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Forget tools by their public names; names of no tool are passed over."""
+        """Remove tools by their public names; unknown names are ignored."""
         for name in names:
             known = self._known.pop(name, None)
             for id in () if known is None else {known.short, known.full}:
@@ -77,30 +77,30 @@ class HitIds:
                     del self._names[id]
 
     def id_of(self, name: str) -> str:
-        """The id of the tool that has a public name; no other tool of the catalog has it."""
+        """The id of the tool with a public name, unique in the catalog."""
         known = self._known[name]
         return next((id for id in (known.short, known.full) if self._having(id) == {name}), name)
 
     def spellings(self, name: str) -> set[str]:
-        """All that a tool can be asked for by, given its public name."""
+        """Everything by which a tool can be requested, given its public name."""
         known = self._known[name]
         return {name, known.short, known.full}
 
     def named(self, text: str, sees: Callable[[str], bool] = lambda name: True) -> list[str]:
-        """The public names of the tools that an id or a public name stands for; several if it is ambiguous.
+        """The public names of the tools that an id or a public name refers to; several if it is ambiguous.
 
         Args:
-            text: What somebody asks for.
-            sees: Whether the caller may know of the tool that has a public name.
+            text: The id or name in the request.
+            sees: Whether the caller may know of the tool with a public name.
         """
         having = sorted(name for name in self._having(text) if sees(name))
-        # Local names are the host's own: the tool that has one now goes before those that had it.
+        # The host chooses local names: the tool that has one now wins over tools that had it before.
         if text in having and all(self._known[name].is_local for name in having):
             return [text]
         return having
 
     def near(self, text: str, names: Iterable[str]) -> list[str]:
-        """The ids that somebody may have meant, the likeliest first, of some tools given by public name."""
+        """The ids that may have been meant, the likeliest first, among tools given by public name."""
         alike = SequenceMatcher(b=text.casefold(), autojunk=False)
         found: list[tuple[float, str]] = []
         for name in names:
@@ -111,14 +111,14 @@ class HitIds:
         return list(dict.fromkeys(id for _, id in sorted(found)))[:MAX_NEAR]
 
     def _having(self, text: str) -> set[str]:
-        """The public names of the tools that can be asked for by a text."""
+        """The public names of the tools that can be requested by a text."""
         return self._names.get(text, set[str]()) | ({text} & self._known.keys())
 
 
 def _known(binding: ToolBinding) -> _Known:
     own = binding.tool_id or binding.definition.name
     if own.rstrip("@").endswith(f"@{binding.asked or binding.name}"):
-        # One tool that is there under several names: nothing but these tells its places apart.
+        # One tool with several names: only the names tell its places apart.
         return _Known(binding, binding.name, binding.name)
     if binding.source:
         short = mounted_name(prefix_from(binding.source), own)

@@ -1,4 +1,4 @@
-"""What is in a catalog, in few words, for a model that has not searched yet."""
+"""The preview of a deferred catalog: its servers and tools in few tokens, for a model before its search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from mcp_toolset.tools.text.hidden_text import cleaned
 
 BUDGET: Final = 300
-"""Tokens that a preview takes at most unless told otherwise."""
+"""The default limit of a preview in tokens."""
 
 _CHARACTERS_A_TOKEN = 3
 _LONGEST_SERVER = 64
@@ -20,11 +20,11 @@ _LATER: Final = ". Servers that are not ready join later; search again then."
 
 @dataclass(frozen=True, slots=True)
 class ServerNote:
-    """What a preview says of one server beside its tools.
+    """One server in a preview.
 
     Attributes:
-        state: Why its tools may not be had yet; empty for a server that has been ready.
-        about: What the server says about itself, in one line.
+        state: Why its tools are unavailable; empty for a server that has been ready.
+        about: The server's description of itself, in one line.
     """
 
     state: str = ""
@@ -49,7 +49,7 @@ class _Group:
         return f"{self.server} ({'; '.join(filter(None, (count, self.note.state, self.note.about)))})"
 
     def short(self) -> _Group:
-        """The same without what the server says about itself."""
+        """The same without the server's description."""
         return replace(self, note=replace(self.note, about=""))
 
 
@@ -61,15 +61,15 @@ def preview_of(
     servers: Mapping[str, ServerNote] = _NO_NOTES,
     budget: int = BUDGET,
 ) -> str:
-    """The number of tools, then the servers with all names if they fit, or else with counts.
+    """The number of tools, then the servers with all names if they fit, else with counts.
 
-    What servers say about themselves is left out first, then the names of the tools. Servers that do not
-    fit are counted, the largest being named first. Nothing for an empty catalog.
+    Descriptions of servers are left out first, then the names of the tools. Servers that do not fit are
+    counted; the largest are named first. Empty for an empty catalog.
 
     Args:
         tools: The server, if any, and the name of each tool.
-        servers: The servers whose tools are behind search, those without a known tool too.
-        budget: Tokens at most, reckoned at three characters each: names cost more than prose does.
+        servers: The servers whose tools are behind search, also those without a known tool.
+        budget: The largest number of tokens, estimated at three characters each: names cost more than prose.
     """
     names: dict[str, list[str]] = {server: [] for server in servers}
     for server, name in tools:
@@ -88,7 +88,7 @@ def preview_of(
 
 
 def one_line(text: str) -> str:
-    """The first sentence of what a server says about itself, as far as a preview has room for it."""
+    """The first sentence of a server's description, as far as a preview has room for it."""
     line = next((line.strip() for line in cleaned(text).splitlines() if line.strip()), "")
     sentence = line.partition(". ")[0].rstrip(".")
     return sentence if len(sentence) <= _LONGEST_ABOUT else f"{sentence[: _LONGEST_ABOUT - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""The names of the tools that stand in front of a deferred catalog; what they do is in `tools`."""
+"""The names of the four fixed tools of a deferred catalog, which `tools` defines."""
 
 from __future__ import annotations
 

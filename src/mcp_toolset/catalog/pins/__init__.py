@@ -1,4 +1,4 @@
-"""Definitions that were accepted, what has changed since, and the quarantine of what must not run.
+"""Pins: the accepted definitions of tools, what has changed since, and the quarantine of changed tools.
 
-`upstream` and the command line call it. It may import `catalog.snapshot`, `tools` and `errors`.
+`upstream` and the command line use it. It may import `catalog.snapshot`, `tools` and `errors`.
 """

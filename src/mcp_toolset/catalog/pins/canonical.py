@@ -1,9 +1,9 @@
-"""One spelling for definitions that say the same, and a digest over it.
+"""The canonical form of a definition, equal for equivalent definitions, and its digest.
 
 The order of keys says nothing in JSON, nor does the order of `required`, of the types in `type` or of the
 values of `enum` (JSON Schema 2020-12, 6.1 and 6.5.3); servers that keep them in hash tables list them in
-another order each time. `1` and `1.0` are one number (4.2.2), `true` is none. Everything else counts, each
-character as it is: texts that merely look alike, or are equal under a normal form of Unicode, are different.
+another order each time. `1` and `1.0` are the same number (4.2.2), `true` is not a number. Everything else
+counts: texts that only look alike, or are equal under a normal form of Unicode, are different.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TABLES_OF_SETS: Final = frozenset({"dependentRequired", "dependencies"})
 
 
 def canonical(definition: ToolDefinition) -> dict[str, Any]:
-    """The definition in wire form, in the one spelling of everything that says the same."""
+    """The definition in wire form, the same for all equivalent definitions."""
     wire = {key: _value(value) for key, value in definition.to_wire().items()}
     for key in ("inputSchema", "outputSchema"):
         if key in wire:

@@ -1,8 +1,8 @@
-"""What a changed definition can do that the old one could not: the question behind a quarantine.
+"""What a changed definition can do that the old one could not; such a tool is quarantined.
 
-The answer errs on one side only. No reason means that every call which the new schema takes was taken by
-the old one, that it describes no parameter the old one did not, and that no hint was given up; a rule of
-JSON Schema that is not understood here is a reason as soon as it differs.
+The comparison errs on one side only. Without a reason, every call that the new schema accepts was accepted by
+the old one, no new parameter is described, and no hint was withdrawn. A JSON Schema rule that this module
+does not know is a reason as soon as it differs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COMPARED: Final = frozenset(
 _TURNS_AROUND: Final = re.compile(
     r'"(?:not|if|oneOf|contains|dependentSchemas|dependencies|unevaluated\w+|\$dynamicRef|\$recursiveRef)":'
 )
-"""Rules that a narrower part may make wider."""
+"""Keywords under which a narrower subschema can make the whole wider."""
 
 _REFERENCE: Final = re.compile(r'"\$ref":"([^"]*)"')
 _PLAIN_REFERENCE: Final = re.compile(r"#(?:/(?:\$defs|definitions)/[^/]+)?")
@@ -54,15 +54,15 @@ _HINTS: Final = (
     ("idempotentHint", True, "it is no longer annotated as safe to repeat (idempotentHint)"),
     ("openWorldHint", False, "it is no longer annotated as closed to the outside (openWorldHint: false)"),
 )
-"""The hints that promise something, with the value that does; an absent hint promises nothing (schema.ts)."""
+"""The hints that promise something, with the promising value; an absent hint promises nothing (schema.ts)."""
 
 
 def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why the new definition is, or may be, more powerful; empty when it cannot be.
+    """Why the new definition can, or may be able to, do more; empty if it cannot.
 
     Args:
         old: The accepted definition, canonical.
-        new: The definition as it is now, canonical.
+        new: The present definition, canonical.
     """
     reasons = [*_hints(old.get("annotations"), new.get("annotations"))]
     before, after = old.get("inputSchema"), new.get("inputSchema")
@@ -80,7 +80,7 @@ def _hints(old: Any, new: Any) -> Iterator[str]:
 
 def _found(old: Any, new: Any) -> list[str]:
     if _is_beyond_comparing(old) or _is_beyond_comparing(new):
-        # The parts are still compared: a new parameter is easier to judge than a rule.
+        # The parts are compared as well: a new parameter is easier to judge than a keyword.
         return [
             *_wider(old, new, ""),
             "the arguments that it takes have changed in a way that is hard to compare",
@@ -89,7 +89,7 @@ def _found(old: Any, new: Any) -> list[str]:
 
 
 def _is_beyond_comparing(schema: Any) -> bool:
-    """Whether a part may have its effect elsewhere: then parts cannot be compared one by one."""
+    """Whether a part may take effect elsewhere, so that parts cannot be compared one by one."""
     text = plain_json(schema)
     references = _REFERENCE.findall(text)
     if any(not _PLAIN_REFERENCE.fullmatch(reference) for reference in references):
@@ -98,7 +98,7 @@ def _is_beyond_comparing(schema: Any) -> bool:
 
 
 def _wider(old: Any, new: Any, at: str) -> Iterator[str]:
-    """The reasons why `new` may take a value that `old` does not."""
+    """The reasons why `new` may accept a value that `old` does not."""
     if new is False:
         return
     if old is False:
@@ -165,7 +165,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _named(old: Mapping[str, Any], new: Mapping[str, Any], at: str) -> Iterator[str]:
-    """What is said about parameters by name: new ones, those that are gone, those that are not required."""
+    """Changes of parameters by name: new ones, removed ones, those that are no longer required."""
     before, after = _table(old.get("properties")), _table(new.get("properties"))
     rest = new.get("additionalProperties", True)
     for name in sorted(after.keys() - before.keys()):
@@ -241,7 +241,7 @@ def _differs(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def _enforced(schema: Any) -> Any:
-    """A schema without what is only said of it; a parameter that is called `title` stays."""
+    """A schema without descriptive keywords; a parameter that is called `title` stays."""
     if isinstance(schema, list):
         return [_enforced(part) for part in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
-"""Where two definitions of one tool differ, for people who have to judge it.
+"""Where two definitions of one tool differ, for people who must judge the change.
 
-Whatever is shown here may be hostile: characters that hide are written out, and where two texts would look
-the same, so is everything beyond ASCII.
+The texts may be hostile: hidden characters are shown as escapes, and where two texts would look the same, so
+is everything beyond ASCII.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mcp_toolset.tools.text.hidden_text import visible
 __all__ = ["ABSENT", "Difference", "compared", "says_otherwise"]
 
 _MAX_ALIGNED: Final = 500
-"""Lines that are aligned with each other; longer texts are shown whole, old and new."""
+"""The number of lines that are compared line by line; longer texts are shown whole, old and new."""
 
 _SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
-"""What a model reads and nothing enforces on its calls."""
+"""The texts that a model reads and that do not restrict its calls."""
 
 _PROPOSED: Final = tuple(f".{key}" for key in VALUES)
 _TYPES: Final = ("null", "boolean", "object", "array", "number", "integer", "string")
@@ -42,7 +42,7 @@ _NARROWING: Final = (
     "uniqueItems",
     "multipleOf",
 )
-"""Keywords that put no words of anyone's into a schema."""
+"""Keywords that add no words to a schema."""
 
 
 class _Absent:
@@ -51,7 +51,7 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""The value of what is not there; `null` is a value."""
+"""The value of a missing member; `null` is a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Difference:
     """One place where two canonical definitions differ.
 
     Attributes:
-        path: The keys that lead there, joined by dots, as `visible` writes them.
+        path: The keys that lead to it, joined by dots, as `visible` writes them.
         before: The accepted value, or `ABSENT`.
-        after: The value now, or `ABSENT`.
+        after: The new value, or `ABSENT`.
     """
 
     path: str
@@ -83,11 +83,11 @@ class Difference:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Self:
-        """What `to_json` made."""
+        """A difference from the data that `to_json` made."""
         return cls(data["path"], data.get("before", ABSENT), data.get("after", ABSENT))
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as plain data; an absent side is left out."""
+        """The difference as plain data; a missing side is left out."""
         sides = {"before": self.before, "after": self.after}
         return {"path": self.path, **{key: side for key, side in sides.items() if side is not ABSENT}}
 
@@ -98,10 +98,10 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]
 
 
 def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a model would read something that it did not read before.
+    """Whether a model would read text that it did not read before.
 
-    Of the arguments' schema only what was added or rewritten counts, names and values of `enum` included:
-    what is left out puts no words into anyone's context.
+    Of the arguments' schema only additions and rewritten texts count, names and values of `enum` included: a
+    removal adds no words to a model's context.
     """
     if any(plain_json(old.get(key)) != plain_json(new.get(key)) for key in _SPOKEN):
         return True
@@ -127,7 +127,7 @@ def _within(path: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _is_aligned(old: Any, new: Any) -> bool:
-    """Whether two lists hold objects side by side; lists of plain values are shown whole."""
+    """Whether two lists hold objects; lists of plain values are shown whole."""
     if not isinstance(old, list) or not isinstance(new, list):
         return False
     before, after = cast("list[Any]", old), cast("list[Any]", new)
@@ -135,7 +135,7 @@ def _is_aligned(old: Any, new: Any) -> bool:
 
 
 def _said(schema: Any) -> dict[str, str]:
-    """The wording in a schema and the values that it proposes, by their places."""
+    """The texts in a schema and the values that it proposes, by their places."""
     said = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
     return {part.path: plain_json(part.value) for part in said if part.kind != "name"}
 
@@ -161,7 +161,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def _look_alike(before: list[str], after: list[str]) -> bool:
-    """Whether a reader could take two texts for one: equal but for Unicode."""
+    """Whether a reader could mistake two texts for each other: equal but for Unicode."""
     one, other = ("\n".join(side) for side in (before, after))
     if unicodedata.normalize("NFKC", one) == unicodedata.normalize("NFKC", other):
         return True

@@ -1,8 +1,8 @@
-"""Definitions without hidden text: what is cleaned, what is flagged, and what is better left out.
+"""Check definitions for hidden text: what is cleaned, what is flagged, and which tools are set aside.
 
-Wording can be cleaned: titles, descriptions, annotations. A name, a parameter's name or a value cannot,
-since it would be another one at the server, and there hidden characters have no honest use; such a tool is
-set aside. Patterns may speak of characters that they forbid, so of those only tag characters count.
+Texts can be cleaned: titles, descriptions, annotations. The name of a tool or parameter, or a value, cannot,
+because the server would not recognise it, and hidden characters have no honest use there; such a tool is set
+aside. Patterns may name characters that they forbid, so in patterns only tag characters count.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BREAKS: Final = ("\t", "\n", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What became of one definition.
+    """The result of checking one definition.
 
     Attributes:
-        definition: The definition to use; as it was when nothing was cleaned.
-        notes: What was found, one line each; empty when nothing was.
-        refused: Whether it is better not used.
+        definition: The definition to use; unchanged if nothing was cleaned.
+        notes: What was found, one line each; empty if nothing was.
+        refused: Whether the tool should be set aside.
     """
 
     definition: ToolDefinition
@@ -61,13 +61,13 @@ def tidied(definition: ToolDefinition, policy: HiddenTextPolicy = "strip") -> Ti
 
 
 def _is_plain(definition: ToolDefinition) -> bool:
-    """Whether there is nothing but printable ASCII in it: the common case, told at once."""
+    """Whether it is printable ASCII: the common case, checked at once."""
     text = json.dumps(definition.to_wire(), ensure_ascii=False)
     return text.isascii() and "\x7f" not in text and not _ESCAPED.search(text)
 
 
 def _in_values(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
-    """What hides where nothing can be cleaned."""
+    """Hidden characters where nothing can be cleaned."""
     for part in said:
         match part.kind:
             case "name":

@@ -1,8 +1,8 @@
-"""`LockFile`: the pins of servers in a file, made to be reviewed and kept under version control.
+"""`LockFile`: the pins of servers in a file, to be reviewed and kept under version control.
 
-Serving only reads it; `mcp-toolset pin` writes it. A file that is broken, or that something else wrote, is
-an error that names it, and stays as it is. It is replaced in one step, and two processes that write
-take turns. It holds what servers say of their tools, without the secrets of their mounts.
+Serving only reads it; `mcp-toolset pin` writes it. A file that is broken, or that another program wrote, is
+an error that names it, and is left unchanged. Writers replace it in one step, one process at a time. It has
+the definitions that servers list, without the secrets of their mounts.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["LockEntry", "LockFile", "Pinned", "Servers", "lock_beside"]
 
 VERSION: Final = 1
 MAX_SIZE: Final = 256 * 1024 * 1024
-"""Bytes that are read of a lock file."""
+"""The largest size of a lock file in bytes."""
 
 PATIENCE: Final = 10.0
-"""Seconds that a writer waits for its turn."""
+"""Seconds that a writer waits for other writers."""
 
 _PAUSE: Final = 0.02
 _MAGIC: Final = "mcpToolsetLock"
@@ -45,13 +45,13 @@ Pinned: TypeAlias = Mapping[str, dict[str, Any]]
 """The canonical definitions of one server's tools, by their own names."""
 
 Servers: TypeAlias = Mapping[str, Pinned]
-"""The pins of every server in the file, by its name there."""
+"""The pins of every server in the file, by the server's name there."""
 
 _Signature: TypeAlias = tuple[int, int, int, int]
 
 
 def lock_beside(path: Path) -> Path:
-    """Where the lock of a configuration file lies: `mcp.json` has `mcp.lock.json`."""
+    """The path of the lock file of a configuration file: `mcp.json` has `mcp.lock.json`."""
     return path.with_suffix(".lock.json")
 
 
@@ -59,10 +59,10 @@ class LockFile:
     """The pins in one file, read again whenever the file has changed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file, if there is one.
+        """Read the file, if it exists.
 
         Raises:
-            ConfigError: it cannot be read, or is no lock file of ours.
+            ConfigError: it cannot be read, or is not a lock file of ours.
         """
         self.path = Path(path)
         self._turn = threading.Lock()
@@ -78,14 +78,14 @@ class LockFile:
         return LockEntry(self, server)
 
     def servers(self) -> Servers:
-        """The pins as they were read last."""
+        """The pins as they were last read."""
         return self._servers
 
     def reload(self) -> None:
         """Read the file again if it has changed.
 
         Raises:
-            ConfigError: it cannot be read, or is no lock file of ours; the pins that were read stay.
+            ConfigError: it cannot be read, or is not a lock file of ours; the last pins stay.
         """
         with self._turn:
             signature = self._signed()
@@ -98,9 +98,9 @@ class LockFile:
             self._signature = signature
 
     def refreshed(self, server: str) -> Pinned | None:
-        """The pins of a server as the file has them now; `None` when it is not pinned.
+        """The pins of a server as the file has them now; `None` if the server is not pinned.
 
-        A file that was broken or removed meanwhile accepts nothing: the pins that were read last stay.
+        If the file was broken or removed meanwhile, the last pins stay.
         """
         try:
             self.reload()
@@ -111,12 +111,12 @@ class LockFile:
         return self._servers.get(server)
 
     def update(self, change: Callable[[Servers], Servers]) -> None:
-        """Replace the pins by what `change` makes of those that are in the file now.
+        """Replace the pins by the result of `change` for the pins that are in the file now.
 
-        Processes take turns here; what another has written since the last look is not lost.
+        One process writes at a time; what another process has written meanwhile is kept.
 
         Raises:
-            ConfigError: the file is broken or cannot be written; it is as it was.
+            ConfigError: the file is broken or cannot be written; it is unchanged.
         """
         with self._locked():
             self.reload()
@@ -139,7 +139,7 @@ class LockFile:
 
     def _text(self) -> str | None:
         try:
-            # A pipe would be waited for without end.
+            # Opening a pipe would block forever.
             descriptor = os.open(
                 self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
             )
@@ -169,9 +169,9 @@ class LockFile:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Hold the folder against other writers; no file is left behind for it, also after a crash.
+        """Lock the folder against other writers; no lock file is left in it, not even after a crash.
 
-        Where folders cannot be locked (Windows), a file beside it is, which stays there.
+        Where folders cannot be locked (Windows), a lock file next to it is used, which stays.
         """
         if os.name != "posix":
             with self._locked_beside():
@@ -214,11 +214,11 @@ class LockFile:
                     raise ConfigError(f"{self.path}: another process is writing it; try again") from None
             except OSError as error:
                 raise self._unwritable(error) from None
-            # A thread of its own waits here, never an event loop.
+            # The wait is in a worker thread, never in an event loop.
             self._pause.wait(_PAUSE)
 
     def _target(self) -> Path:
-        """The file itself: a link stays a link, and what it leads to is replaced."""
+        """The file itself: a symbolic link stays, and its target is replaced."""
         return self.path.resolve()
 
     def _replace(self, text: str) -> None:
@@ -243,7 +243,7 @@ class LockEntry:
 
 
 def _written(servers: Servers) -> str:
-    """The text of a file: sorted, a line for each value, and with nothing in it that a reader cannot see."""
+    """The text of a file: sorted, a line for each value, with no character that a reader cannot see."""
     table = {
         server: {name: {"digest": digest_of(tool), "definition": tool} for name, tool in tools.items()}
         for server, tools in servers.items()

@@ -1,17 +1,17 @@
-"""Pins: what each tool of a server was when it was first seen or accepted, and what became of it.
+"""`Pins`: compare what a server lists with the pinned definitions, and quarantine changed tools.
 
 A pin is the canonical definition of a tool. It comes from a lock file, which a person wrote with
-`mcp-toolset pin`, or else from the first listing of this process. What is listed later is always held
-against the pin, never against the listing before it: a definition cannot be moved in small steps, nor by
-going away for a while.
+`mcp-toolset pin`, or else from the first listing of this process. Later listings are always compared with the
+pin, never with the listing before: a definition cannot be changed in small steps, nor by disappearing for a
+while.
 
-| on a server | unchanged | more powerful, or risky words gained | other words | anything else | a new tool |
+| on a server | unchanged | can do more, or risky words gained | other words | other changes | a new tool |
 |---|---|---|---|---|---|
-| in the lock file | served | held | held | served, reported | held |
-| seen by this process | served | held | served, reported | served, reported | served |
+| in the lock file | served | quarantined | quarantined | served, reported | quarantined |
+| seen by this process | served | quarantined | served, reported | served, reported | served |
 
-`accept`, `warn` and `quarantine` decide for the whole row instead. A tool that is held is neither listed
-nor called nor found; its name, its accepted definition and the reason are in the status of its source.
+`accept`, `warn` and `quarantine` decide for the whole row instead. A quarantined tool is not listed, called
+or found; its name, its accepted definition and the reason are in the status of its source.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, in_log, visible
 __all__ = ["ChangePolicy", "PinPolicy", "Pins"]
 
 ChangePolicy = Literal["accept", "warn", "quarantine"]
-"""Serve what has changed; serve it and say so; or hold it back until somebody accepts it."""
+"""Serve a changed tool; serve it and report it; or quarantine it until a person accepts it."""
 
 MAX_SEEN: Final = 50_000
-"""Tools of one server whose first definition is remembered; a server that names more is not followed."""
+"""The number of tools of one server whose first definition is remembered; further names are refused."""
 
 _SHOWN: Final = 300
 _LISTED: Final = 3
@@ -48,13 +48,13 @@ _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "inte
 
 @dataclass(frozen=True, slots=True)
 class PinPolicy:
-    """What is done about definitions that change, or that hide text.
+    """What is done about definitions that change, or that have hidden text.
 
     Attributes:
-        changed: About tools that differ from their pin; `None` decides by what has changed.
-        new: About tools that a pinned server was pinned without; `None` is as `changed`, and holds
-            them if that is `None` too.
-        hidden_text: About invisible, bidirectional and control characters.
+        changed: For tools that differ from their pin; `None` decides by what has changed.
+        new: For tools that a pinned server did not have; `None` is as `changed`, and quarantines them if
+            that is `None` too.
+        hidden_text: For invisible, bidirectional and control characters.
     """
 
     changed: ChangePolicy | None = None
@@ -64,7 +64,7 @@ class PinPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A definition as it was listed: without the secrets of its mount, and in its one spelling."""
+    """A listed definition without the secrets of its mount, in canonical form."""
 
     definition: ToolDefinition
     canonical: Mapping[str, Any]
@@ -72,7 +72,7 @@ class _Seen:
 
 
 class Pins:
-    """The pins of one server, and the judge of what it lists."""
+    """The pins of one server; compares the server's lists with them."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class Pins:
 
         Args:
             server: The name of the mount, for messages.
-            policy: What to do about changes.
+            policy: What is done about changes.
             entry: The server's part of a lock file; without one, pins last as long as the process.
-            scrub: Takes the secrets of the mount out of a text; `None` when it has none.
+            scrub: Removes the secrets of the mount from a text; `None` if it has none.
         """
         self._server = server
         self._policy = policy or PinPolicy()
@@ -107,34 +107,34 @@ class Pins:
         return self._entry
 
     def settle(self, policy: PinPolicy, entry: LockEntry | None) -> None:
-        """Judge by another policy and another lock file from now on; what was seen first stays seen."""
+        """Use another policy and lock file from now on; first definitions stay."""
         if policy.hidden_text != self._policy.hidden_text:
             self._tidy = {}
         self._policy, self._entry = policy, entry
 
     def remember(self, before: Pins) -> None:
-        """Hold what is listed against what was seen first before, over another connection."""
+        """Take over the first definitions that another connection has seen."""
         self._first = dict(before._first)
 
     def listed(self) -> Pinned:
-        """What the server listed last, canonical and without secrets: what accepting it would pin."""
+        """The server's last list, canonical and without secrets: what accepting it would pin."""
         listed = self._listed.items() if self._live else ()
         return {name: dict(seen.canonical) for name, (_, seen) in listed}
 
     @property
     def hidden_text(self) -> HiddenTextPolicy:
-        """What becomes of hidden characters in what the server lists."""
+        """What is done about hidden characters in the server's lists."""
         return self._policy.hidden_text
 
     def admit(self, snapshot: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
-        """A snapshot without the tools that are held back, and without hidden text in the others.
+        """A snapshot without quarantined tools, and without hidden text in the others.
 
-        Reads the lock file if it has changed; meant for a worker thread.
+        Reads the lock file if it has changed; to be called in a worker thread.
 
         Args:
-            snapshot: What the server has listed.
-            remembered: It is what the server listed in the last run. It is held against the lock file,
-                and counts as the first sight of a tool only where every change is to be held.
+            snapshot: The server's list.
+            remembered: Whether it is the list of the last run. It is compared with the lock file, and counts
+                as the first sight of a tool only if every change is quarantined.
         """
         self._sees = not remembered or self._policy.changed == "quarantine"
         self._live = not remembered
@@ -151,7 +151,7 @@ class Pins:
         )
 
     def _seen(self, definition: ToolDefinition) -> tuple[str, _Seen]:
-        """The definition made comparable, which is done once for each."""
+        """The definition in comparable form, computed once for each definition."""
         digest = definition.digest
         known = self._listed.get(definition.name)
         if known is not None and known[0] == digest:
@@ -182,7 +182,7 @@ class Pins:
         return self._policy.new or self._policy.changed or "quarantine"
 
     def _remembered(self, seen: _Seen) -> Mapping[str, Any] | None:
-        """The first definition of this name, which may be this one; `None` when there were too many names."""
+        """The first definition of this name, which may be this one; `None` if there were too many names."""
         if seen.definition.name not in self._first and len(self._first) >= MAX_SEEN:
             return None
         if not self._sees:
@@ -245,9 +245,9 @@ class Pins:
 
 
 def scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
-    """A JSON value without secrets, in keys and texts; the names of JSON's types are nobody's secrets.
+    """A JSON value without secrets, in keys and texts; JSON's own type names are never secrets.
 
-    Keys that become one stay apart: no part of a definition may vanish from its digest.
+    Keys that become equal are kept apart: every part of a definition must count in its digest.
     """
     if isinstance(value, str):
         return value if value in _TYPES else scrub(value)

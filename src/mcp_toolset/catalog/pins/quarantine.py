@@ -1,4 +1,4 @@
-"""Tools held back because they changed: found by search as what was accepted, never run."""
+"""Quarantined tools: searchable by their pinned definition, not callable."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mcp_toolset.tools.view.view import ToolBinding
 def held_tools(
     statuses: Mapping[str, SourceStatus], *, listing: Container[str]
 ) -> Iterator[tuple[ToolBinding, str]]:
-    """The held tools of deferred servers, each with the reason.
+    """The quarantined tools of deferred servers, each with the reason.
 
-    They are named `server/tool`, which no public name can be. What the server says of them now is not
-    in them: they carry the definition that was accepted.
+    Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
+    that the server lists now.
 
     Args:
-        statuses: How the servers are doing, by name.
-        listing: The servers whose tools are listed; theirs are not searched for.
+        statuses: The statuses of the servers, by name.
+        listing: The servers whose tools are listed; theirs are not searched.
     """
     for source, status in statuses.items():
         for change in status.changes if source not in listing else ():

@@ -1,8 +1,8 @@
 """The patterns of `risky_text`: links, paths, credentials, commands, encoded text, instructions to a model.
 
-`VALUES` are compared by what they name, `INSTRUCTIONS` by their words. The rules come from published attacks
-on descriptions of tools (tool poisoning, rug pulls, tool shadowing) and from what real descriptions say.
-Repetitions of words are bounded, so that no text takes more than linear time.
+`VALUES` are compared by the thing they name, `INSTRUCTIONS` by their words. The rules come from published
+attacks on descriptions of tools (tool poisoning, rug pulls, tool shadowing) and from real descriptions.
+Repetitions in patterns are bounded, so that no text takes more than linear time.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ VALUES: Final[tuple[tuple[str, re.Pattern[str], Group], ...]] = (
         lambda found: found[1],
     ),
 )
-"""Kind, pattern, and what tells one from another of its kind."""
+"""Kind, pattern, and the function that tells two matches of a kind apart."""
 
 _USER: Final = (
     r"(?:users?|humans?|people|anyone|anybody|them|him|her|operators?|owner|customers?|person|developers?)"
@@ -222,4 +222,4 @@ INSTRUCTIONS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
         r"\s*[!:]{1,3}\s*(?:before|after|you|always|never|do\s+not|don['’]?t|first|when|the\s+(?:user|assistant|model))",
     ),
 )
-"""A name for people, and a pattern for text in lower case, of each way to tell a model what to do."""
+"""A name for people, and a pattern for text in lower case, of each way to instruct a model."""

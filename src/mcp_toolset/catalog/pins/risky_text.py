@@ -1,8 +1,8 @@
-"""Risky text: what a description gained that can steer a model, such as an instruction, a link or a path.
+"""Risky text: words that a changed description gained and that can steer a model, such as an instruction.
 
-`Pins` asks `text_gained` about a definition that differs from its pin. A sign is compared by its words: a
-reworded description that names the same links, paths and credentials as before gains nothing. The rule errs
-towards holding a tool back; a person sees the difference and accepts it. docs/pins.md has the measured rates.
+`Pins` calls `text_gained` for a definition that differs from its pin. Each sign is compared by its words: a
+reworded description with the same links, paths and credentials as before gains nothing. In doubt the tool is
+quarantined; a person sees the difference and accepts it. docs/pins.md has the measured rates.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _READ: Final = ("name", "title", "description", "annotations", "inputSchema", "o
 
 _DIALECTS: Final = re.compile(r"https?://(?:www\.)?json-schema\.org/[\w./-]+#?")
 _LETTERS: Final = 4
-"""Letters of a writing system from which it counts as one that the text is written in."""
+"""The number of letters from which a text counts as written in a writing system."""
 
 MAX_TEXT: Final = 20_000
-"""Characters of a definition that are looked through; a longer one that changes counts as having gained."""
+"""The number of characters of a definition that are checked; if a longer one changes, it counts as risky."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9]+(?:[_.-][A-Za-z0-9]+)*")
 
@@ -36,9 +36,9 @@ class Sign:
     """One thing in a text that can steer a model.
 
     Attributes:
-        kind: What it is: `link`, `path`, `instruction`, …
-        value: What tells it from others of its kind, such as an address.
-        rule: The rule that an instruction met.
+        kind: Its kind: `link`, `path`, `instruction`, …
+        value: Tells it from others of its kind, such as an address.
+        rule: The rule that matched, for an instruction.
     """
 
     kind: str
@@ -49,11 +49,11 @@ class Sign:
 def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """What the texts of a definition have gained, a reason for each kind; empty for harmless rewording.
 
-    The reasons carry no words of the server, since models read them too.
+    The reasons quote nothing from the server, since models read them too.
 
     Args:
         old: The accepted definition, canonical.
-        new: The definition as it is listed now, canonical.
+        new: The present definition, canonical.
     """
     before, after = _text_of(old), _text_of(new)
     if before == after:
@@ -70,7 +70,7 @@ def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
 
 
 def signs_in(text: str) -> Iterator[Sign]:
-    """Every sign in a text, hidden characters among them."""
+    """Every sign in a text, including hidden characters."""
     for kind in hidden_in(text):
         yield Sign("hidden characters", kind.split(" (")[0])
     plain = _closed_up(unicodedata.normalize("NFKC", cleaned(text)))
@@ -85,12 +85,12 @@ def signs_in(text: str) -> Iterator[Sign]:
 
 
 def _closed_up(text: str) -> str:
-    """The text without runs of blanks, over which patterns would take more than linear time."""
+    """The text without runs of blanks, on which patterns would take more than linear time."""
     return "\n".join(line for line in (" ".join(line.split()) for line in text.split("\n")) if line)
 
 
 def _writing_systems(text: str) -> Iterator[Sign]:
-    """The writing systems that a text has words in; a text that gains one may instruct in it."""
+    """The writing systems of the words in a text; a new one may be used to instruct."""
     if text.isascii():
         return
     counts: dict[str, int] = {}
@@ -109,7 +109,7 @@ def _text_of(definition: Mapping[str, Any]) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text of a JSON value, names included, but for the address of a schema's dialect."""
+    """Every text of a JSON value, names included, except the address of a schema's dialect."""
     if isinstance(value, str):
         if not _DIALECTS.fullmatch(value):
             yield value

@@ -1,6 +1,6 @@
-"""What a JSON Schema is made of, told apart: names, wording, patterns and values, each with its place.
+"""Split a JSON Schema into its parts, each with its place: names, wording, patterns and values.
 
-A parameter may be called `title` or `enum`; whether a key is a keyword or a name depends on where it stands.
+A parameter may be called `title` or `enum`; whether a key is a keyword or a name depends on its place.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SCHEMAS: Final = frozenset(
 """Keywords whose value is a schema."""
 
 LISTS_OF_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
-"""Keywords whose value is a list of schemas; `items` was one until 2019-09."""
+"""Keywords whose value is a list of schemas; until 2019-09 `items` was one."""
 
 TABLES_OF_SCHEMAS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
-"""Keywords whose value has a schema under each key."""
+"""Keywords whose value is an object of schemas."""
 
 VALUES: Final = frozenset({"default", "example", "examples"})
-"""Keywords that are not enforced, with values that a model may send as they stand."""
+"""Keywords that are not enforced, with values that a model may send unchanged."""
 
 _WORDING: Final = frozenset(
     {
@@ -57,13 +57,13 @@ _WORDING: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that a schema says.
+    """One part of a schema.
 
     Attributes:
         kind: `name` of a parameter, definition or unknown keyword; `wording`, which is only read;
             `pattern`, also as a key; or `value`.
-        path: Where it stands, from the schema's root.
-        value: What stands there.
+        path: Its place, from the schema's root.
+        value: Its value.
     """
 
     kind: Literal["name", "wording", "pattern", "value"]
@@ -72,12 +72,12 @@ class Part:
 
 
 def only_says(key: str) -> bool:
-    """Whether a keyword is read and not enforced; `x-mcp-header` decides what leaves in a header."""
+    """Whether a keyword is only read, not enforced; `x-mcp-header` is not: it puts values into headers."""
     return key in _WORDING or key in VALUES or (key.startswith("x-") and key != "x-mcp-header")
 
 
 def parts(schema: Any, path: str = "") -> Iterator[Part]:
-    """Everything that a schema says, in its own order; what is no schema says nothing."""
+    """Every part of a schema, in order; a value that is not a schema has none."""
     if isinstance(schema, list):
         for place, part in enumerate(cast("list[Any]", schema)):
             yield from parts(part, f"{path}[{place}]")

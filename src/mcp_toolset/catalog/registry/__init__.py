@@ -1,4 +1,4 @@
-"""Which tools there are, under which names, which of them are switched on, and the files that keep it.
+"""The registry: which tools exist, their public names, which of them are members, and its files.
 
-`server` calls it. It may import `tools` and `errors`.
+`server` uses it. It may import `tools` and `errors`.
 """

@@ -1,4 +1,4 @@
-"""What is remembered of the tools of a registry, and which of them are members."""
+"""What a registry remembers of each tool, and which tools are members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.tools.view.view import ToolBinding
 
 MAX_ORPHANS: Final = 10_000
-"""Tools without a source that are remembered; the oldest that nobody has decided about go first."""
+"""Remembered tools without a source; the oldest without a decision are dropped first."""
 
 Entries = Mapping[ToolKey, RegistryEntry]
 
@@ -22,8 +22,8 @@ class Chosen:
     """The members among some tools, by public name, in order.
 
     Attributes:
-        keys: What each is known by.
-        bindings: What is called.
+        keys: The source and id of each.
+        bindings: The bindings to call.
     """
 
     keys: Mapping[str, ToolKey]
@@ -55,11 +55,11 @@ def joined(parts: Mapping[str, Chosen], assignment: Assignment) -> Chosen:
 
 
 def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Collection[str]) -> Entries:
-    """What is known of every tool now; a name that a live tool has is no orphan's any more.
+    """What is remembered of every tool; a name that a live tool has is removed from orphans.
 
     Args:
-        entries: What was known.
-        live: The tools that are there.
+        entries: What was remembered.
+        live: The present tools.
         fresh: The sources whose tools may have other names than the entries say.
     """
     given = {key: binding for key, binding in live.items() if key.source in fresh}
@@ -84,7 +84,7 @@ def remembered(entries: Entries, live: Mapping[ToolKey, ToolBinding], fresh: Col
 
 
 def is_hidden(binding: ToolBinding, patterns: Iterable[str]) -> bool:
-    """Whether a policy keeps a tool out, by its public name or the one that its toolset asked for."""
+    """Whether a policy hides a tool, by its public name or the name that its toolset gave it."""
     names = {binding.name, binding.asked or binding.name}
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 

@@ -1,4 +1,4 @@
-"""`HidingPatterns`: which patterns of `ToolRegistry.hide` fit no tool, so that a wrong name is told."""
+"""`HidingPatterns`: report patterns of `ToolRegistry.hide` that match no tool, such as a mistyped name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 
 class HidingPatterns:
-    """Remembers which patterns have fitted a tool; such a pattern is never told about again."""
+    """Remembers which patterns have matched a tool; such a pattern is never reported again."""
 
     def __init__(self) -> None:
-        """No pattern has fitted a tool."""
+        """Start with no pattern that has matched."""
         self._fitted: set[str] = set()
 
     def missing(
@@ -26,9 +26,9 @@ class HidingPatterns:
         tools: Iterable[ToolBinding],
         known: KnownTools,
     ) -> list[UnboundName]:
-        """The patterns that have fitted no tool, among those remembered, those there and those filtered out.
+        """The patterns that have matched no tool: remembered, present or filtered out.
 
-        A pattern that fits the name of a tool before a prefix or a rename alone hides nothing.
+        A pattern that matches only the name of a tool before a prefix or a rename hides nothing.
         """
         left = self._left(patterns, entries)
         if not left:
@@ -44,10 +44,10 @@ class HidingPatterns:
         ]
 
     def require(self, missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
-        """Refuse names that fit no tool where all tools are known.
+        """Refuse names that match no tool, if all tools are known.
 
         Raises:
-            UnknownToolError: one of them does not; the message has near matches.
+            UnknownToolError: one of them matches no tool; the message has close matches.
         """
         for one in missing:
             is_error = strict is True or (strict is None and not known.sources and one.kind == "unknown")
@@ -56,7 +56,7 @@ class HidingPatterns:
                 raise UnknownToolError(one.name, f" (in hide){near}")
 
     def _left(self, patterns: Collection[str], tools: Iterable[RegistryEntry | ToolBinding]) -> list[str]:
-        """The patterns that have fitted no tool so far, some tools included."""
+        """The patterns that have matched no tool so far, including the given tools."""
         left = [one for one in patterns if one not in self._fitted]
         names = {name for tool in tools for name in (tool.name, tool.asked) if name} if left else ()
         self._fitted.update(one for one in left if any(fnmatchcase(name, one) for name in names))

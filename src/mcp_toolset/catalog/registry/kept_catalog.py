@@ -1,7 +1,7 @@
-"""`KeptCatalog`: what a mounted server listed when it was last reached, as plain data for the next run.
+"""`KeptCatalog`: the last lists of a mounted server as plain data, to be served at the next start.
 
 As JSON it is an object with `format`, `version`, `server`, `instructions`, `capabilities`, `tools` and
-`offers`. It is a cache: what cannot be read is done without, and the next listing takes its place.
+`offers`. It is a cache: if it cannot be read it is ignored, and the next listing replaces it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _nothing() -> Wire:
 
 @dataclass(frozen=True, slots=True)
 class KeptCatalog:
-    """One server's lists and what it says about itself, without the secrets of its mount.
+    """One server's lists and its description of itself, without the secrets of its mount.
 
     Attributes:
-        tools: The usable tools in wire form, before pins and policies have their say.
-        server: What it says about itself (`serverInfo`).
+        tools: The usable tools in wire form, before pins and policies apply.
+        server: Its description of itself (`serverInfo`).
         instructions: Its text for the model.
-        capabilities: What it declares.
+        capabilities: Its declared capabilities.
         offers: The entries of its other lists, by the method that lists them.
     """
 
@@ -59,7 +59,7 @@ class KeptCatalog:
         """The catalog that `to_json` wrote.
 
         Raises:
-            InvalidStateError: it is no JSON, or of another format or version.
+            InvalidStateError: it is not JSON, or of another format or version.
         """
         try:
             data: Any = json.loads(text)

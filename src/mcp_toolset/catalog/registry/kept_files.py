@@ -1,7 +1,7 @@
-"""`KeptFiles`: a folder with a `KeptCatalog` for each mounted server, which several processes may share.
+"""`KeptFiles`: a folder with a `KeptCatalog` for each mounted server; several processes may share it.
 
-Only this user may read or write it. A file that is corrupt, foreign or writable for others is ignored,
-with one warning; nothing that happens here keeps a server from starting.
+Only its owner may read or write it. A file that is corrupt, foreign or writable for others is ignored, with
+one warning; no error here prevents a server's start.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import InvalidStateError
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of one file; a larger one is neither read nor written."""
+"""The largest size of a file in bytes; a larger one is neither read nor written."""
 
 MOST_FILES: Final = 1000
-"""Files in the folder; the oldest are removed first."""
+"""The number of files in the folder; the oldest are removed first."""
 
 LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process's; after that it is left out."""
+"""Seconds that a save waits for another process; after that it is skipped."""
 
 _log = logging.getLogger("mcp_toolset.catalog")
 
@@ -34,12 +34,12 @@ class KeptFiles:
     """Reads and writes the files of one folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Name the folder; it is made when something is saved."""
+        """Use this folder; it is created by the first save."""
         self.folder = Path(folder)
         self._warned: set[str] = set()
 
     def load(self, key: str) -> KeptCatalog | None:
-        """What is kept under a key, if anything usable is."""
+        """The catalog under a key, if it is usable."""
         path = self._path(key)
         try:
             with path.open("rb") as file:
@@ -54,7 +54,7 @@ class KeptFiles:
         return None
 
     def save(self, key: str, catalog: KeptCatalog) -> None:
-        """Keep a catalog under a key, as a whole or not at all."""
+        """Save a catalog under a key, atomically."""
         text = catalog.to_json().encode()
         if len(text) > MOST_BYTES:
             return

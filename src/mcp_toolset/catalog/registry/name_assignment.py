@@ -1,9 +1,9 @@
-"""Who is called what: one public name for every tool of every source.
+"""Assign unique public names to the tools of all sources.
 
-The host's own tools are named by the host, so that two of one name are its mistake and an error. What
-an upstream lists never raises and never takes a name from anybody: a tool that has a name keeps it
-for as long as it is remembered, and a newcomer whose name is taken is told apart by a digest of its
-source and id. That depends on no other tool, so it is the same every time.
+The host names its own tools, so two of one name are the host's mistake and an error. The lists of an upstream
+never raise and never take a name away: a tool keeps its name as long as it is remembered, and a new tool
+whose name is taken gets a digest of its source and id. The digest depends on no other tool, so the name is
+the same every time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mcp_toolset.tools.view.view import ToolBinding, conflict_message
 
 @dataclass(frozen=True, slots=True)
 class NameRules:
-    """What names have to keep to.
+    """The rules for names.
 
     Attributes:
-        reserved: Names that belong to the server itself.
-        limit: Characters that a name may have.
+        reserved: Names of the server's own tools.
+        limit: The largest length of a name.
     """
 
     reserved: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ class NameRules:
 
 
 def key_of(binding: ToolBinding) -> ToolKey:
-    """What an assigned tool is known by."""
+    """The key of a tool with an assigned name."""
     return ToolKey(binding.source, binding.tool_id)
 
 
@@ -48,10 +48,10 @@ class Assigned:
     Attributes:
         bindings: The tools as the toolsets have them.
         known: The same with an id each.
-        live: The same under their public names, by what they are known by.
+        live: The same under their public names, by key.
         names: Their public names.
         wanted: The names that their toolsets gave them.
-        stands: Whether they keep these names for as long as they are remembered and no local tool takes one.
+        stands: Whether they keep these names as long as they are remembered and no local tool takes one.
     """
 
     bindings: Sequence[ToolBinding]
@@ -69,7 +69,7 @@ class Assignment:
     Attributes:
         parts: By source, in the order in which the sources come first.
         live: All of them, in their order.
-        in_one_piece: Whether the tools of no source stand between those of another.
+        in_one_piece: Whether the tools of each source are consecutive.
     """
 
     parts: Mapping[str, Assigned]
@@ -87,15 +87,15 @@ def assigned(
     """The bindings under unique public names and ids, in their order.
 
     Args:
-        bindings: Everything that is there.
-        remembered: What is known of tools that are there or were.
-        live: The tools that have held their names until now; they go before those that return.
-        rules: What names have to keep to.
-        before: The parts of which `remembered` has the names and `live` the tools. A source that has the
-            same tools as there is taken over, if no tool that has a name can have lost it to the host.
+        bindings: All tools.
+        remembered: What is remembered of present and former tools.
+        live: The tools that have had their names until now; they win over those that return.
+        rules: The rules for names.
+        before: The parts of which `remembered` has the names and `live` the tools. An unchanged source is
+            reused, if none of its tools can have lost its name to the host.
 
     Raises:
-        NameConflictError: two tools of the host have one name or one id, or one has a reserved name.
+        NameConflictError: two tools of the host have the same name or id, or one has a reserved name.
     """
     grouped, pieces = _grouped(bindings)
     kept = {
@@ -121,7 +121,7 @@ def assigned(
         name = _name_for(binding, remembered.get(key_of(binding)), taken, rules, wanted)
         names[key_of(binding)] = name
         taken.add(name)
-    # The names of local tools depend on themselves alone.
+    # The names of local tools depend on local tools only.
     over = {**standing, **{source: part for source, part in kept.items() if not source}}
     parts = {
         source: over[source] if source in over else _part(tools, known[source], names, before.get(source))
@@ -131,7 +131,7 @@ def assigned(
 
 
 def _grouped(bindings: Iterable[ToolBinding]) -> tuple[dict[str, list[ToolBinding]], int]:
-    """The tools by source, and in how many runs they stand."""
+    """The tools by source, and the number of their runs."""
     grouped: dict[str, list[ToolBinding]] = {}
     pieces = 0
     for source, run in by_source(bindings):
@@ -141,14 +141,14 @@ def _grouped(bindings: Iterable[ToolBinding]) -> tuple[dict[str, list[ToolBindin
 
 
 def _others(known: Mapping[str, Sequence[ToolBinding]], standing: Container[str]) -> list[ToolBinding]:
-    """The mounted tools of the sources that are not among those standing."""
+    """The mounted tools of the sources that are not reused."""
     return [one for source, tools in known.items() if source and source not in standing for one in tools]
 
 
 def _has_name(
     binding: ToolBinding, remembered: Mapping[ToolKey, RegistryEntry], live: Collection[ToolKey]
 ) -> bool:
-    """Whether a tool has a name now, and keeps it unless a local tool or the server itself takes it."""
+    """Whether a tool has a name, and keeps it unless a local tool or the server itself takes it."""
     key = key_of(binding)
     entry = remembered.get(key)
     return entry is not None and _keeps(entry, binding) and key in live
@@ -196,7 +196,7 @@ def _in_order(
 
 
 class _Turn:
-    """Who chooses a name first: whoever has it, whoever had it, then as the host has put the sources."""
+    """The order in which tools choose names: those that have one, those that had one, then as listed."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Turn:
         is_known = entry is not None and _keeps(entry, binding)
         rank = 2 if not is_known else 0 if key in self._live else 1
         own = binding.definition.name
-        # The order of an upstream's list is its own affair and decides nothing.
+        # The order of an upstream's list decides nothing.
         return rank, self._places[binding.source], own != binding.name, key.id
 
 
@@ -238,7 +238,7 @@ def _name_for(
 
 
 def _keeps(entry: RegistryEntry, binding: ToolBinding) -> bool:
-    """Whether a remembered name still stands: not if the host has renamed the tool since."""
+    """Whether a remembered name is still valid: not if the host has renamed the tool since."""
     return bool(entry.name) and entry.asked == binding.name
 
 
@@ -261,7 +261,7 @@ def _named(binding: ToolBinding, name: str, made: ToolBinding | None) -> ToolBin
 
 
 def _by_id(ones: Sequence[ToolBinding], made: Iterable[ToolBinding]) -> dict[int, ToolBinding]:
-    """What was made of each tool, so that it is not made anew; good for as long as `ones` are held."""
+    """A cache of what was made from each tool; valid while `ones` are referenced."""
     return dict(zip(map(id, ones), made, strict=True))
 
 
@@ -283,7 +283,7 @@ def _host_names(bindings: Iterable[ToolBinding], rules: NameRules) -> dict[str, 
 
 
 def _identified(bindings: Sequence[ToolBinding], before: Assigned | None) -> list[ToolBinding]:
-    """The bindings with an id each; one tool that is there under several names is each of them."""
+    """The bindings with an id each; one tool with several names has one id."""
     made = _by_id(before.bindings, before.known) if before else {}
     groups: dict[ToolKey, list[ToolBinding]] = defaultdict(list)
     for binding in bindings:

@@ -1,9 +1,9 @@
-"""`ToolRegistry`: which tools there are, where they come from, and which of them can be called.
+"""`ToolRegistry`: all tools of a server, their sources, and which of them are members and can be called.
 
-Toolsets are registered as sources and can be replaced or removed by their handles while calls are
-under way. A tool is a member of the catalog or it is not; membership is the gate of every call.
-Each change is computed beside what there is and put in its place as a whole, under one lock, so that
-no thread ever sees a half of it; it gives the registry another generation.
+Toolsets are registered as sources and can be replaced or removed by their handles while calls are in
+flight. A tool is a member of the catalog or not; every call checks that. Each change computes a new surface
+and swaps it in under one lock, so that no thread sees half of it, and increments the registry's
+generation.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 @dataclass(frozen=True, slots=True)
 class StateReport:
-    """What became of a state that was applied or restored.
+    """The result of applying or restoring a state.
 
     Attributes:
-        generation: The generation from now on.
-        orphaned: Tools of the state whose source is not there.
+        generation: The new generation.
+        orphaned: Tools of the state whose source is missing.
     """
 
     generation: int
@@ -53,7 +53,7 @@ class StateReport:
 
 
 class ToolRegistry:
-    """The sources of a catalog and the members among their tools; safe to use from several threads."""
+    """The sources of a catalog and the members among their tools; thread-safe."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class ToolRegistry:
         """Register `toolsets`, in this order.
 
         Args:
-            *toolsets: Sources from the beginning.
-            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names stay
-                within 64 characters with it.
-            reserved: Names that no other tool may have while some toolset is deferred.
-            hidden: Name patterns (`*_delete`) of tools that stay out whatever else is decided. One
-                that fits nothing is no error here, as toolsets may be registered later; see `unbound`.
+            *toolsets: The first sources.
+            client_prefix: What a client puts before every name, such as `mcp__hub__`: the names with it have
+                at most 64 characters.
+            reserved: Names that no other tool may have while a toolset is deferred.
+            hidden: Name patterns (`*_delete`) of tools that stay hidden, whatever else is decided. A pattern
+                that matches nothing is allowed, as toolsets may be registered later; see `unbound`.
 
         Raises:
-            NameConflictError: two tools or two mounts have one name.
-            DefinitionError: the client's prefix leaves too little.
+            NameConflictError: two tools or two mounts have the same name.
+            DefinitionError: the client's prefix leaves too few characters.
         """
         self._lock = threading.RLock()
         self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
@@ -88,7 +88,7 @@ class ToolRegistry:
 
     @property
     def generation(self) -> int:
-        """Advances by one with every change of the surface."""
+        """Grows by one with every change of the surface."""
         return self._surface.generation
 
     @property
@@ -98,18 +98,18 @@ class ToolRegistry:
 
     @property
     def membership(self) -> RegistryMembership:
-        """The members alone, for a tool that may change them."""
+        """The members only, for a tool that may change them."""
         return RegistryMembership(self)
 
     @property
     def orphaned(self) -> tuple[ToolKey, ...]:
-        """Tools that are remembered while their source is gone."""
+        """Tools that are remembered while their source is missing."""
         surface = self._surface
         return tuple(key for key in surface.entries if key not in surface.live)
 
     @property
     def defers(self) -> bool:
-        """Whether some of it is behind search."""
+        """Whether some tools are behind search."""
         return any(toolset.defers for toolset in self._surface.toolsets.values())
 
     def handles(self) -> list[SourceHandle]:
@@ -117,13 +117,14 @@ class ToolRegistry:
         return list(self._surface.toolsets)
 
     def sources(self) -> Mapping[str, ToolSource]:
-        """Everything that lives by itself in the toolsets, by name."""
+        """All mounted sources in the toolsets, by name."""
         return self._surface.sources
 
     def absent_source(self, name: str) -> ToolSource | None:
-        """The mounted server that a tool of this public name belongs to, which is remembered but not there.
+        """The mounted server of a remembered tool with this public name that is not listed now.
 
-        None for a tool that was taken out, that a policy hides, or that may be behind search.
+        `None` for a tool that was removed from the members, that a policy hides, or that may be behind
+        search.
         """
         surface = self._surface
         entry = next((one for one in surface.entries.values() if one.name == name), None)
@@ -140,7 +141,7 @@ class ToolRegistry:
         return frozenset(surface.sources) - {source.source_name for source in listing}
 
     def members(self) -> dict[str, bool]:
-        """Every tool that is there, and whether it is a member; what a policy hides is not shown."""
+        """Every present tool, and whether it is a member; hidden tools are left out."""
         surface = self._surface
         return {name: surface.members.get(name) == key_of(one) for name, one in shown_in(surface).items()}
 
@@ -149,18 +150,18 @@ class ToolRegistry:
         return list(self._surface.offered.values())
 
     def known_tools(self) -> KnownTools:
-        """What names are held against: every tool of the toolsets, member or not, and what may bring more."""
+        """What names are resolved against: every tool of the toolsets, and the sources of more tools."""
         return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
 
     def unbound(self) -> list[UnboundName]:
-        """The names given to verbs of the toolsets, or to `hide`, that fit no tool; see docs/names.md."""
+        """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""
         surface = self._surface
         inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
-        # The host has been refused a wrong name, unless it said that the tool comes later.
+        # A wrong name has raised already, unless the host said that the tool comes later.
         return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
 
     def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
-        """Patterns of `hide` that have never fitted a tool."""
+        """Patterns of `hide` that have never matched a tool."""
         surface = self._surface
         return self._hiding.missing(
             patterns, surface.entries.values(), surface.live.values(), self.known_tools()
@@ -174,7 +175,7 @@ class ToolRegistry:
     def view(self) -> ToolView:
         """The members as a frozen table, for a loop that the application owns.
 
-        A tool of it that has left the registry since is refused when it is called.
+        A tool that has left the registry since is refused when it is called.
         """
         if self._surface.sources:
             self._missing_names.take(self.unbound(), is_closed=False)
@@ -182,14 +183,14 @@ class ToolRegistry:
         return ToolView(resident, known=self.known_tools())
 
     def gated(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a tool of this registry, refusing calls once it is no member any more."""
+        """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
         return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
 
     def register(self, toolset: Toolset) -> SourceHandle:
-        """Take in one more toolset.
+        """Register another toolset.
 
         Raises:
-            NameConflictError: it has a local tool or a mount of a name that is taken; nothing has
+            NameConflictError: it has a local tool or a mount whose name is taken; nothing has
                 changed.
         """
         handle = _handle_of(toolset)
@@ -198,10 +199,10 @@ class ToolRegistry:
         return handle
 
     def check(self, toolset: Toolset, *, instead_of: SourceHandle | None = None) -> None:
-        """Whether a toolset could be registered, or put in the place of one; nothing is changed.
+        """Check whether a toolset could be registered, or replace another one; nothing is changed.
 
         Raises:
-            NameConflictError: it has a local tool or a mount of a name that is taken.
+            NameConflictError: it has a local tool or a mount whose name is taken.
         """
         surface = self._surface
         others = {other: one for other, one in surface.toolsets.items() if other is not instead_of}
@@ -209,21 +210,21 @@ class ToolRegistry:
         computed(compiled_anew(wanted), self._rules)
 
     def replace(self, handle: SourceHandle, toolset: Toolset) -> None:
-        """Put another toolset in the place of one; tools of the same id keep names and membership.
+        """Replace a toolset by another one; tools with the same id keep names and membership.
 
         Raises:
-            StateError: nothing is registered by this handle.
-            NameConflictError: a name is taken; the one that is there stays.
+            StateError: the handle is not registered.
+            NameConflictError: a name is taken; the old toolset stays.
         """
         with self._changing() as surface:
             self._require(handle)
             self._put(compiled_anew(replace(surface, toolsets={**surface.toolsets, handle: toolset})))
 
     def remove(self, handle: SourceHandle) -> None:
-        """Take a toolset out; what was decided about its tools is kept until they return.
+        """Remove a toolset; decisions about its tools are kept until they return.
 
         Raises:
-            StateError: nothing is registered by this handle.
+            StateError: the handle is not registered.
         """
         with self._changing() as surface:
             self._require(handle)
@@ -231,65 +232,65 @@ class ToolRegistry:
             self._put(compiled_anew(replace(surface, toolsets=rest)))
 
     def refresh(self) -> int:
-        """Look at the toolsets again, as after a mounted server has listed other tools; the generation.
+        """Compile the toolsets again, such as after a server has listed other tools; return the generation.
 
         Raises:
-            NameConflictError: two local tools have one name by now; the last surface stays.
+            NameConflictError: two local tools have the same name now; the last surface stays.
         """
         with self._changing() as surface:
             self._put(compiled_anew(surface))
         return self.generation
 
     def enable(self, *tools: ToolSelector) -> int:
-        """Make tools members, by public name or by themselves; returns the generation.
+        """Make tools members, given by public name or as tools; return the generation.
 
         Raises:
-            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+            UnknownToolError: one of them does not exist, or is hidden; nothing has changed.
         """
         return self.choose(dict.fromkeys(tools, True))
 
     def disable(self, *tools: ToolSelector) -> int:
-        """Make tools no members; calls that have begun end as they would. Returns the generation.
+        """Remove tools from the members; calls in flight end normally. Return the generation.
 
         Raises:
-            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+            UnknownToolError: one of them does not exist, or is hidden; nothing has changed.
         """
         return self.choose(dict.fromkeys(tools, False))
 
     def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
-        """Decide about some tools at once; `None` leaves it to their toolset. Returns the generation.
+        """Set the membership of some tools at once; `None` leaves it to their toolset. Return the generation.
 
         Raises:
-            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+            UnknownToolError: one of them does not exist, or is hidden; nothing has changed.
         """
         with self._changing() as surface:
             return self._choose(surface, members)
 
     def change(self, members: Mapping[str, bool], *, generation: int) -> int:
-        """Decide about some tools as `choose` does, if nothing has changed since `generation`.
+        """Set the membership of some tools like `choose`, if nothing has changed since `generation`.
 
         Raises:
-            StaleStateError: the registry has another generation by now; nothing has changed.
-            UnknownToolError: one of them is not there, or is hidden; nothing has changed.
+            StaleStateError: the registry has another generation now; nothing has changed.
+            UnknownToolError: one of them does not exist, or is hidden; nothing has changed.
         """
         with self._changing() as surface:
             _require_fresh(generation, surface)
             return self._choose(surface, members)
 
     def hide(self, *patterns: str, strict: bool | None = None) -> int:
-        """Keep tools out by name patterns, whatever else is decided; returns the generation.
+        """Hide tools by name patterns, whatever else is decided; return the generation.
 
-        A pattern is compared with the public name and with the name that the toolset asked for, so
-        that no tool slips through by a name that had to be altered. It is the host's policy, not part
-        of a state: it holds for tools that come later, and through `apply_state` and `restore_state`.
+        A pattern is compared with the public name and with the name that the toolset gave, so that no
+        tool escapes by a name that was altered. It is the host's policy, not part of a state: it holds for
+        tools that come later, and through `apply_state` and `restore_state`.
 
         Args:
             *patterns: The patterns.
-            strict: `False` takes names of tools that come later; `True` refuses patterns, too, that fit
+            strict: `False` allows names of tools that come later; `True` also refuses patterns that match
                 nothing, as soon as all mounted servers have listed.
 
         Raises:
-            UnknownToolError: a name fits no tool, and all tools are known; nothing has changed.
+            UnknownToolError: a name matches no tool, and all tools are known; nothing has changed.
         """
         with self._changing() as surface:
             if surface.toolsets:
@@ -298,18 +299,18 @@ class ToolRegistry:
         return self.generation
 
     def snapshot(self) -> RegistryState:
-        """The whole surface as it is, to keep, to edit and to apply."""
+        """The whole surface as data, to keep, to edit and to apply."""
         surface = self._surface
         return RegistryState(surface.generation, tuple(surface.entries.values()))
 
     def apply_state(self, state: RegistryState) -> StateReport:
-        """Make the surface what a state says, if nothing has changed since it was taken.
+        """Apply a state to the surface, if nothing has changed since the state was taken.
 
-        The state defines the whole surface: a tool that is not in it is no member from now on, and an
-        orphan that is not in it is forgotten. Tools of it whose source is not there become orphans.
+        Tools missing from the state are switched off, and orphans missing from it are forgotten. Tools of the
+        state whose source is missing become orphans.
 
         Raises:
-            StaleStateError: the registry has another generation by now; nothing has changed.
+            StaleStateError: the registry has another generation now; nothing has changed.
         """
         _require_fresh(state.generation, self._surface)
         with self._changing() as surface:
@@ -324,10 +325,10 @@ class ToolRegistry:
             return StateReport(self._surface.generation, _orphaned(state, self._surface))
 
     def restore_state(self, state: RegistryState) -> StateReport:
-        """Adopt a persisted state and its generation, on a cold start.
+        """Restore a saved state and its generation, on a cold start.
 
-        Tools that the state knows get their names and membership back, now or when their source
-        comes; tools that it does not know stay as they are. Snapshots taken before are void.
+        Tools in the state get their names and membership back, now or when their source is registered; other
+        tools stay unchanged. Snapshots taken before are invalid.
         """
         with self._changing() as surface:
             kept = {key: entry for key, entry in surface.entries.items() if key in surface.live}
@@ -339,14 +340,14 @@ class ToolRegistry:
             return StateReport(state.generation, _orphaned(state, self._surface))
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every change, in the thread that made it; returns what ends this."""
+        """Call `callback` after every change, in the thread that made it; return a function to stop this."""
         token = object()
         self._listeners[token] = callback
         return lambda: self._listeners.pop(token, None) and None
 
     @contextmanager
     def _changing(self) -> Generator[Surface]:
-        """Hold the lock; afterwards tell the listeners, outside of it, if something is different."""
+        """Hold the lock; afterwards notify the listeners, outside of the lock, if something has changed."""
         with self._lock:
             before = self._surface
             yield before
@@ -364,11 +365,11 @@ class ToolRegistry:
         return self._surface.generation
 
     def _put(self, wanted: Surface) -> None:
-        """Compute a surface and put it in place; without a difference the generation stays."""
+        """Compute a surface and swap it in; without a difference the generation stays."""
         before = self._surface
         after = computed(wanted, self._rules)
         if after.generation == before.generation:
-            # Definitions may differ all the same; they are no part of what a generation stands for.
+            # Definitions may still differ; the generation does not count them.
             moved = not after.same_as(before)
             after = replace(after, generation=before.generation + moved)
         tell_altered(after, before)

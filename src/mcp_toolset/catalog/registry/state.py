@@ -1,8 +1,8 @@
-"""`RegistryState`: what a registry knows of every tool, as plain data that outlives the process.
+"""`RegistryState`: names and membership of every tool of a registry, as plain data for the next run.
 
-As JSON it is an object with `format`, `version`, `generation` and `tools`. Keys that this version
-does not know are passed over, so that a later one may add some; what an older one could misread gets
-a higher `version`, and is refused with that reason.
+As JSON it is an object with `format`, `version`, `generation` and `tools`. Unknown keys are ignored, so that
+a later version may add some; a change that an older version could misread gets a higher `version`, which is
+refused with that reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Item = TypeVar("_Item")
 
 
 class ToolKey(NamedTuple):
-    """What a tool is known by, whatever it is called: its source, and its id there."""
+    """The key of a tool, whatever its name: its source, and its id there."""
 
     source: str
     id: str
@@ -29,15 +29,14 @@ class ToolKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegistryEntry:
-    """What is remembered of one tool, also while its source is gone.
+    """What is remembered of one tool, also while its source is missing.
 
     Attributes:
         source: The name of the mount or provider; empty for the host's own tools.
-        id: The tool's id there: for a mounted tool its own name.
-        name: Its public name; empty when another tool has taken it meanwhile.
+        id: The tool's id there: for a mounted tool its name at the server.
+        name: Its public name; empty if another tool has taken it meanwhile.
         asked: The name that the host's toolset gave it when it got that name.
-        member: Whether somebody has put it into the catalog or taken it out; `None` leaves that to
-            its toolset.
+        member: Whether it was explicitly made a member or removed; `None` leaves that to its toolset.
     """
 
     source: str
@@ -47,7 +46,7 @@ class RegistryEntry:
     member: bool | None = None
 
     def __post_init__(self) -> None:
-        """Nothing else was asked for where nothing is said."""
+        """By default the host gave it the public name."""
         object.__setattr__(self, "asked", self.asked or self.name)
 
     @property
@@ -69,10 +68,10 @@ class RegistryState:
     tools: tuple[RegistryEntry, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be one surface.
+        """Refuse data that cannot be one surface.
 
         Raises:
-            InvalidStateError: a negative generation, an empty id, or an id or name that comes twice.
+            InvalidStateError: a negative generation, an empty id, or a duplicate id or name.
         """
         if self.generation < 0:
             raise InvalidStateError(f"a state cannot have the generation {self.generation}")
@@ -86,10 +85,10 @@ class RegistryState:
             raise InvalidStateError(f"a state has two tools named {name!r}")
 
     def choosing(self, members: Mapping[str, bool | None]) -> RegistryState:
-        """This state with some tools, by public name, put into the catalog or taken out of it.
+        """This state with some tools, by public name, made members or removed.
 
         Raises:
-            UnknownToolError: there is no tool of that name in it.
+            UnknownToolError: the state has no tool of that name.
         """
         for name in members.keys() - {entry.name for entry in self.tools}:
             raise UnknownToolError(name)
@@ -112,7 +111,7 @@ class RegistryState:
         """The state that `to_json` wrote, by this version or another.
 
         Raises:
-            InvalidStateError: it is no JSON, of another format, or of a later version that cannot be
+            InvalidStateError: it is not JSON, of another format, or of a later version that cannot be
                 read; the message starts with `where`.
         """
         try:
@@ -121,7 +120,7 @@ class RegistryState:
             reason = f"line {fault.lineno}" if isinstance(fault, json.JSONDecodeError) else "unreadable"
             raise _invalid(where, f"it is no JSON ({reason})") from None
         _check_format(data, where)
-        # Its models are only wanted by servers with a state file, and take longer to import than all of this.
+        # Only servers with a state file need the models, which take longer to import than all of this.
         from mcp_toolset.catalog.registry.state_data import generation_and_entries
 
         try:

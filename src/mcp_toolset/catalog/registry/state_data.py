@@ -1,4 +1,4 @@
-"""Read the JSON of a `RegistryState`: the models that say what its fields may be."""
+"""Parse the JSON of a `RegistryState`, with pydantic models of its fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def generation_and_entries(data: Any) -> tuple[int, list[dict[str, Any]]]:
     """The generation of a state, and the fields of its entries.
 
     Raises:
-        ValueError: the data is no state; it says where and why.
+        ValueError: the data is not a state; it says where and why.
     """
     try:
         read = _StateData.model_validate(data)

@@ -1,7 +1,7 @@
-"""`StateFile`: one registry's state on disk, which several processes may share.
+"""`StateFile`: one registry's state on disk; several processes may share the file.
 
-A save is a compare-and-swap under a lock file: it replaces the file as a whole, and only if that is
-still what this process last read or wrote. What cannot be read is never overwritten.
+A save is a compare-and-swap under a lock file: it replaces the file atomically, and only if the file is still
+what this process last read or wrote. A file that cannot be read is never overwritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcp_toolset.concurrency.atomic_file import replace_file
 from mcp_toolset.errors import InvalidStateError, StaleStateError
 
 LOCK_PATIENCE: Final = 5.0
-"""Seconds that a save waits for another process's."""
+"""Seconds that a save waits for another process."""
 
 _LOCK_STEP: Final = 0.02
 
@@ -29,24 +29,25 @@ class StateFile:
     """A file with a `RegistryState`; one object for each writer."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Name the file; nothing is read yet."""
+        """Use this file; nothing is read yet."""
         self.path = Path(path)
         self._seen: RegistryState | None = None
 
     def load(self) -> RegistryState | None:
-        """The state as it is saved, `None` if there is none yet.
+        """The saved state, `None` if the file does not exist.
 
         Raises:
-            InvalidStateError: the file is corrupt, foreign or unreadable; it names it and stays as it is.
+            InvalidStateError: the file is corrupt, foreign or unreadable; it is unchanged, and the message
+                names it.
         """
         self._seen = self._read()
         return self._seen
 
     def save(self, state: RegistryState) -> None:
-        """Replace what is saved, as a whole or not at all.
+        """Save a state, atomically.
 
         Raises:
-            StaleStateError: somebody else has saved since this object last loaded or saved.
+            StaleStateError: another writer has saved since this object last loaded or saved.
             InvalidStateError: the file is corrupt or foreign, or cannot be written.
         """
         with self._locked():
@@ -84,7 +85,7 @@ class StateFile:
     def _locked(self) -> Generator[None]:
         path = self.path.resolve()
         if not path.parent.is_dir():
-            # The lock would make the folder, and a mistyped path would go unnoticed.
+            # Taking the lock would create the folder, and a mistyped path would not be noticed.
             raise self._unwritable(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_PATIENCE, mode=0o600)
         try:

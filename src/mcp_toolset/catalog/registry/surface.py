@@ -1,4 +1,4 @@
-"""`Surface`: everything that a registry serves at one generation; computed as a whole and never changed."""
+"""`Surface`: everything that a registry serves at one generation; an immutable value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SourceHandle:
     """One registered toolset, as a handle to replace or remove it by.
 
     Attributes:
-        name: The toolset's name, for people; several may have one.
+        name: The toolset's name, for people; it need not be unique.
     """
 
     name: str
@@ -34,7 +34,7 @@ class SourceHandle:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Everything there is at one generation; replaced, never changed."""
+    """All tools, names and members at one generation; replaced as a whole, never changed."""
 
     generation: int = 0
     toolsets: Mapping[SourceHandle, Toolset] = field(default_factory=dict[SourceHandle, Toolset])
@@ -45,12 +45,12 @@ class Surface:
     sources: Mapping[str, ToolSource] = field(default_factory=dict[str, ToolSource])
     compiled: tuple[ToolBinding, ...] = ()
     offered: Mapping[str, ToolBinding] = field(default_factory=dict[str, ToolBinding])
-    # What the above was joined of, by source. A change takes over the sources that it does not touch.
+    # The results for each source, which a change of another source reuses.
     parts: Mapping[str, Assigned] = field(default_factory=dict[str, Assigned])
     chosen: Mapping[str, Chosen] = field(default_factory=dict[str, Chosen])
 
     def same_as(self, other: Surface) -> bool:
-        """Whether the two differ in nothing that a state or a caller could tell."""
+        """Whether the two differ in nothing that a state or a caller can see."""
         mine = (self.toolsets, self.entries, self.members, self.hidden)
         return mine == (other.toolsets, other.entries, other.members, other.hidden) and self._same_keys(other)
 
@@ -62,14 +62,14 @@ class Surface:
 
 
 def computed(wanted: Surface, given: NameRules) -> Surface:
-    """The surface with names, members and bindings settled for what it was compiled from.
+    """The surface with names, members and bindings computed from its toolsets.
 
     Args:
-        wanted: What the surface is to be made of.
-        given: What names have to keep to; nothing is reserved while no toolset is deferred.
+        wanted: The surface to compute.
+        given: The rules for names; nothing is reserved while no toolset is deferred.
 
     Raises:
-        NameConflictError: two local tools have one name.
+        NameConflictError: two local tools have the same name.
     """
     toolsets = wanted.toolsets.values()
     rules = given if any(toolset.defers for toolset in toolsets) else replace(given, reserved=frozenset())
@@ -96,14 +96,14 @@ def computed(wanted: Surface, given: NameRules) -> Surface:
 
 
 def compiled_anew(surface: Surface) -> Surface:
-    """The surface with what its toolsets say now, before anything of it is settled."""
+    """The surface with its toolsets' present tools, before names and members are computed."""
     toolsets = surface.toolsets.values()
     compiled = distinct([binding for toolset in toolsets for binding in toolset.bindings()])
     return replace(surface, sources=MappingProxyType(_sources_of(toolsets)), compiled=tuple(compiled))
 
 
 def tell_altered(after: Surface, before: Surface) -> None:
-    """Log each name that is not as the host would have it, when it is given."""
+    """Log each name that differs from the name that the host gave, when it is assigned."""
     fresh = (part for source, part in after.parts.items() if part is not before.parts.get(source))
     for key, binding in (item for part in fresh for item in part.live.items()):
         entry = after.entries[key]
@@ -126,5 +126,5 @@ def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
 
 
 def shown_in(surface: Surface) -> dict[str, ToolBinding]:
-    """The tools that are there, members or not, by public name, but for what a policy hides."""
+    """The present tools, members or not, by public name, without hidden tools."""
     return {one.name: one for one in surface.live.values() if not is_hidden(one, surface.hidden)}

@@ -1,4 +1,4 @@
-"""Finding tools by what they do: an index over words and meaning.
+"""Search for tools by what they do: `SearchIndex`, over words and meaning.
 
-`catalog.deferred` and the command line call it. It may import `tools` and `errors`.
+`catalog.deferred` and the command line use it. It may import `tools` and `errors`.
 """

@@ -1,7 +1,7 @@
-"""Words that tools and their users say for one another: a small table, kept by hand.
+"""Synonyms that tools and their users use for each other: a small table, kept by hand.
 
-Each line is one meaning. A word of a query also finds its neighbours on the line, at a discount. Only
-pairs that hold in nearly every catalog belong here; meaning at large is the business of a second scorer.
+Each line is one meaning. A word of a query also finds the other words on its line, at a discount. Only pairs
+that hold in nearly every catalog belong here; `MeaningScorer` finds all other synonyms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`CatalogEntry`: a tool as the catalog knows it, with what a hit shows and a search reads of it.
+"""`CatalogEntry`: a tool in the catalog, with the texts that a hit shows and a search reads.
 
-Schemas come from strangers: whatever has an unexpected shape is passed over here, never an error.
+Schemas come from strangers: parts with an unexpected shape are ignored, never an error.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class CatalogEntry:
     """One tool of a catalog.
 
     Attributes:
-        definition: What is said about the tool.
-        public_name: The name under which it is offered; unique within a catalog.
-        server: The source it comes from; `None` for a tool of the host's own.
-        tags: Further words to find it by.
-        tool_id: An id that stays when the public name has to change, if the host keeps one.
+        definition: The tool's definition.
+        public_name: Its public name; unique within a catalog.
+        server: The source it comes from; `None` for a local tool.
+        tags: More words to find it by.
+        tool_id: An id that stays when the public name changes, if the host has one.
     """
 
     definition: ToolDefinition
@@ -47,11 +47,11 @@ class CatalogEntry:
 
     @property
     def id(self) -> str:
-        """What a hit is asked for by: the host's own id, or else the public name."""
+        """The id in a hit: the host's id, or else the public name."""
         return self.tool_id or self.public_name
 
     def same_content(self, other: CatalogEntry) -> bool:
-        """Whether nothing differs that is shown or searched; definitions are told apart by digest."""
+        """Whether everything that is shown or searched is the same; definitions are compared by digest."""
         ours = (self.public_name, self.server, self.tags, self.tool_id)
         theirs = (other.public_name, other.server, other.tags, other.tool_id)
         return ours == theirs and self.definition.digest == other.definition.digest
@@ -65,7 +65,7 @@ class CatalogEntry:
     def signature(self) -> str:
         """`create_issue(owner: string, title: string, body?: string)`: required parameters first.
 
-        A long list of parameters ends in `…`; a type that has no short name is `any` or `object`.
+        A long list of parameters ends in `…`; a type without a short name is `any` or `object`.
         """
         required = _texts(self.definition.input_schema.get("required"))
         parameters = sorted(
@@ -98,7 +98,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def type_name(schema: object, nesting: int = _NESTING) -> str:
-    """A short name for what a JSON Schema allows: `string`, `integer[]`, `"asc"|"desc"`, `any`."""
+    """A short name for the type of a JSON Schema: `string`, `integer[]`, `"asc"|"desc"`, `any`."""
     if not _is_mapping(schema) or nesting == 0:
         return "any"
     named = (
@@ -164,18 +164,18 @@ def _properties(schema: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    # Nearly all are dictionaries, and asking for those is ten times as quick.
+    # Nearly all are dictionaries, and checking for `dict` is ten times as fast.
     return isinstance(value, dict) or isinstance(value, Mapping)
 
 
 def _texts(value: object) -> frozenset[str]:
-    """The strings among the values, or the one string itself."""
+    """The strings among the values, or the single string itself."""
     values = cast(list[object], value) if isinstance(value, list | tuple) else [value]
     return frozenset(item for item in values if isinstance(item, str))
 
 
 def _on_one_line(text: str) -> str:
-    """Without what hides, and without line breaks."""
+    """Without hidden characters and line breaks."""
     return " ".join(cleaned(text).split())
 
 
@@ -188,7 +188,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _grapheme_end(line: str, end: int) -> int:
-    """The last place at or before `end` where no grapheme is cut; `end` itself if there is none."""
+    """The last place at or before `end` that is not inside a grapheme; `end` itself if there is none."""
     for place in range(end, 0, -1):
         if not _continues(line[place]) and line[place - 1] != _JOINER:
             return place

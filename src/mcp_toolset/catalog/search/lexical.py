@@ -1,9 +1,9 @@
-"""Ranking by words: BM25F over fields, on postings that are kept per tool.
+"""`LexicalScorer`: ranking by words, BM25F over fields, with postings that are updated tool by tool.
 
-The impact of a term on a tool depends on that tool alone: the mean lengths of fields are constants, not
-those of the catalog at hand. A changed tool therefore touches its own postings and no others, and an
-index that grew step by step equals one that was built at once. Only the rarity of a term depends on the
-catalog, and that is read off when a query comes.
+The impact of a term on a tool depends on that tool only: the mean lengths of fields are constants, not
+those of the present catalog. So a changed tool changes only its own postings, and an index that grew step
+by step equals one that was built at once. Only the rarity of a term depends on the catalog; it is computed
+for each query.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Field:
     """How much one field of a tool counts.
 
     Attributes:
-        weight: What one occurrence of a term counts.
+        weight: The weight of one occurrence of a term.
         mean_length: The usual number of terms; longer fields count less.
-        slope: How strongly length counts: 0 not at all, 1 fully.
+        slope: How much length counts: 0 not at all, 1 fully.
     """
 
     weight: float
@@ -42,14 +42,14 @@ class Field:
     slope: float
 
     def once_in(self, length: int) -> float:
-        """What one occurrence counts in a field of so many terms; very short is no better than short."""
+        """The weight of one occurrence in a field of so many terms; very short is no better than short."""
         relative = max(length / self.mean_length, _SHORT)
         return self.weight / (1 - self.slope + self.slope * relative)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """All that can be tuned. The defaults were tuned on the agent queries of LiveMCPBench alone."""
+    """All tunable weights. The defaults were tuned on the agent queries of LiveMCPBench only."""
 
     name: Field = Field(2.0, 4, 0.3)
     title: Field = Field(1.0, 4, 0.3)
@@ -68,7 +68,7 @@ class LexicalScorer:
     """BM25F over the fields of catalog entries, with aliases and correction of unknown words.
 
     Attributes:
-        places: Where each tool stands.
+        places: The place of each tool.
     """
 
     def __init__(self, weights: Weights | None = None) -> None:
@@ -80,11 +80,11 @@ class LexicalScorer:
         self.places = Places()
 
     def __contains__(self, word: str) -> bool:
-        """Whether any tool has this word, in whatever inflection."""
+        """Whether any tool has this word, in any inflection."""
         return stem(word) in self._postings
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Take in entries whose public names are not indexed yet."""
+        """Index entries whose public names are not indexed yet."""
         for entry in entries:
             place = self.places.take(entry.public_name)
             self._held[entry.public_name] = tuple(
@@ -94,7 +94,7 @@ class LexicalScorer:
         self._vocabulary.forget_order()
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Forget entries; names that are not indexed are passed over."""
+        """Remove entries; names that are not indexed are ignored."""
         left: dict[Posting, set[int]] = {}
         for name in public_names:
             if name in self._held:
@@ -106,11 +106,11 @@ class LexicalScorer:
         self._vocabulary.forget_order()
 
     def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """What `read(query).best(count, among)` gives."""
+        """The result of `read(query).best(count, among)`."""
         return self.read(query).best(count, among)
 
     def read(self, query: str) -> WordQuery:
-        """Take a query in: any text, read literally, and only its first part if it is very long."""
+        """Parse a query: any text without operators; of a long one only the first part."""
         clauses, unknown = self._clauses(self._wanted(query))
         most = (self._weights.saturation + 1) * IMPACT
         return WordQuery(clauses, unknown, most, self.places, self._held)
@@ -157,13 +157,13 @@ class LexicalScorer:
         return self._tokenizer.name_terms(name[:_FIELD_CHARACTERS])
 
     def _renaming(self, entry: CatalogEntry, known: AbstractSet[str]) -> list[str]:
-        """What the public name says beyond the tool's own name and its server's."""
+        """The words of the public name that are neither in the tool's own name nor in its server's."""
         if entry.public_name == entry.definition.name:
             return []
         return [term for term in self._read_name(entry.public_name) if term not in known]
 
     def _wanted(self, query: str) -> dict[str, float]:
-        """The terms of a query, known here or not, and what each counts before its rarity."""
+        """The terms of a query, known or not, with their weights before rarity."""
         spoken = _words_of(query)
         stems = [stem(word) for word in spoken]
         wanted = dict.fromkeys(stems, 1.0)
@@ -186,7 +186,7 @@ class LexicalScorer:
                 wanted[term] = max(weight, wanted.get(term, 0.0))
 
     def _clauses(self, wanted: Mapping[str, float]) -> tuple[list[Clause], float]:
-        """The known terms, heaviest first, and the weight of the unknown ones together."""
+        """The known terms, heaviest first, and the weight of the unknown terms together."""
         total, unknown = len(self._held), 0.0
         clauses: list[Clause] = []
         for term, weight in wanted.items():
@@ -202,7 +202,7 @@ class LexicalScorer:
 
 
 def _words_of(query: str) -> list[str]:
-    """The different words of a query in order; its stop words only if there are no others."""
+    """The distinct words of a query in order; its stop words only if there are no others."""
     spoken: list[str] = []
     for run in runs(query[:_QUERY_CHARACTERS]):
         spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)

@@ -1,4 +1,4 @@
-"""Searching by name: a query that is a tool's name, or begins one, comes before all ranking."""
+"""`NameTable`: search by name; a query that is a tool's name, or its beginning, puts that tool first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPELLINGS = 200
 
 
 class NameTable:
-    """Public names, own names, and both without case and punctuation."""
+    """Public names, original names, and both without case and punctuation."""
 
     def __init__(self) -> None:
         self._entries: dict[str, CatalogEntry] = {}
@@ -28,7 +28,7 @@ class NameTable:
         self._in_order: list[str] = []
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
-        """Take in entries whose public names are not in the table yet."""
+        """Add entries whose public names are not in the table yet."""
         for entry in entries:
             self._entries[entry.public_name] = entry
             self._own.setdefault(entry.definition.name, []).append(entry.public_name)
@@ -39,7 +39,7 @@ class NameTable:
         self._in_order.sort()
 
     def remove(self, public_names: Iterable[str]) -> None:
-        """Forget names, all of which are in the table."""
+        """Remove names, all of which are in the table."""
         for name in public_names:
             entry = self._entries.pop(name)
             _discard(self._own, entry.definition.name, name)

@@ -1,4 +1,4 @@
-"""Which tools have a term and how much it counts there, summed over the terms of a query.
+"""`Posting` and `WordQuery`: the tools that have a term, and the scores of a query's terms summed by tool.
 
 Tools have places, small whole numbers, and impacts are whole numbers too, so that a posting is one flat
 array of eight bytes a tool.
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-# So many tools are looked for one by one; for more it is quicker to write a posting anew.
+# Up to this number of tools are removed one by one; for more, writing the posting anew is faster.
 _FEW = 8
 
 
 class Places:
-    """A place for each public name; those of names that went are given out again."""
+    """A place for each public name; places of removed names are reused."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -38,7 +38,7 @@ class Places:
         return place
 
     def free(self, name: str) -> int:
-        """The place that a name had until now."""
+        """Free the place of a name; return it."""
         place = self.of.pop(name)
         self._vacant.append(place)
         return place
@@ -50,7 +50,7 @@ IMPACT: Final = 1 << 24
 
 @dataclass(slots=True, eq=False)
 class Posting:
-    """The tools that have one term, in no order: their places, after each the impact of the term there."""
+    """The tools that have one term, unordered: a place and the impact of the term there, in turn."""
 
     term: str
     numbers: array[int] = field(default_factory=lambda: array("i"))
@@ -59,7 +59,7 @@ class Posting:
         return len(self.numbers) // 2
 
     def drop(self, places: AbstractSet[int]) -> None:
-        """Remove tools that are in it."""
+        """Remove tools that are in the posting."""
         if len(places) <= _FEW:
             for place in places:
                 self._drop_one(place)
@@ -78,17 +78,17 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One term of a query: how much it counts here, and where it stands."""
+    """One term of a query: its weight and its posting."""
 
     weight: float
     posting: Posting
 
 
 class WordQuery:
-    """A query as its terms, heaviest first; it holds for as long as the index does not change.
+    """A query as its terms, heaviest first; valid until the index changes.
 
     Attributes:
-        ceiling: The score of a tool that answers all of it as well as can be.
+        ceiling: The score of a tool that matches the query perfectly.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class WordQuery:
         places: Places,
         held: Mapping[str, Iterable[Posting]],
     ) -> None:
-        """Hold a query.
+        """A query of these terms.
 
         Args:
-            clauses: Its known terms.
-            unknown: The weight of the unknown ones together.
-            most: The highest impact that a term can have, as a whole number.
+            clauses: The known terms.
+            unknown: The weight of the unknown terms together.
+            most: The highest impact of a term, as a whole number.
             places: The names of the tools.
-            held: The postings in which each tool is.
+            held: The postings of each tool.
         """
         self._clauses = clauses
         self._most = most
@@ -115,10 +115,10 @@ class WordQuery:
         self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:
-        """The best public names, best first, with the share of the query that each answers (0 to 1).
+        """The best public names, best first, with the share of the query that each matches (0 to 1).
 
         Args:
-            count: How many names are wanted at most; 1 or more.
+            count: The largest number of names; 1 or more.
             among: The public names to choose from; all of them if `None`.
         """
         scores = self._highest(count) if among is None else self._of(among)
@@ -126,18 +126,18 @@ class WordQuery:
         return {name: score / self.ceiling for name, score in first}
 
     def shares(self, names: Iterable[str]) -> dict[str, float]:
-        """The share of the query that each of these names answers, if it answers any of it."""
+        """The share of the query that each of these names matches, if any."""
         return {name: score / self.ceiling for name, score in self._of(names).items()}
 
     def coverage(self, name: str) -> float:
-        """How much of the query a name has at all, wherever it stands: 0 to 1, by the rarity of the terms."""
+        """How much of the query a tool has in any field: 0 to 1, weighted by the rarity of the terms."""
         held = frozenset(self._held.get(name, ()))
         had = sum(clause.weight for clause in self._clauses if clause.posting in held)
         return had * self._most / self.ceiling if had else 0.0
 
     @cached_property
     def _scores(self) -> dict[int, float]:
-        """The score at every place that has one."""
+        """The score at every place that matches."""
         scores: dict[int, float] = {}
         for clause in self._clauses:
             weight, numbers = clause.weight, clause.posting.numbers
@@ -154,7 +154,7 @@ class WordQuery:
         return {name: scores[place] for name, place in places if place in scores}
 
     def _highest(self, count: int) -> dict[str, float]:
-        """The `count` highest scores, perhaps with all that equal the last."""
+        """The `count` highest scores, with all that equal the lowest of them."""
         names, found = self._places.names, self._scores
         if len(found) > count:
             last = heapq.nlargest(count, found.values())[-1]

@@ -23,7 +23,7 @@ _CHECKED_FOR_ENOUGH = 5
 
 
 class Scorer(Protocol):
-    """A second ranking, beside that by words, of the tools of an index.
+    """A second ranking, in addition to that by words, of the tools of an index.
 
     The index reports each change once, removals before additions. A scorer leaves out tools that it cannot
     score; for a query that it cannot read it returns nothing, and the words alone decide.
@@ -65,7 +65,7 @@ class ReadingScorer(Scorer, Protocol):
     patience: float
 
     def must_read(self, query: str) -> bool:
-        """Whether reading the query now would make a difference."""
+        """Whether reading the query now would change the answer."""
         ...
 
     def read(self, query: str) -> None:
@@ -81,7 +81,7 @@ class Ranking:
         self._scorer = scorer
 
     def knows(self, word: str) -> bool:
-        """Whether any tool has this word, in whatever inflection."""
+        """Whether any tool has this word, in any inflection."""
         return word in self._words
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:

@@ -1,7 +1,7 @@
-"""Text as search terms: folded words, split identifiers, light stems, stop words.
+"""`Tokenizer`: text as search terms, with folded words, split identifiers, light stems and stop words.
 
-Every pattern here takes time linear in the text. What is read is capped by the callers, so hostile text
-costs no more than a long description does.
+Every pattern here takes linear time. Callers cap the text, so hostile text costs no more than a long
+description.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 _MAX_WORD = 40
 _CACHED_WORDS = 65_536
-# Normalisation sorts the marks of one letter in quadratic time, so it is never given many at once.
+# Normalisation sorts the marks of one letter in quadratic time, so it never gets many at once.
 _PIECE = 128
 
 _DIACRITICS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 _BESIDE_LETTERS = re.compile("[^A-Za-z0-9]+")
 _ASCII_RUN = re.compile(r"[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*")
-# The vowel signs of South and South-East Asian scripts are not `\w`, yet they belong to the word.
+# The vowel signs of South and South-East Asian scripts are not in `\w`, but they belong to the word.
 _SIGNS = "\u0900-\u0963\u0966-\u109f\u1780-\u17d3"
 _LETTERS = rf"(?:(?!_)[\w{_SIGNS}])+"
 _RUN = re.compile(rf"{_LETTERS}(?:[_-]+{_LETTERS})*")
@@ -59,7 +59,7 @@ def _plain_piece(text: str) -> str:
 
 
 def folded(name: str) -> str:
-    """What two spellings of one name have in common: letters and digits alone, without case."""
+    """The common form of spellings of a name: letters and digits only, without case."""
     if name.isascii():
         return _BESIDE_LETTERS.sub("", name).lower()
     return "".join(_JOINT.sub("", run) for run in runs(name)).casefold()
@@ -77,7 +77,7 @@ def is_one_word(text: str) -> bool:
 
 
 def words(run: str) -> Iterator[str]:
-    """The case-folded words of one run: its parts, and the whole where that says more.
+    """The case-folded words of one run: its parts, and the whole where that adds something.
 
     `getHTMLPage` gives `get`, `html`, `page` and `gethtmlpage`; `ec2` gives `ec2` and `ec`; scripts that
     are written without spaces give pairs of characters.
@@ -93,7 +93,7 @@ def words(run: str) -> Iterator[str]:
 def stem(word: str) -> str:
     """A light English stem: plurals, `-ing`, `-ed`, `-ion`, `-or`, `-ly`, `-ment` and a final `e` go.
 
-    Lighter than Porter's, since tool names live on distinctions that it removes (`general`, `generate`).
+    Lighter than Porter's, since names of tools differ in endings that it removes (`general`, `generate`).
     Words with digits or of other scripts stay as they are.
     """
     if len(word) < 4 or not word.isalpha() or not word.isascii():
@@ -106,7 +106,7 @@ def stem(word: str) -> str:
 
 
 class Tokenizer:
-    """Turns text into terms and remembers the terms of words it has met, until told to forget."""
+    """Turns text into terms and caches the terms of words, until told to forget."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
@@ -135,7 +135,7 @@ class Tokenizer:
         return found
 
     def forget(self) -> None:
-        """Free what is remembered, at the end of a batch of documents."""
+        """Clear the cache, at the end of a batch of documents."""
         self._known.clear()
         self._in_names.clear()
         self._stems.clear()
@@ -221,7 +221,7 @@ def _without_e(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and len(word) > 3 and word[-2] not in "aeiou" else word
 
 
-# Most words end in none of these, and looking at one letter is quicker than at every ending.
+# Most words have none of these endings, and checking one letter is faster than checking every ending.
 _BY_LAST_LETTER: Final = (
     ("s", _singular),
     ("gd", _without_inflection),

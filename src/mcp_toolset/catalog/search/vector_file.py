@@ -1,4 +1,4 @@
-"""`VectorFile`: vectors kept by content in an SQLite file, for the next start."""
+"""`VectorFile`: a cache of vectors by digest in an SQLite file, for the next start."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class VectorFile:
     """A `VectorCache` in a file that several processes may share. Close it when done."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it.
+        """Open the file, or create it.
 
         Raises:
-            ToolsetError: It is no SQLite file, or cannot be opened; it is left as it is.
+            ToolsetError: It is not an SQLite file, or cannot be opened; it is unchanged.
         """
         self._lock = threading.Lock()
         try:

@@ -1,8 +1,8 @@
-"""The built-in table of word-piece vectors: what words mean, as far as tools are concerned.
+"""`WordVectors`: the built-in table of word-piece vectors, trained on descriptions of tools.
 
-A text is the sum of its pieces. The table was distilled from a sentence model by `scripts/train_search`;
-`word_vectors/table.json` says from what and how. All is whole-number arithmetic: the numbers of a piece lie
-side by side in one long integer, thirty-two bits each, so that adding two pieces is one addition.
+The vector of a text is the sum of its pieces' vectors. The table was distilled from a sentence model by
+`scripts/train_search`; `word_vectors/table.json` has the details. Only whole numbers are used: the numbers of
+a piece are side by side in one long integer, thirty-two bits each, so that adding two pieces is one addition.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mcp_toolset.catalog.search.wordpieces import pieces_of, words_of
 _LANE_BYTES = 4
 _SCALE_BYTES = 2
 _MIDDLE = 128
-# What the values of half a byte stand for, spaced so that normally distributed numbers lose least.
+# The values that half a byte stands for, spaced so that normally distributed numbers lose least.
 LEVELS = (-127, -96, -75, -58, -44, -30, -18, -6, 6, 18, 30, 44, 58, 75, 96, 127)
 _LOW = bytes(_MIDDLE + LEVELS[value & 15] for value in range(256))
 _HIGH = bytes(_MIDDLE + LEVELS[value >> 4] for value in range(256))
-# A piece is a character or more, and a lane has room for so many: 255 × 4,095 × 4,000 < 2³².
+# A piece has a character or more, and thirty-two bits hold this many pieces: 255 × 4,095 × 4,000 < 2³².
 _LONGEST_TEXT = 4_000
 _CACHED_WORDS = 16_384
-# Letters a piece, on the average, from which a word of several pieces is taken for a word.
+# Average letters per piece from which a word of several pieces counts as a word.
 _WORDLIKE = 3
 
 
@@ -33,11 +33,11 @@ class WordVectors:
     """One vector for each word piece; a text is the sum of its pieces."""
 
     def __init__(self, pieces: Sequence[str], scales: Sequence[int], rows: bytes) -> None:
-        """Hold a table.
+        """Use a table.
 
         Args:
             pieces: The vocabulary in order.
-            scales: For each piece what 1 in its row is worth, at most 4,095.
+            scales: For each piece the factor of its row, at most 4,095.
             rows: The rows one after another, two numbers a byte: the low bits are the first half of a row.
         """
         self._stride = len(rows) // len(pieces)
@@ -48,12 +48,12 @@ class WordVectors:
         self._words: dict[str, int] = {}
 
     def encode(self, text: str, *, wordlike: bool = False) -> list[int] | None:
-        """A vector for a text, of no particular length; `None` if no word of it is known.
+        """A vector for a text, of any length; `None` if no word of it is known.
 
         Args:
-            text: The text, of which so much is read as a vector has room for.
-            wordlike: Whether it is `None`, too, if no word is more than a string of short pieces, as codes
-                and slips of the pen are.
+            text: The text; the first part of a long one.
+            wordlike: Whether the result is also `None` if every word is only a string of short pieces, like
+                codes and typing errors.
         """
         words = words_of(text[:_LONGEST_TEXT])
         if wordlike and not any(map(self._is_word, words)):
@@ -67,7 +67,7 @@ class WordVectors:
         return numbers if any(numbers) else None
 
     def forget(self) -> None:
-        """Free what is remembered of words, at the end of a batch of texts."""
+        """Clear the cache of words, at the end of a batch of texts."""
         self._words.clear()
 
     def _is_word(self, word: str) -> bool:
@@ -83,7 +83,7 @@ class WordVectors:
         return known
 
     def _row(self, place: int) -> int:
-        """The numbers of one piece, and after them how often 1 went in, which tells where 0 is."""
+        """The numbers of one piece, and after them how often 1 was added, which gives the zero point."""
         both = self._rows[place * self._stride : (place + 1) * self._stride]
         lanes = bytearray(_LANE_BYTES * (self.dimensions + 1))
         lanes[::_LANE_BYTES] = both.translate(_LOW) + both.translate(_HIGH) + b"\1"
@@ -92,7 +92,7 @@ class WordVectors:
 
 @cache
 def built_in() -> WordVectors:
-    """The table that comes with the package, read when it is first asked for."""
+    """The table that comes with the package, read on first use."""
     table = files("mcp_toolset.catalog.search") / "word_vectors"
     pieces = (table / "pieces.txt").read_text("utf-8").split("\n")
     numbers = (table / "vectors.bin").read_bytes()

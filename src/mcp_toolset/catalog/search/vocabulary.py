@@ -1,7 +1,7 @@
-"""The words an index knows, and the nearest of them to one that it does not.
+"""`Vocabulary`: the words of an index, and the nearest of them to a misspelt word.
 
-The cost is bounded: one edit is tried by making every such word, two edits only among words that share
-the first letters, and not at all where those are too many.
+The cost is bounded: single edits are generated, double edits are looked for only among words that share the
+first letters, and not at all if those are too many.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _LAST = "\U0010ffff"
 
 
 class Vocabulary:
-    """The words that an index knows, looked over for those like another."""
+    """The words of an index, searched for words similar to another."""
 
     def __init__(self, known: Collection[str]) -> None:
-        """Look over `known`, which may change: say so with `forget_order`."""
+        """Search `known`, which may change: report that with `forget_order`."""
         self._known = known
         self._in_order: list[str] | None = None
 
     def forget_order(self) -> None:
-        """Take in at the next question that the known words have changed."""
+        """Note that the known words have changed."""
         self._in_order = None
 
     def nearest(self, term: str) -> list[str]:
-        """The known terms that an unknown one most likely stands for; none for short words and codes.
+        """The known terms that an unknown one most likely means; none for short words and codes.
 
-        One edit away, else longer words that it begins, else two edits away; the first that gives any.
+        First those one edit away, else longer words that begin with it, else those two edits away.
         """
         if len(term) < _SHORTEST or not term.isalpha():
             return []
@@ -46,7 +46,7 @@ class Vocabulary:
         return sorted(found, key=lambda known: (abs(len(known) - len(term)), known))[:_NEAREST]
 
     def _one_edit_from(self, term: str) -> set[str]:
-        """An edit in the first half is tried by making it, one behind by looking at what begins alike."""
+        """Edits in the first half are generated; for later edits, words that begin alike are compared."""
         head = len(term) // 2
         found = {edit for edit in _edits(term, head) if edit in self._known}
         return found | {known for known in self._beginning_with(term[:head]) if _is_one_edit(term, known)}
@@ -59,7 +59,7 @@ class Vocabulary:
 
 
 def _edits(term: str, places: int) -> Iterator[str]:
-    """What one insertion, deletion, replacement or swap of neighbours makes of a term at its first places."""
+    """All insertions, deletions, replacements and swaps of neighbours at the first places of a term."""
     for place in range(places):
         before, after = term[:place], term[place:]
         yield from [before + letter + after for letter in ascii_lowercase]
@@ -93,7 +93,7 @@ def _two_edits(term: str, crowd: Collection[str]) -> list[str]:
 
 
 def distance(one: str, other: str) -> int:
-    """Insertions, deletions, replacements and swaps of neighbours between two words."""
+    """The number of insertions, deletions, replacements and swaps of neighbours between two words."""
     older: list[int] = []
     old = list(range(len(other) + 1))
     for i, letter in enumerate(one):

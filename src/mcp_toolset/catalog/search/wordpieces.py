@@ -1,4 +1,4 @@
-"""Text as word pieces: the longest pieces of a fixed vocabulary that a word is made of, from its start.
+"""Split text into word pieces: the longest pieces of a fixed vocabulary, from the start of each word.
 
 The vocabulary is that of the WordPiece models (BERT): a piece that does not start a word is written with
 `##` before it.
@@ -21,7 +21,7 @@ def words_of(text: str) -> list[str]:
 
 
 def pieces_of(word: str, vocabulary: Mapping[str, int]) -> list[int]:
-    """The places in the vocabulary of the pieces of one lower-case word; letters it lacks are passed over."""
+    """The places in the vocabulary of the pieces of one lower-case word; unknown letters are skipped."""
     places: list[int] = []
     start = 0
     while start < len(word):
