@@ -1,0 +1,241 @@
+"""`Carrier`: HTTP requests to the address of one mount, and their replies as a stream of bytes.
+
+Plain connections (`PlainHttp`) carry them where that is enough. TLS, proxies, login flows, cookies, redirects
+and compressed bodies are httpx2's; a server that needs it gets it from then on. A redirect is followed within
+the origin of the mount alone, where its headers and credentials are meant for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies
+
+import httpcore2
+
+from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.transports.client.plain_http import (
+    CONNECT_TIMEOUT,
+    FAULTS,
+    KEPT_OPEN,
+    Headers,
+    PlainHttp,
+    Socket,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_REDIRECTS: Final = 20
+
+_ACCEPTED: Final = {"accept-encoding": "gzip, deflate", "user-agent": "mcp-toolset"}
+_REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
+_SAME_METHOD: Final = frozenset((307, 308))
+_PORTS: Final = {"http": 80, "https": 443}
+_PROXIED: Final = frozenset(("http", "all"))
+_NOT_REACHED: Final = frozenset(("ConnectError", "ConnectTimeout"))
+
+
+class Reply(Protocol):
+    """The answer to one request, whose body is read as it comes."""
+
+    status: int
+
+    def header(self, name: str) -> str:
+        """A header, by its name in lower case; empty if there is none."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, decompressed; asked for once more, what is left of it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of the connection; it is kept if the body was read to its end."""
+        ...
+
+
+class PlainReply:
+    """A reply over a plain connection."""
+
+    __slots__ = ("_chunks", "_connection", "_headers", "_http", "_response", "status")
+
+    def __init__(self, response: httpcore2.Response, connection: Socket, http: PlainHttp) -> None:
+        """Belong to a connection, which goes back to where it is from."""
+        self.status = response.status
+        self._headers = {name.lower(): value for name, value in response.headers}
+        self._response = response
+        self._connection = connection
+        self._http = http
+        self._chunks: Any = aiter(response.stream)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+
+    def header(self, name: str) -> str:
+        """A header, by its name in lower case; empty if there is none."""
+        return self._headers.get(name.encode(), b"").decode("latin-1")
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes; once more, what is left of it."""
+        return self._chunks
+
+    async def aclose(self) -> None:
+        """Give the connection back."""
+        try:
+            await self._chunks.aclose()
+            await self._response.aclose()
+        except BaseException:
+            self._connection.abort()
+            raise
+        self._http.give_back(self._connection)
+
+
+class LibraryReply:
+    """A reply that httpx2 has brought."""
+
+    __slots__ = ("_below", "_chunks", "_response", "status")
+
+    def __init__(self, response: httpx2.Response, below: Reply | None = None) -> None:
+        """Show `response`, whose body may be that of a reply below."""
+        self._below = below
+        self.status = response.status_code
+        self._chunks: Any = response.aiter_bytes()
+        self._response = response
+
+    def header(self, name: str) -> str:
+        """A header, by its name in lower case; empty if there is none."""
+        return self._response.headers.get(name, "")
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, decompressed; once more, what is left of it."""
+        return self._chunks
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._chunks.aclose()
+        await self._response.aclose()
+        if self._below is not None:
+            await self._below.aclose()
+
+
+class Carrier:
+    """Sends the requests of one mount.
+
+    Attributes:
+        faults: What a request, or reading a reply, fails with on its way.
+        host: The host that the mount is at, for messages.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None) -> None:
+        """Send to `url`, each request with `headers`."""
+        parts = urlsplit(url)
+        self.host = parts.hostname or ""
+        self.faults: tuple[type[Exception], ...] = FAULTS
+        self._url = url
+        self._auth = auth
+        self._given = {name.lower(): value for name, value in headers.items()}
+        common = {"host": parts.netloc, **_ACCEPTED, **self._given}
+        self._common = {name.encode(): value.encode("latin-1", "replace") for name, value in common.items()}
+        self._library: httpx2.AsyncClient | None = None
+        is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
+        self._plain = PlainHttp(url) if is_plain else None
+
+    async def send(
+        self, method: str, headers: Mapping[str, str], body: bytes | None = None, *, url: str | None = None
+    ) -> Reply:
+        """Send a request, to another address of the same origin if `url` is given; the reply is to be closed.
+
+        Raises:
+            Exception: one of `faults`, or what the login flow raises.
+        """
+        target = url or self._url
+        for _ in range(MAX_REDIRECTS):
+            reply = await self._sent(method, target, headers, body)
+            followed = redirect_of(reply, target)
+            if followed is None or not _is_followed(method, reply.status, target, followed):
+                return reply
+            await reply.aclose()
+            target = followed
+        return await self._sent(method, target, headers, body)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._plain is not None:
+            self._plain.close()
+        if self._library is not None:
+            await self._library.aclose()
+
+    def why(self, fault: Exception) -> str:
+        """Why a request failed; whether it was sent comes first."""
+        kind = type(fault).__name__
+        told = f"{kind}: {fault}" if str(fault) else kind
+        return f"{NOT_SENT if kind in _NOT_REACHED else FAILED_ON_ITS_WAY}: {told}"
+
+    async def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        wire = {name.lower().encode(): value.encode("latin-1", "replace") for name, value in headers.items()}
+        http = self._plain
+        if http is None or not http.reaches(url):
+            client = self._client()
+            request = client.build_request(method, url, headers=list(wire.items()), content=body)
+            return LibraryReply(await client.send(request, stream=True, follow_redirects=False))
+        if body is not None:
+            wire[b"content-length"] = b"%d" % len(body)
+        response, connection = await http.send(method, url, [*(self._common | wire).items()], body)
+        reply = PlainReply(response, connection, http)
+        if reply.header("set-cookie") or reply.header("content-encoding") not in ("", "identity"):
+            return self._handed_over(reply, method, url, response.headers)
+        return reply
+
+    def _handed_over(self, reply: Reply, method: str, url: str, headers: Headers) -> Reply:
+        """The same reply by httpx2, which keeps its cookies and decompresses its body."""
+        client = self._client()
+        from httpx2 import Request, Response
+
+        response = Response(
+            reply.status, headers=headers, content=reply.chunks(), request=Request(method, url)
+        )
+        client.cookies.extract_cookies(response)
+        if client.cookies:
+            self._plain = None
+        return LibraryReply(response, reply)
+
+    def _client(self) -> httpx2.AsyncClient:
+        if self._library is None:
+            import httpx2
+
+            self.faults = (*FAULTS, httpx2.RequestError)
+            self._library = httpx2.AsyncClient(
+                headers=self._given,
+                auth=self._auth,
+                timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
+                # How many calls are in flight at once is for the connection to limit.
+                limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN),
+            )
+        return self._library
+
+
+def redirect_of(reply: Reply, url: str) -> str | None:
+    """Where a reply redirects to; `None` if it does not."""
+    location = reply.header("location") if reply.status in _REDIRECTS else ""
+    if not location:
+        return None
+    return urljoin(url, location)
+
+
+def shown(url: str) -> str:
+    """An address in a message: without user, query and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _is_followed(method: str, status: int, url: str, target: str) -> bool:
+    """Whether the same request may go to `target`: it keeps its method, and does not leave its origin."""
+    here, there = urlsplit(url), urlsplit(target)
+    if (method != "GET" and status not in _SAME_METHOD) or (
+        "@" in there.netloc and there.netloc.rpartition("@")[0] != here.netloc.rpartition("@")[0]
+    ):
+        return False
+    upgraded = (here.scheme, here.port, there.scheme, there.port) == ("http", None, "https", None)
+    return here.hostname == there.hostname and (upgraded or _origin(here) == _origin(there))
+
+
+def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -1,0 +1,383 @@
+"""`ClientDispatcher`: what dispatchers over HTTP have in common: requests in flight, and messages of the server.
+
+A request is sent by the task that asks for it. What the server sends besides the answer is handed on in the
+order and in the context in which it is read: on the stream of a call, in the context of that call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context, copy_context
+from typing import Any, Final, cast
+
+import anyio
+from pydantic_core import from_json
+
+from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
+from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.protocol.codec import (
+    json_of,
+    progress_token,
+    request_key,
+    request_line,
+    result_of,
+    strict_object,
+)
+from mcp_toolset.protocol.dispatch import (
+    NOT_AWAITED,
+    CallOptions,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    Params,
+    ProgressFnT,
+    Started,
+    run_notify_intercept,
+)
+from mcp_toolset.protocol.encoded_answers import noted, surely_parts
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    REQUEST_TIMEOUT,
+    ErrorData,
+    MCPError,
+    RequestId,
+    RequestTimedOut,
+)
+from mcp_toolset.sdk.tracing import client_span, tracing
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.repair import repaired
+from mcp_toolset.transports.requests import Incoming, Waiting
+
+MAX_REQUESTS: Final = 4096
+"""Requests of the server that may be in flight at once; more are refused."""
+
+MAX_NOTIFICATIONS: Final = 1024
+"""Notifications of the server that may be handled at once; the oldest gives way."""
+
+_LATER: Final = 1.0
+"""Seconds after which it is looked again whether a request is too late."""
+
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+class Flight(Waiting):
+    """A request in flight: who waits for it, and what ends it before its answer."""
+
+    __slots__ = ("expired", "number", "scope")
+
+    def __init__(self, number: RequestId, on_progress: ProgressFnT | None) -> None:
+        """Begin; the task that sends the request enters `scope`."""
+        super().__init__(on_progress)
+        self.number = number
+        self.scope = anyio.CancelScope()
+        self.expired = False
+
+    def fail(self, fault: MCPError) -> None:
+        """Say why no answer will come."""
+        if not self.answer.done():
+            self.answer.set_exception(fault)
+
+
+class ClientDispatcher:
+    """Sends requests over HTTP and hands on what the server sends.
+
+    Attributes:
+        keeps_time: A deadline given with a request costs a timer here.
+        paced: Answers are not read for now, because clients have no room for those before.
+    """
+
+    keeps_time: Final = True
+    paced: bool
+
+    def __init__(self) -> None:
+        """Send nothing before `run`."""
+        self._loop = asyncio.get_running_loop()
+        self._next_id = 0
+        self._flights: dict[RequestId, Flight] = {}
+        self._requests: dict[RequestId, Incoming] = {}
+        self._notes: dict[TaskScope, None] = {}
+        self._opened = self._closed = False
+        self._fault: Exception | None = None
+        self._ended = asyncio.Event()
+        self._context: Context = copy_context()
+        self._handling = Handling(self._ended.set)
+        self._on_request: OnRequest | None = None
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: Started = NOT_AWAITED,
+    ) -> None:
+        """Hand messages of the server on until the connection ends.
+
+        Raises:
+            Exception: what has ended it, such as `UpstreamUnavailableError` for a session that is gone.
+        """
+        self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
+        self._context = copy_context()
+        try:
+            self._opened = True
+            self._begin_reading()
+            task_status.started()
+            await self._ended.wait()
+        finally:
+            self._closed = True
+            for flight in self._flights.values():
+                flight.scope.cancel()
+            await self._handling.end()
+        fault = self._fault or self._handling.fault
+        if fault is not None:
+            raise fault
+
+    def end_by(self, fault: Exception | None) -> None:
+        """End the connection, because of a failure or because the server has ended it."""
+        self._fault = self._fault or fault
+        self._closed = True
+        self._ended.set()
+        for flight in self._flights.values():
+            flight.scope.cancel()
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for its result.
+
+        Raises:
+            MCPError: the server answered with an error, or not in time, or the request failed on its way.
+            RuntimeError: called before `run`.
+        """
+        if self._closed:
+            raise MCPError.from_error_data(CLOSED)
+        if not self._opened:
+            raise RuntimeError("send_raw_request was called before run()")
+        if not tracing():
+            return await self._asked(method, params, opts or {})
+        with client_span(method, params) as stamped:
+            return await self._asked(method, stamped, opts or {})
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        """Send a notification; one that is lost is logged."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        try:
+            body = json_of(message)
+        except ValueError as fault:
+            _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))
+            return
+        if not self._closed:
+            await self._tell(body, (opts or {}).get("headers") or {})
+
+    def _begin_reading(self) -> None:
+        """Begin to read what comes without a request, in the context of `run`."""
+
+    async def _exchange(
+        self, flight: Flight, method: str, body: bytes, opts: CallOptions
+    ) -> dict[str, Any]:
+        """Send a request; returns its answer, a whole message."""
+        raise NotImplementedError
+
+    async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a message that has no answer; what happens to it on its way raises nothing."""
+        raise NotImplementedError
+
+    def _is_told_of_cancels(self, method: str) -> bool:
+        """Whether the server is told by a message that nobody waits for a request any more."""
+        return method != "initialize"
+
+    async def _asked(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
+        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
+        key, number = self._numbered(opts.get("request_id"))
+        body = request_line(number, method, params, with_progress=on_progress is not None)
+        flight = self._flights[key] = Flight(number, on_progress)
+        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, flight)
+        answer: dict[str, Any] | None = None
+        try:
+            with flight.scope:
+                answer = await self._exchange(flight, method, body, opts)
+                if on_progress is not None:
+                    await flight.reported()
+        except anyio.get_cancelled_exc_class():
+            if answer is None:
+                self._abandon(number, method, reason_or("caller cancelled"), opts)
+            raise
+        finally:
+            del self._flights[key]
+            if timer is not None:
+                timer.cancel()
+        if answer is None and flight.answer.done() and not flight.answer.cancelled():
+            answer = flight.answer.result()
+        elif answer is None and flight.expired and not self._closed:
+            self._abandon(number, method, f"timed out after {timeout:g} s", opts)
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
+        return result_of(answer)
+
+    def _numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
+        """The key to be found under while in flight, and the id to send."""
+        if given is not None:
+            key = request_key(given)
+            if key in self._flights:
+                raise ValueError(f"request id {given!r} is already in flight")
+            return key, given
+        self._next_id += 1
+        while self._next_id in self._flights:
+            self._next_id += 1
+        return self._next_id, self._next_id
+
+    def _expire(self, flight: Flight) -> None:
+        """Say that the time for an answer is over, unless answers are not read for a client's sake."""
+        if self.paced:
+            self._loop.call_later(_LATER, self._expire, flight)
+        else:
+            flight.expired = True
+            flight.scope.cancel()
+
+    def _abandon(self, number: RequestId, method: str, reason: str, opts: CallOptions) -> None:
+        if opts.get("cancel_on_abandon", True) and self._is_told_of_cancels(method) and not self._closed:
+            cancelled = {"requestId": number, "reason": reason}
+            self._start(lambda: self.notify("notifications/cancelled", cancelled, opts))
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> TaskScope:
+        """Run `work` beside the task at hand, in the context of `run`."""
+        scope = TaskScope()
+
+        async def scoped() -> None:
+            with scope.begun():
+                await work()
+
+        self._handling.start(scope, scoped(), self._context.copy())
+        return scope
+
+    def is_for(self, answer: dict[str, Any], flight: Flight) -> bool:
+        """Whether an answer on a request's own stream is to that request; if not, it is to another one."""
+        return (self.flight_of(answer) or flight) is flight
+
+    def flight_of(self, answer: dict[str, Any]) -> Flight | None:
+        """The request in flight that an answer is to."""
+        number = answer.get("id")
+        is_id = type(number) is int or type(number) is str
+        return self._flights.get(request_key(cast("RequestId", number))) if is_id else None
+
+    def _take(self, message: dict[str, Any]) -> None:
+        """Take a request or a notification of the server."""
+        method, number, params = message.get("method"), message.get("id"), message.get("params")
+        if type(method) is not str or not (params is None or type(params) is dict):
+            return
+        if "id" not in message:
+            self._take_note(method, cast("dict[str, Any] | None", params))
+        elif type(number) is int or type(number) is str:
+            self._take_request(number, method, cast("dict[str, Any] | None", params))
+
+    def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
+        key = request_key(number)
+        if key in self._requests or self._closed:
+            return
+        if len(self._requests) >= MAX_REQUESTS:
+            fault = ErrorData(INTERNAL_ERROR, f"more than {MAX_REQUESTS} requests at once")
+            if len(self._notes) < MAX_NOTIFICATIONS:
+                self._start_note(None, self._tell, b"".join(surely_parts(number, None, fault)), {})
+            return
+        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
+        self._handling.start(incoming.scope, self._handle(incoming, key, method, params))
+
+    async def _handle(
+        self, incoming: Incoming, key: RequestId, method: str, params: dict[str, Any] | None
+    ) -> None:
+        result, fault = None, None
+        assert self._on_request is not None
+        try:
+            with incoming.scope.begun():
+                try:
+                    result = await self._on_request(incoming, method, params)
+                # A handler may raise anything; the server gets an answer whatever it is.
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
+                    fault = error_for_peer(raised)
+                if not incoming.cancelled:
+                    await self._tell(b"".join(surely_parts(incoming.request_id, result, fault)), {})
+        finally:
+            incoming.can_send_request = False
+            del self._requests[key]
+
+    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/cancelled":
+            number = (params or {}).get("requestId")
+            if type(number) is int or type(number) is str:
+                incoming = self._requests.get(request_key(number))
+                if incoming is not None:
+                    incoming.cancel(reason_in(params))
+        elif method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        if not run_notify_intercept(self._intercept, method, params) and self._on_notify is not None:
+            self._start_note(None, self._on_notify, Incoming(self), method, params)
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        """Hand progress to the request that it is of; `False` if no such request wants it."""
+        token, progress = params.get("progressToken"), params.get("progress")
+        if type(token) not in (int, str) or type(progress) not in (int, float):
+            return False
+        flight = self._flights.get(request_key(cast("RequestId", token)))
+        if flight is None or flight.on_progress is None:
+            return False
+        total, message = params.get("total"), params.get("message")
+        self._start_note(
+            flight,
+            flight.on_progress,
+            float(cast("float", progress)),
+            float(cast("float", total)) if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+        return True
+
+    def _start_note(self, about: Flight | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
+        if about is not None:
+            about.begin_report()
+        scope = TaskScope()
+        self._notes[scope] = None
+        if len(self._notes) > MAX_NOTIFICATIONS:
+            oldest = next(iter(self._notes))
+            del self._notes[oldest]
+            oldest.cancel()
+        self._handling.start(scope, self._noted(scope, about, handler, what))
+
+    async def _noted(
+        self,
+        scope: TaskScope,
+        about: Flight | None,
+        handler: Callable[..., Awaitable[None]],
+        what: tuple[Any, ...],
+    ) -> None:
+        with scope.begun():
+            try:
+                await handler(*what)
+            # Handlers are whatever the session and its user registered; one that fails must not end
+            # the connection for all.
+            except Exception:
+                _log.exception("a notification handler raised")
+            finally:
+                self._notes.pop(scope, None)
+                if about is not None:
+                    about.end_report()
+
+
+def message_in(data: bytes) -> dict[str, Any] | None:
+    """The message in a body or an event, repaired if need be; `None` if there is none."""
+    try:
+        message = from_json(data)
+    except ValueError:
+        try:
+            message = repaired(data)
+        except ValueError:
+            return None
+    fields = strict_object(message)
+    return None if fields is None else noted(fields, data)

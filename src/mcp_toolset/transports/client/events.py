@@ -1,0 +1,128 @@
+"""`EventParser`: events in a stream of bytes (WHATWG HTML, "Server-sent events"), bounded, without I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_BOM: Final = b"\xef\xbb\xbf"
+_DIGITS: Final = re.compile(rb"[0-9]{1,12}")
+
+
+class EventTooLongError(Exception):
+    """An event has more bytes than it may have."""
+
+
+class Event(NamedTuple):
+    """One event.
+
+    Attributes:
+        name: The field `event`; empty where the event has none, which means `message`.
+        data: The lines of the field `data`.
+    """
+
+    name: bytes
+    data: bytes
+
+
+class EventParser:
+    """Parses one stream of events, however it is cut into chunks.
+
+    Attributes:
+        last_id: The id of the last event that had one, to come back with after a loss.
+        retry: Milliseconds to wait before coming back, if the server has said so.
+    """
+
+    __slots__ = ("_after_return", "_begun", "_data", "_limit", "_name", "_parts", "_size", "last_id", "retry")
+
+    def __init__(self, limit: int, last_id: bytes = b"", retry: int | None = None) -> None:
+        """Parse a stream from its start.
+
+        Args:
+            limit: Bytes that one event may have.
+            last_id: The last id of the stream that this one goes on with.
+            retry: What that stream has said about coming back.
+        """
+        self.last_id = last_id
+        self.retry = retry
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._data: list[bytes] = []
+        self._name = b""
+        self._size = 0
+        self._begun = self._after_return = False
+
+    @property
+    def is_between_events(self) -> bool:
+        """Whether nothing of an event is kept at the moment."""
+        return not self._size
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that `chunk` completes.
+
+        Raises:
+            EventTooLongError: one is longer than it may be.
+        """
+        if self._after_return and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+        if not chunk:
+            return []
+        self._after_return = chunk.endswith(b"\r")
+        if b"\n" not in chunk and b"\r" not in chunk:
+            # A part of something big, kept as it is.
+            self._add(chunk)
+            return []
+        ended = chunk.endswith((b"\n", b"\r"))
+        lines = chunk.splitlines()
+        rest = b"" if ended else lines.pop()
+        events: list[Event] = []
+        if self._parts:
+            self._parts.append(lines[0])
+            self._size -= sum(map(len, self._parts[:-1]))
+            lines[0] = b"".join(self._parts)
+            self._parts = []
+        if not self._begun:
+            self._begun = True
+            lines[0] = lines[0].removeprefix(_BOM)
+        for line in lines:
+            if line:
+                self._take(line)
+            elif (event := self._event()) is not None:
+                events.append(event)
+        if rest:
+            self._add(rest)
+        return events
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._count(len(part))
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limit:
+            raise EventTooLongError(f"an event has more than {self._limit} bytes")
+
+    def _take(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            self._count(len(line))
+            self._data.append(value)
+        elif field == b"event":
+            self._count(len(line))
+            self._name = value
+        elif field == b"id" and b"\0" not in value:
+            self._count(len(line))
+            self.last_id = value
+        elif field == b"retry" and _DIGITS.fullmatch(value):
+            self.retry = int(value)
+
+    def _event(self) -> Event | None:
+        """The event that an empty line ends, if it has data; an id without data is only remembered."""
+        data, name = self._data, self._name
+        self._size = 0
+        if not data and not name:
+            return None
+        self._data, self._name = [], b""
+        return Event(name, data[0] if len(data) == 1 else b"\n".join(data)) if data else None

@@ -1,0 +1,364 @@
+"""`HttpClient`: the client's side of streamable HTTP, in which a request that fails on its way fails alone.
+
+Each request is a POST, whose reply is the answer or a stream of events that ends with it. A legacy server has a
+session besides, and may send on a stream that is opened by GET and opened again whenever it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from mcp_toolset.concurrency.backoff import Backoff
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.connection_faults import UNREADABLE
+from mcp_toolset.protocol.dispatch import CallOptions, Params
+from mcp_toolset.protocol.errors import CLOSED
+from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
+from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.carrier import Carrier, Reply
+from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
+from mcp_toolset.transports.client.events import EventParser, EventTooLongError
+from mcp_toolset.transports.client.intake import Intake, Meter
+from mcp_toolset.transports.client.refusals import is_good, refusal_of
+from mcp_toolset.transports.http.kept_events import closing
+
+if TYPE_CHECKING:
+    import httpx2
+
+GOODBYE_TIMEOUT: Final = 1.0
+"""Seconds that ending an HTTP session may take, and that the rest of a stream is waited for after its answer."""
+
+TELL_TIMEOUT: Final = 30.0
+"""Seconds in which a server must acknowledge a notification or an answer."""
+
+RETRY: Final = 1.0
+"""Seconds before the rest of an answer is asked for, where the server has not said when."""
+
+MIN_RETRY: Final = 0.05
+MAX_RETRY: Final = 3600.0
+"""The shortest and the longest of these waits, whatever the server has said."""
+
+MAX_ATTEMPTS: Final = 2
+"""Attempts in a row to get the rest of an answer, or the stream of a session, from a server that refuses."""
+
+_SESSION_ID: Final = "mcp-session-id"
+_VERSION: Final = "mcp-protocol-version"
+_LAST_ID: Final = "last-event-id"
+_EVENTS: Final = "text/event-stream"
+_JSON: Final = "application/json"
+_POSTED: Final = {"accept": f"{_JSON}, {_EVENTS}", "content-type": _JSON}
+_STREAMED: Final = {"accept": _EVENTS, "cache-control": "no-store"}
+_MAX_TAIL: Final = 64 * 1024
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+@asynccontextmanager
+async def http_client(
+    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+) -> AsyncGenerator[HttpClient]:
+    """A connection to the server that is mounted as `name`, for the length of a block."""
+    client = HttpClient(name, url, headers, auth)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+class HttpClient(ClientDispatcher):
+    """The dispatcher of one connection over streamable HTTP."""
+
+    def __init__(
+        self, name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    ) -> None:
+        """Talk to the server that is mounted as `name`; nothing is opened yet."""
+        super().__init__()
+        self._name = name
+        self._url = url
+        self._carrier = Carrier(url, headers, auth)
+        self._intake = Intake()
+        self._session: dict[str, str] = {}
+        self._seen_session: str | None = None
+        self._version: str | None = None
+        self._common = _POSTED
+        self._listens = False
+
+    @property
+    def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether answers are not read for now, since clients have no room for those before."""
+        return self._intake.waiting > 0
+
+    async def aclose(self) -> None:
+        """End the session, also when the connection was cancelled, and close all connections."""
+        if self._seen_session is not None:
+            self._session = {_SESSION_ID: self._seen_session}
+            self._agree(self._version)
+            with anyio.move_on_after(GOODBYE_TIMEOUT, shield=True):
+                # Nothing depends on it, and a login flow raises what it likes.
+                with suppress(Exception):
+                    await (await self._carrier.send("DELETE", self._common)).aclose()
+        with anyio.CancelScope(shield=True):
+            await self._carrier.aclose()
+
+    async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
+        """Send a notification; a modern server sees by the end of a reply that a request is cancelled."""
+        if method == "notifications/cancelled" and is_modern(self._version):
+            return
+        await super().notify(method, params, opts)
+        if method == "notifications/initialized" and self._session and not (self._listens or self._closed):
+            self._listens = True
+            self._start(self._listen)
+
+    def _is_told_of_cancels(self, method: str) -> bool:
+        return method != "initialize" and not is_modern(self._version)
+
+    async def _exchange(
+        self, flight: Flight, method: str, body: bytes, opts: CallOptions
+    ) -> dict[str, Any]:
+        given = opts.get("headers") or {}
+        if method == "initialize":
+            self._session = {}
+            self._agree(None)
+        elif (version := given.get(_VERSION)) is not None and version != self._version:
+            self._agree(version)
+        try:
+            reply = await self._posted(body, given)
+            kind = reply.header("content-type").lower()
+            begins = method == "initialize"
+            if begins or self._seen_session is None:
+                self._note_session(reply, begins=begins)
+            if is_good(reply.status) and kind.startswith(_EVENTS):
+                answer = await self._from_events(reply, flight)
+            else:
+                answer = await self._from_body(reply, kind)
+        except self._carrier.faults as fault:
+            raise MCPError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
+        if begins:
+            self._agree_by(answer)
+        return answer
+
+    async def _posted(self, body: bytes, headers: Mapping[str, str]) -> Reply:
+        """Post a message.
+
+        Raises:
+            Exception: one of the carrier's faults.
+            MCPError: the connection has ended thereby.
+        """
+        common = self._common
+        try:
+            reply = await self._carrier.send("POST", {**common, **headers}, body)
+        except self._carrier.faults:
+            raise
+        # A login flow raises what it likes. Without credentials no other request gets through either.
+        except Exception as fault:
+            self.end_by(fault)
+            raise MCPError.from_error_data(CLOSED) from None
+        if reply.status == 404 and _SESSION_ID in common:
+            # The answer to a lost session (2025-11-25, basic/transports, "Session Management").
+            await _let_go(reply)
+            self._session, self._seen_session = {}, None
+            self.end_by(UpstreamUnavailableError(self._name, "the server has ended the session"))
+            raise MCPError.from_error_data(CLOSED)
+        return reply
+
+    async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a notification or an answer; if that fails, once more.
+
+        The server takes the same one twice without harm, while without it it would wait in vain.
+        """
+        why = f"no reply within {TELL_TIMEOUT:g} s"
+        with anyio.move_on_after(TELL_TIMEOUT):
+            for _ in range(2):
+                try:
+                    await self._drain(await self._posted(body, headers))
+                except self._carrier.faults as fault:
+                    why = self._carrier.why(fault)
+                except MCPError:
+                    return
+                else:
+                    return
+        _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(why))
+
+    async def _from_body(self, reply: Reply, kind: str) -> dict[str, Any]:
+        """The answer that a reply is as a whole."""
+        try:
+            body = await self._whole(reply)
+        except BaseException:
+            await _let_go(reply)
+            raise
+        await reply.aclose()
+        if not is_good(reply.status):
+            raise refusal_of(reply, body, kind, self._url)
+        message = message_in(body) if kind.startswith(_JSON) or not kind else None
+        if message is not None and "method" not in message:
+            return message
+        if kind.startswith(_JSON):
+            raise MCPError(PARSE_ERROR, UNREADABLE)
+        raise MCPError(INVALID_REQUEST, f"Unexpected content type: {in_log(kind)}")
+
+    async def _whole(self, reply: Reply) -> bytes:
+        meter, parts, size = Meter(self._intake), list[bytes](), 0
+        try:
+            async for chunk in reply.chunks():
+                size += len(chunk)
+                if size > MAX_MESSAGE:
+                    raise MCPError(PARSE_ERROR, f"its answer has more than {MAX_MESSAGE} bytes")
+                await meter.room(len(chunk))
+                parts.append(chunk)
+        finally:
+            meter.give_back()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _from_events(self, reply: Reply, flight: Flight) -> dict[str, Any]:
+        """The answer at the end of a stream, whose server may close it early, to be asked for the rest."""
+        parser = EventParser(MAX_MESSAGE)
+        while True:
+            try:
+                answer = await self._read_events(reply, parser, flight)
+            except BaseException as fault:
+                await _let_go(reply)
+                if not isinstance(fault, self._carrier.faults):
+                    raise
+                is_whole = False
+            else:
+                if answer is not None:
+                    await self._drain_later(reply)
+                    return answer
+                await reply.aclose()
+                is_whole = True
+            if not parser.last_id:
+                raise MCPError(CONNECTION_CLOSED, "SSE stream ended without a response")
+            if is_whole and (close := closing.get()) is not None:
+                # What the server frees is freed towards the client of the call too.
+                close()
+            reply = await self._resumed(parser)
+            parser = EventParser(MAX_MESSAGE, parser.last_id, parser.retry)
+
+    async def _read_events(self, reply: Reply, parser: EventParser, flight: Flight) -> dict[str, Any] | None:
+        meter = Meter(self._intake)
+        try:
+            async for chunk in reply.chunks():
+                await meter.room(len(chunk))
+                for event in parser.feed(chunk):
+                    if event.name not in (b"", b"message") or not event.data:
+                        continue
+                    message = message_in(event.data)
+                    if message is None:
+                        raise MCPError(PARSE_ERROR, UNREADABLE)
+                    if "method" in message:
+                        self._take(message)
+                    elif self.is_for(message, flight):
+                        return message
+                if parser.is_between_events:
+                    meter.give_back()
+        except EventTooLongError as fault:
+            raise MCPError(CONNECTION_CLOSED, f"SSE stream failed: {fault}") from None
+        finally:
+            meter.give_back()
+        return None
+
+    async def _resumed(self, parser: EventParser) -> Reply:
+        """The rest of a stream."""
+        wait = RETRY if parser.retry is None else parser.retry / 1000
+        wait = max(MIN_RETRY, min(wait, MAX_RETRY))
+        for _ in range(MAX_ATTEMPTS):
+            await anyio.sleep(wait)
+            with suppress(*self._carrier.faults):
+                reply = await self._carrier.send("GET", self._for_stream(parser))
+                if reply.status == 200 and reply.header("content-type").lower().startswith(_EVENTS):
+                    return reply
+                await self._drain(reply)
+        raise MCPError(CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted")
+
+    async def _listen(self) -> None:
+        """Read what a legacy server sends without a call, for as long as it lets itself be asked."""
+        backoff, refused, parser = Backoff(), 0, EventParser(MAX_MESSAGE)
+        while refused < MAX_ATTEMPTS:
+            began = anyio.current_time()
+            parser = EventParser(MAX_MESSAGE, parser.last_id, parser.retry)
+            # A server that is gone for a while is no reason to stop.
+            with suppress(*self._carrier.faults):
+                reply = await self._carrier.send("GET", self._for_stream(parser))
+                if reply.status == 405:
+                    return await self._drain(reply)
+                has_events = reply.header("content-type").lower().startswith(_EVENTS)
+                refused = 0 if reply.status == 200 and has_events else refused + 1
+                if refused:
+                    await self._drain(reply)
+                else:
+                    await self._heard(reply, parser)
+            wait = backoff.after(anyio.current_time() - began)
+            await anyio.sleep(max(wait, min((parser.retry or 0) / 1000, MAX_RETRY)))
+
+    async def _heard(self, reply: Reply, parser: EventParser) -> None:
+        try:
+            async for chunk in reply.chunks():
+                for event in parser.feed(chunk):
+                    if event.name not in (b"", b"message") or not event.data:
+                        continue
+                    message = message_in(event.data)
+                    if message is None:
+                        _log.warning("%s sent an event that is no message", self._carrier.host)
+                    elif "method" in message:
+                        self._take(message)
+                    elif (flight := self.flight_of(message)) is not None:
+                        flight.settle(message)
+                        flight.scope.cancel()
+        except EventTooLongError as fault:
+            _log.warning("%s: %s", self._carrier.host, fault)
+        finally:
+            await _let_go(reply)
+
+    async def _drain_later(self, reply: Reply) -> None:
+        """Have the end of a stream read, so that its connection can be used again."""
+        if self._closed:
+            await _let_go(reply)
+        else:
+            self._start(lambda: self._drain(reply))
+
+    async def _drain(self, reply: Reply) -> None:
+        size = 0
+        try:
+            with anyio.move_on_after(GOODBYE_TIMEOUT), suppress(*self._carrier.faults):
+                async for chunk in reply.chunks():
+                    size += len(chunk)
+                    if size > _MAX_TAIL:
+                        break
+        finally:
+            await _let_go(reply)
+
+    def _note_session(self, reply: Reply, *, begins: bool) -> None:
+        session = reply.header(_SESSION_ID)
+        if session:
+            self._seen_session = session
+            if begins:
+                self._session = {_SESSION_ID: session}
+                self._agree(self._version)
+
+    def _agree_by(self, answer: dict[str, Any]) -> None:
+        """Name the revision that the server has chosen in what follows."""
+        result = answer.get("result")
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        if isinstance(version, str) and version.isascii() and version.isprintable():
+            self._agree(version)
+
+    def _agree(self, version: str | None) -> None:
+        self._version = version
+        named = {} if version is None else {_VERSION: version}
+        self._common = {**_POSTED, **self._session, **named}
+
+    def _for_stream(self, parser: EventParser) -> dict[str, str]:
+        last = {_LAST_ID: parser.last_id.decode("latin-1")} if parser.last_id else {}
+        return {**self._common, **_STREAMED, **last}
+
+
+async def _let_go(reply: Reply) -> None:
+    """Close what is not read to its end, whatever the task at hand is ended by."""
+    with anyio.CancelScope(shield=True):
+        await reply.aclose()

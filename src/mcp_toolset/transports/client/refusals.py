@@ -1,0 +1,54 @@
+"""`refusal_of`: the error for a request over HTTP whose reply is no answer by its status."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.carrier import Reply, redirect_of, shown
+from mcp_toolset.transports.client.dispatcher import message_in
+
+
+def is_good(status: int) -> bool:
+    """Whether a reply of this status brings the answer to a request."""
+    return 200 <= status < 300 and status != 202
+
+
+def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
+    """The server's own error, if it has sent one, else what its status says.
+
+    Args:
+        reply: The reply.
+        body: Its body.
+        kind: Its content type.
+        url: The address that was asked.
+    """
+    if reply.status == 202:
+        # The answer comes on this reply; 202 says that none will.
+        return MCPError(INVALID_REQUEST, "server answered a request with 202 Accepted")
+    target = redirect_of(reply, url)
+    if target is not None:
+        return MCPError(INVALID_REQUEST, _redirected(url, target))
+    found = message_in(body) if kind.startswith("application/json") else None
+    error: object = None if found is None else found.get("error")
+    if type(error) is dict:
+        fields = cast("dict[str, Any]", error)
+        code, message = fields.get("code"), fields.get("message")
+        if type(code) is int and type(message) is str:
+            return MCPError(code, message, fields.get("data"))
+    if reply.status == 404:
+        # Without a session it is how a gateway spells that a method is not there.
+        return MCPError(METHOD_NOT_FOUND, "Not Found")
+    return MCPError(INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
+
+
+def _redirected(url: str, target: str) -> str:
+    told = in_log(shown(target))
+    if url.startswith("https:") and target.startswith("http:"):
+        return (
+            f"Redirect to {told} not followed: it would downgrade this HTTPS endpoint to plain HTTP. The server "
+            "is likely behind a proxy whose forwarded headers it does not trust; give the address with https, "
+            "or mend the settings of the proxy"
+        )
+    return f"Redirect to {told} not followed; use that URL as the endpoint if it is the intended server"

@@ -1,0 +1,219 @@
+"""`SseClient`: the client's side of HTTP+SSE (2024-11-05): one stream for all that comes, a POST for what goes.
+
+The first event names the address for posts. An answer comes on the stream, whichever post it answers; a post
+that fails on its way is one request that fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY
+from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.errors import CLOSED
+from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.backpressure import BIG, Caller, calling
+from mcp_toolset.transports.client.carrier import Carrier, Reply, redirect_of, shown
+from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
+from mcp_toolset.transports.client.events import Event, EventParser, EventTooLongError
+
+if TYPE_CHECKING:
+    import httpx2
+
+ACKNOWLEDGED: Final = 1.0
+"""Seconds in which a post must be acknowledged once its answer has come; then it is given up."""
+
+_STREAMED: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
+_POSTED: Final = {"content-type": "application/json"}
+_MAX_TAIL: Final = 64 * 1024
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+@asynccontextmanager
+async def sse_client(
+    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+) -> AsyncGenerator[SseClient]:
+    """A connection to the server that is mounted as `name`, for the length of a block.
+
+    Raises:
+        UpstreamUnavailableError: there is no stream of events, or it names no address of its own origin.
+        Exception: the server could not be reached.
+    """
+    carrier = Carrier(url, headers, auth)
+    try:
+        reply = await carrier.send("GET", _STREAMED)
+        try:
+            yield await SseClient(name, url, carrier, reply).opened()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await reply.aclose()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await carrier.aclose()
+
+
+class SseClient(ClientDispatcher):
+    """The dispatcher of one connection over HTTP+SSE."""
+
+    paced = False
+
+    def __init__(self, name: str, url: str, carrier: Carrier, reply: Reply) -> None:
+        """Talk over the stream that was opened."""
+        super().__init__()
+        self._name = name
+        self._url = url
+        self._carrier = carrier
+        self._reply = reply
+        self._parser = EventParser(MAX_MESSAGE)
+        self._early: list[Event] = []
+        self._address = ""
+        self._callers: dict[int, Caller] = {}
+
+    async def opened(self) -> SseClient:
+        """Read on until the server has named the address for posts."""
+        reply = self._reply
+        if not 200 <= reply.status < 300 or not _is_stream(reply):
+            target = redirect_of(reply, self._url)
+            where = f", redirected to {in_log(shown(target))}, which was not followed" if target else ""
+            raise UpstreamUnavailableError(
+                self._name, f"it sent no stream of events, but HTTP {reply.status}{where}"
+            )
+        async for chunk in reply.chunks():
+            self._early += self._parser.feed(chunk)
+            while self._early:
+                event = self._early.pop(0)
+                if event.name == b"endpoint":
+                    self._address = self._within_origin(event.data.decode("utf-8", "replace"))
+                    return self
+        raise UpstreamUnavailableError(self._name, "its stream ended before it named an address for messages")
+
+    def _within_origin(self, endpoint: str) -> str:
+        address = urljoin(self._url, endpoint)
+        here, there = urlsplit(self._url), urlsplit(address)
+        if (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise UpstreamUnavailableError(
+                self._name, f"its address for messages has another origin: {in_log(shown(address))}"
+            )
+        return address
+
+    def _begin_reading(self) -> None:
+        self._start(self._read)
+
+    async def _read(self) -> None:
+        fault: Exception | None = None
+        try:
+            for event in self._early:
+                await self._heard(event)
+            async for chunk in self._reply.chunks():
+                for event in self._parser.feed(chunk):
+                    await self._heard(event)
+        except self._carrier.faults as broken:
+            _log.debug("%s: the stream of events broke off: %s", self._name, broken)
+        except EventTooLongError as broken:
+            fault = UpstreamUnavailableError(self._name, f"its stream cannot be read: {broken}")
+        finally:
+            self.end_by(fault)
+
+    async def _heard(self, event: Event) -> None:
+        if event.name not in (b"", b"message") or not event.data:
+            return
+        message = message_in(event.data)
+        if message is None:
+            _log.warning("%s sent an event that is no message", self._carrier.host)
+        elif "method" in message:
+            self._take(message)
+        else:
+            await self._answered(message, len(event.data))
+
+    async def _answered(self, answer: dict[str, Any], size: int) -> None:
+        """Hand an answer over, and read no further until its client has room for more."""
+        flight = self.flight_of(answer)
+        if flight is None:
+            return
+        caller = flight.caller
+        flight.settle(answer)
+        if caller is not None and (size >= BIG or not caller.has_room):
+            self.paced = True
+            try:
+                await caller.ready()
+            finally:
+                self.paced = False
+
+    async def _exchange(
+        self, flight: Flight, method: str, body: bytes, opts: CallOptions
+    ) -> dict[str, Any]:
+        flight.caller = calling.get()
+        headers = opts.get("headers") or {}
+
+        async def post() -> None:
+            try:
+                await self._posted(body, headers)
+            except MCPError as fault:
+                flight.fail(fault)
+
+        posting = self._start(post)
+        try:
+            answer = await flight.answer
+        finally:
+            # Ends a post to which the server never says that it has it.
+            self._loop.call_later(ACKNOWLEDGED, posting.cancel)
+        if answer is None:
+            raise MCPError.from_error_data(CLOSED)
+        return answer
+
+    async def _posted(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Post a message.
+
+        Raises:
+            MCPError: it was not delivered.
+        """
+        carrier = self._carrier
+        try:
+            reply = await carrier.send("POST", {**_POSTED, **headers}, body, url=self._address)
+            await _read_away(reply)
+        except carrier.faults as fault:
+            raise MCPError(CONNECTION_CLOSED, carrier.why(fault)) from None
+        # A login flow raises what it likes. Without credentials no other request gets through either.
+        except Exception as fault:
+            self.end_by(fault)
+            raise MCPError.from_error_data(CLOSED) from None
+        if not 200 <= reply.status < 300:
+            raise MCPError(CONNECTION_CLOSED, f"{FAILED_ON_ITS_WAY}: HTTP {reply.status}")
+
+    async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a notification or an answer; if that fails, once more, as the server takes both twice."""
+        try:
+            await self._posted(body, headers)
+        except MCPError:
+            if self._closed:
+                return
+            try:
+                await self._posted(body, headers)
+            except MCPError as fault:
+                _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(fault.message))
+
+
+def _is_stream(reply: Reply) -> bool:
+    return reply.header("content-type").lower().startswith("text/event-stream")
+
+
+async def _read_away(reply: Reply) -> None:
+    """Read the acknowledgement of a post, so that its connection can be used again."""
+    size = 0
+    try:
+        async for chunk in reply.chunks():
+            size += len(chunk)
+            if size > _MAX_TAIL:
+                break
+    finally:
+        with anyio.CancelScope(shield=True):
+            await reply.aclose()
