@@ -78,7 +78,6 @@ async def test_u42_a_stream_that_ends_at_once_is_opened_again_with_growing_waits
 ) -> None:
     monkeypatch.setattr(backoff, "FIRST", 0.2)
     monkeypatch.setattr(backoff, "LAST", 30)
-    monkeypatch.setattr("mcp.client.streamable_http.DEFAULT_RECONNECTION_DELAY_MS", 1)
 
     def opened() -> list[float]:
         return [entry["at"] for entry in received(log) if entry["verb"] == "GET"]

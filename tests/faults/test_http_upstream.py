@@ -28,9 +28,8 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.transports import http_client
+from mcp_toolset.transports.client import http_client
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.upstream import target as link_module
 
 pytestmark = pytest.mark.anyio
 HTTP_TOOLS = specials("die", "cut", "big", "refuse", "refuse_post", "end_stream")
@@ -244,7 +243,6 @@ async def test_f5_f6_addresses_where_nobody_answers_are_alone_unavailable() -> N
 
 
 async def test_f11_an_answer_over_the_limit_fails_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "MAX_MESSAGE", 100_000)
     monkeypatch.setattr(http_client, "MAX_MESSAGE", 100_000)
     with hostile_http(tools=HTTP_TOOLS) as (port, _):
         async with served(at(port)) as server:

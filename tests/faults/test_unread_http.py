@@ -15,145 +15,15 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.shared.message import SessionMessage
 from tests.faults.harness import until
-from tests.faults.test_unread import Slow, caller_of
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
-from mcp_toolset.sdk.dispatch import ObservedDispatcher, stream_dispatcher
-from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.transports.http import sse_answers
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.send_buffers import Unsent
-from mcp_toolset.transports.http_client import UpstreamSse
-from mcp_toolset.transports.intake import Intake, Metered
 
 pytestmark = pytest.mark.anyio
 
 MB = 1024 * 1024
-
-
-class Body(httpx2.AsyncByteStream):
-    """A body of several chunks of a megabyte, and how many of them were read."""
-
-    def __init__(self, chunks: int, last: bytes = b"") -> None:
-        self.chunks, self.read, self.last = chunks, 0, last
-
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
-        for _ in range(self.chunks):
-            self.read += 1
-            yield b"x" * MB
-        if self.last:
-            yield self.last
-            await anyio.sleep_forever()
-
-
-async def read(body: Metered) -> None:
-    async for _ in body:
-        await anyio.lowlevel.checkpoint()
-
-
-async def test_u40_bodies_beyond_the_budget_are_read_one_at_a_time_and_all_of_them() -> None:
-    intake = Intake(4 * MB)
-    bodies = [Body(3) for _ in range(6)]
-    most = 0
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as group:
-
-            async def one(body: Body) -> None:
-                nonlocal most
-                async for _ in Metered(body, intake):
-                    most = max(most, intake.size)
-                    await anyio.lowlevel.checkpoint()
-
-            for body in bodies:
-                group.start_soon(one, body)
-    # The budget, and one body.
-    assert most <= 7 * MB and intake.size == 0
-    assert [body.read for body in bodies] == [3] * 6
-
-
-async def test_u40_bodies_wait_until_the_client_of_those_before_has_room() -> None:
-    intake, client = Intake(4 * MB), Slow()
-    bodies = [Body(3) for _ in range(4)]
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as group:
-            for body in bodies:
-                calling.set(caller_of(client))
-                group.start_soon(read, Metered(body, intake))
-            await anyio.wait_all_tasks_blocked()
-            assert sum(body.read for body in bodies) <= 9
-            assert intake.waiting > 0
-            client.gate.set()
-    assert [body.read for body in bodies] == [3] * 4
-    assert intake.waiting == 0
-
-
-@pytest.mark.parametrize("is_paced", [False, True])
-async def test_u40_a_server_whose_answers_are_not_read_is_not_called_silent(is_paced: bool) -> None:
-    send, receive = anyio.create_memory_object_stream[Any](1)
-    async with send, receive:
-        inner = stream_dispatcher(receive, send, is_paced=lambda: is_paced)
-        dispatcher = ObservedDispatcher(inner, None, nothing, nothing, {})
-        assert dispatcher.reads is not is_paced
-
-
-async def nothing(*_: object) -> Any:
-    raise AssertionError("nothing is sent")
-
-
-async def test_u40_a_read_that_is_cancelled_makes_way_for_the_next() -> None:
-    intake = Intake(1)
-    with anyio.fail_after(30):
-        async with anyio.create_task_group() as group:
-            group.start_soon(read, Metered(Body(1, b"y"), intake))
-            await anyio.wait_all_tasks_blocked()
-            group.start_soon(read, Metered(Body(2), intake))
-            await anyio.wait_all_tasks_blocked()
-            group.cancel_scope.cancel()
-        await read(Metered(Body(2), intake))
-    assert intake.size == 0
-
-
-async def test_u40_each_event_of_a_stream_counts_until_it_is_whole() -> None:
-    intake, body = Intake(10 * MB), Body(1, b"\n\n")
-    async with anyio.create_task_group() as group:
-        group.start_soon(read, Metered(body, intake, events=True))
-        await until(lambda: body.read == 1)
-        await anyio.wait_all_tasks_blocked()
-        assert intake.size == 0
-        group.cancel_scope.cancel()
-
-
-async def test_u40_a_stream_of_an_sse_server_is_not_read_while_the_client_of_an_answer_has_no_room() -> None:
-    client, got = Slow(), list[Any]()
-
-    async def take(message: types.JSONRPCMessage) -> None:
-        got.append(message)
-
-    def answered(request: httpx2.Request) -> httpx2.Response:
-        if request.method == "POST":
-            return httpx2.Response(202)
-        messages = [{"jsonrpc": "2.0", "id": number, "result": {}} for number in (1, 2)]
-        events = "".join(f"event: message\ndata: {json.dumps(message)}\n\n" for message in messages)
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=events)
-
-    async with UpstreamSse(take, transport=httpx2.MockTransport(answered)) as http:
-        calling.set(caller_of(client))
-
-        async def listen() -> None:
-            async with http.stream("GET", "http://127.0.0.1/sse") as stream:
-                await stream.aread()
-
-        for number in (1, 2):
-            ping = {"jsonrpc": "2.0", "id": number, "method": "ping"}
-            await http.post("http://127.0.0.1/messages", json=ping)
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
-                group.start_soon(listen)
-                await until(lambda: len(got) == 1)
-                await anyio.wait_all_tasks_blocked()
-                assert len(got) == 1
-                client.gate.set()
-    assert [message.id for message in got] == [1, 2]
 
 
 @tool

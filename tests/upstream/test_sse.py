@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import anyio
 import pytest
@@ -12,7 +11,6 @@ from tests.support.asking import text_of
 
 from mcp_toolset import RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http_client import UpstreamSse
 
 pytestmark = pytest.mark.anyio
 
@@ -73,12 +71,3 @@ async def test_a_result_of_five_megabytes_comes_over_sse_and_so_does_what_follow
                     group.start_soon(one, name, letter)
     assert results == {"a": "a" * BIG, "b": "b", "ä": "ä" * BIG, "d": "d"}
     assert "offline" not in states
-
-
-async def test_a_stream_of_an_upstream_over_sse_may_be_silent_for_as_long_as_it_likes() -> None:
-    async def answer(message: Any) -> None:
-        raise AssertionError("nothing is sent")
-
-    async with UpstreamSse(answer, headers=None, auth=None) as client:
-        assert client.timeout.read is None
-        assert client.timeout.connect is not None

@@ -12,33 +12,29 @@ import logging
 import secrets
 import shutil
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
-
-import anyio
-import httpx2
-import mcp_types as types
 
 from mcp_toolset.config import chain
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
-from mcp_toolset.protocol.framing import MAX_MESSAGE
-from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.models import Server, SessionMessage
+from mcp_toolset.sdk.models import Server
 from mcp_toolset.sdk.servers import lowlevel_of
-from mcp_toolset.sdk.transports import StdioServerParameters, sse_client, streamable_http_client
+from mcp_toolset.sdk.transports import StdioServerParameters
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
 from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
 from mcp_toolset.transports.http.session_log import shorten_session_ids
-from mcp_toolset.transports.http_client import UpstreamHttp, UpstreamSse
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.transports.stdio_client import child_dispatcher
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
+
+if TYPE_CHECKING:
+    import httpx2
 
 Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
 
@@ -110,50 +106,17 @@ class Link:
                 errors = await stack.enter_async_context(stderr.opened())
                 yield await stack.enter_async_context(child_dispatcher(self.process, errors, name=self.name))
                 return
-            opened = self._sse() if self.transport == "sse" else self._http()
-            yield await stack.enter_async_context(opened)
+            yield await stack.enter_async_context(self._over_http())
 
-    @asynccontextmanager
-    async def _http(self) -> AsyncGenerator[Dispatcher]:
-        async with UpstreamHttp(self.name, self.url, headers=dict(self.headers), auth=self.auth) as client:
-            try:
-                async with streamable_http_client(
-                    self.url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE
-                ) as streams:
-                    yield stream_dispatcher(streams[0], streams[1], is_paced=client.is_paced)
-            finally:
-                await client.end()
+    def _over_http(self) -> AbstractAsyncContextManager[Dispatcher]:
+        # What speaks HTTP takes its time to import, and is needed for a server at a URL alone.
+        if self.transport == "sse":
+            from mcp_toolset.transports.client.sse_client import sse_client
 
-    @asynccontextmanager
-    async def _sse(self) -> AsyncGenerator[Dispatcher]:
-        sender, receiver = anyio.create_memory_object_stream[Any](0)
+            return sse_client(self.name, self.url, self.headers, self.auth)
+        from mcp_toolset.transports.client.http_client import http_client
 
-        async def answer(message: types.JSONRPCMessage) -> None:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await sender.send(SessionMessage(message))
-
-        async def pass_on(read: Any) -> None:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                async for message in read:
-                    await sender.send(message)
-            sender.close()
-
-        async with (
-            sender,
-            receiver,
-            sse_client(
-                self.url,
-                headers=dict(self.headers),
-                httpx_client_factory=lambda headers=None, timeout=None, auth=None: UpstreamSse(
-                    answer, headers=headers, auth=auth
-                ),
-                auth=self.auth,
-            ) as (read, write),
-            anyio.create_task_group() as group,
-        ):
-            group.start_soon(pass_on, read)
-            yield stream_dispatcher(receiver, write)
-            group.cancel_scope.cancel()
+        return http_client(self.name, self.url, self.headers, self.auth)
 
     @cached_property
     def secrets(self) -> Secrets:

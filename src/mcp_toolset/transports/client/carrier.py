@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies
 
+import anyio
 import httpcore2
 
 from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY, NOT_SENT
-from mcp_toolset.transports.client.plain_http import (
-    CONNECT_TIMEOUT,
-    FAULTS,
-    KEPT_OPEN,
-    Headers,
-    PlainHttp,
-    Socket,
-)
+from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
+from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket
 
 if TYPE_CHECKING:
     import httpx2
 
 MAX_REDIRECTS: Final = 20
+
+READ_AWAY: Final = 1.0
+"""Seconds that the end of a reply is waited for of which nothing more is wanted."""
 
 _ACCEPTED: Final = {"accept-encoding": "gzip, deflate", "user-agent": "mcp-toolset"}
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
@@ -152,7 +150,7 @@ class Carrier:
             followed = redirect_of(reply, target)
             if followed is None or not _is_followed(method, reply.status, target, followed):
                 return reply
-            await reply.aclose()
+            await read_away(reply)
             target = followed
         return await self._sent(method, target, headers, body)
 
@@ -210,6 +208,25 @@ class Carrier:
                 limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN),
             )
         return self._library
+
+
+async def read_away(reply: Reply) -> None:
+    """Read what nobody wants to its end, if that is near, so that the connection can be used again."""
+    size = 0
+    try:
+        with anyio.move_on_after(READ_AWAY):
+            async for chunk in reply.chunks():
+                size += len(chunk)
+                if size > MAX_READ:
+                    break
+    finally:
+        await let_go(reply)
+
+
+async def let_go(reply: Reply) -> None:
+    """Close what is not read to its end, whatever the task at hand is ended by."""
+    with anyio.CancelScope(shield=True):
+        await reply.aclose()
 
 
 def redirect_of(reply: Reply, url: str) -> str | None:

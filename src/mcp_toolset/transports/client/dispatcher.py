@@ -1,25 +1,23 @@
-"""`ClientDispatcher`: what dispatchers over HTTP have in common: requests in flight, and messages of the server.
+"""`ClientDispatcher`: requests in flight over HTTP; `HttpClient` and `SseClient` say how they travel.
 
-A request is sent by the task that asks for it. What the server sends besides the answer is handed on in the
-order and in the context in which it is read: on the stream of a call, in the context of that call.
+A request is sent by the task that asks for it, so that what comes with its answer is read in its context.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from pydantic_core import from_json
 
-from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
-from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.concurrency.cancel_reason import reason_or
+from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.protocol.codec import (
     json_of,
-    progress_token,
     request_key,
     request_line,
     result_of,
@@ -34,29 +32,20 @@ from mcp_toolset.protocol.dispatch import (
     Params,
     ProgressFnT,
     Started,
-    run_notify_intercept,
 )
-from mcp_toolset.protocol.encoded_answers import noted, surely_parts
-from mcp_toolset.protocol.errors import CLOSED, error_for_peer
+from mcp_toolset.protocol.encoded_answers import noted
+from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.protocol.json_rpc import (
-    INTERNAL_ERROR,
     REQUEST_TIMEOUT,
-    ErrorData,
     MCPError,
     RequestId,
     RequestTimedOut,
 )
 from mcp_toolset.sdk.tracing import client_span, tracing
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.inbox import Inbox
 from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Incoming, Waiting
-
-MAX_REQUESTS: Final = 4096
-"""Requests of the server that may be in flight at once; more are refused."""
-
-MAX_NOTIFICATIONS: Final = 1024
-"""Notifications of the server that may be handled at once; the oldest gives way."""
+from mcp_toolset.transports.requests import Waiting
 
 _LATER: Final = 1.0
 """Seconds after which it is looked again whether a request is too late."""
@@ -82,7 +71,7 @@ class Flight(Waiting):
             self.answer.set_exception(fault)
 
 
-class ClientDispatcher:
+class ClientDispatcher(Inbox):
     """Sends requests over HTTP and hands on what the server sends.
 
     Attributes:
@@ -95,19 +84,12 @@ class ClientDispatcher:
 
     def __init__(self) -> None:
         """Send nothing before `run`."""
+        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._flights: dict[RequestId, Flight] = {}
-        self._requests: dict[RequestId, Incoming] = {}
-        self._notes: dict[TaskScope, None] = {}
-        self._opened = self._closed = False
         self._fault: Exception | None = None
-        self._ended = asyncio.Event()
         self._context: Context = copy_context()
-        self._handling = Handling(self._ended.set)
-        self._on_request: OnRequest | None = None
-        self._on_notify: OnNotify | None = None
-        self._intercept: OnNotifyIntercept | None = None
 
     async def run(
         self,
@@ -180,14 +162,8 @@ class ClientDispatcher:
     def _begin_reading(self) -> None:
         """Begin to read what comes without a request, in the context of `run`."""
 
-    async def _exchange(
-        self, flight: Flight, method: str, body: bytes, opts: CallOptions
-    ) -> dict[str, Any]:
+    async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
         """Send a request; returns its answer, a whole message."""
-        raise NotImplementedError
-
-    async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a message that has no answer; what happens to it on its way raises nothing."""
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
@@ -264,110 +240,10 @@ class ClientDispatcher:
     def flight_of(self, answer: dict[str, Any]) -> Flight | None:
         """The request in flight that an answer is to."""
         number = answer.get("id")
-        is_id = type(number) is int or type(number) is str
-        return self._flights.get(request_key(cast("RequestId", number))) if is_id else None
+        return self._waiting_for(number) if type(number) is int or type(number) is str else None
 
-    def _take(self, message: dict[str, Any]) -> None:
-        """Take a request or a notification of the server."""
-        method, number, params = message.get("method"), message.get("id"), message.get("params")
-        if type(method) is not str or not (params is None or type(params) is dict):
-            return
-        if "id" not in message:
-            self._take_note(method, cast("dict[str, Any] | None", params))
-        elif type(number) is int or type(number) is str:
-            self._take_request(number, method, cast("dict[str, Any] | None", params))
-
-    def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
-        key = request_key(number)
-        if key in self._requests or self._closed:
-            return
-        if len(self._requests) >= MAX_REQUESTS:
-            fault = ErrorData(INTERNAL_ERROR, f"more than {MAX_REQUESTS} requests at once")
-            if len(self._notes) < MAX_NOTIFICATIONS:
-                self._start_note(None, self._tell, b"".join(surely_parts(number, None, fault)), {})
-            return
-        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
-        self._handling.start(incoming.scope, self._handle(incoming, key, method, params))
-
-    async def _handle(
-        self, incoming: Incoming, key: RequestId, method: str, params: dict[str, Any] | None
-    ) -> None:
-        result, fault = None, None
-        assert self._on_request is not None
-        try:
-            with incoming.scope.begun():
-                try:
-                    result = await self._on_request(incoming, method, params)
-                # A handler may raise anything; the server gets an answer whatever it is.
-                except (Exception, CancelledError) as raised:
-                    if from_outside(raised):
-                        raise
-                    fault = error_for_peer(raised)
-                if not incoming.cancelled:
-                    await self._tell(b"".join(surely_parts(incoming.request_id, result, fault)), {})
-        finally:
-            incoming.can_send_request = False
-            del self._requests[key]
-
-    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
-        if method == "notifications/cancelled":
-            number = (params or {}).get("requestId")
-            if type(number) is int or type(number) is str:
-                incoming = self._requests.get(request_key(number))
-                if incoming is not None:
-                    incoming.cancel(reason_in(params))
-        elif method == "notifications/progress" and self._take_progress(params or {}):
-            return
-        if not run_notify_intercept(self._intercept, method, params) and self._on_notify is not None:
-            self._start_note(None, self._on_notify, Incoming(self), method, params)
-
-    def _take_progress(self, params: dict[str, Any]) -> bool:
-        """Hand progress to the request that it is of; `False` if no such request wants it."""
-        token, progress = params.get("progressToken"), params.get("progress")
-        if type(token) not in (int, str) or type(progress) not in (int, float):
-            return False
-        flight = self._flights.get(request_key(cast("RequestId", token)))
-        if flight is None or flight.on_progress is None:
-            return False
-        total, message = params.get("total"), params.get("message")
-        self._start_note(
-            flight,
-            flight.on_progress,
-            float(cast("float", progress)),
-            float(cast("float", total)) if type(total) in (int, float) else None,
-            message if isinstance(message, str) else None,
-        )
-        return True
-
-    def _start_note(self, about: Flight | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
-        if about is not None:
-            about.begin_report()
-        scope = TaskScope()
-        self._notes[scope] = None
-        if len(self._notes) > MAX_NOTIFICATIONS:
-            oldest = next(iter(self._notes))
-            del self._notes[oldest]
-            oldest.cancel()
-        self._handling.start(scope, self._noted(scope, about, handler, what))
-
-    async def _noted(
-        self,
-        scope: TaskScope,
-        about: Flight | None,
-        handler: Callable[..., Awaitable[None]],
-        what: tuple[Any, ...],
-    ) -> None:
-        with scope.begun():
-            try:
-                await handler(*what)
-            # Handlers are whatever the session and its user registered; one that fails must not end
-            # the connection for all.
-            except Exception:
-                _log.exception("a notification handler raised")
-            finally:
-                self._notes.pop(scope, None)
-                if about is not None:
-                    about.end_report()
+    def _waiting_for(self, number: RequestId) -> Flight | None:
+        return self._flights.get(request_key(number))
 
 
 def message_in(data: bytes) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """`HttpClient`: the client's side of streamable HTTP, in which a request that fails on its way fails alone.
 
-Each request is a POST, whose reply is the answer or a stream of events that ends with it. A legacy server has a
-session besides, and may send on a stream that is opened by GET and opened again whenever it ends.
+Each request is a POST, whose reply is the answer or a stream of events that ends with it. A legacy server
+has a session besides, and may send on a stream that is opened by GET, and again whenever it ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.client.carrier import Carrier, Reply
+from mcp_toolset.transports.client.carrier import Carrier, Reply, let_go, read_away
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
 from mcp_toolset.transports.client.events import EventParser, EventTooLongError
 from mcp_toolset.transports.client.intake import Intake, Meter
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import httpx2
 
 GOODBYE_TIMEOUT: Final = 1.0
-"""Seconds that ending an HTTP session may take, and that the rest of a stream is waited for after its answer."""
+"""Seconds that ending an HTTP session may take."""
 
 TELL_TIMEOUT: Final = 30.0
 """Seconds in which a server must acknowledge a notification or an answer."""
@@ -55,7 +55,6 @@ _EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
 _POSTED: Final = {"accept": f"{_JSON}, {_EVENTS}", "content-type": _JSON}
 _STREAMED: Final = {"accept": _EVENTS, "cache-control": "no-store"}
-_MAX_TAIL: Final = 64 * 1024
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
@@ -118,9 +117,7 @@ class HttpClient(ClientDispatcher):
     def _is_told_of_cancels(self, method: str) -> bool:
         return method != "initialize" and not is_modern(self._version)
 
-    async def _exchange(
-        self, flight: Flight, method: str, body: bytes, opts: CallOptions
-    ) -> dict[str, Any]:
+    async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
         given = opts.get("headers") or {}
         if method == "initialize":
             self._session = {}
@@ -161,7 +158,7 @@ class HttpClient(ClientDispatcher):
             raise MCPError.from_error_data(CLOSED) from None
         if reply.status == 404 and _SESSION_ID in common:
             # The answer to a lost session (2025-11-25, basic/transports, "Session Management").
-            await _let_go(reply)
+            await let_go(reply)
             self._session, self._seen_session = {}, None
             self.end_by(UpstreamUnavailableError(self._name, "the server has ended the session"))
             raise MCPError.from_error_data(CLOSED)
@@ -176,7 +173,7 @@ class HttpClient(ClientDispatcher):
         with anyio.move_on_after(TELL_TIMEOUT):
             for _ in range(2):
                 try:
-                    await self._drain(await self._posted(body, headers))
+                    await read_away(await self._posted(body, headers))
                 except self._carrier.faults as fault:
                     why = self._carrier.why(fault)
                 except MCPError:
@@ -190,7 +187,7 @@ class HttpClient(ClientDispatcher):
         try:
             body = await self._whole(reply)
         except BaseException:
-            await _let_go(reply)
+            await let_go(reply)
             raise
         await reply.aclose()
         if not is_good(reply.status):
@@ -222,7 +219,7 @@ class HttpClient(ClientDispatcher):
             try:
                 answer = await self._read_events(reply, parser, flight)
             except BaseException as fault:
-                await _let_go(reply)
+                await let_go(reply)
                 if not isinstance(fault, self._carrier.faults):
                     raise
                 is_whole = False
@@ -273,7 +270,7 @@ class HttpClient(ClientDispatcher):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
                 if reply.status == 200 and reply.header("content-type").lower().startswith(_EVENTS):
                     return reply
-                await self._drain(reply)
+                await read_away(reply)
         raise MCPError(CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted")
 
     async def _listen(self) -> None:
@@ -286,11 +283,11 @@ class HttpClient(ClientDispatcher):
             with suppress(*self._carrier.faults):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
                 if reply.status == 405:
-                    return await self._drain(reply)
+                    return await read_away(reply)
                 has_events = reply.header("content-type").lower().startswith(_EVENTS)
                 refused = 0 if reply.status == 200 and has_events else refused + 1
                 if refused:
-                    await self._drain(reply)
+                    await read_away(reply)
                 else:
                     await self._heard(reply, parser)
             wait = backoff.after(anyio.current_time() - began)
@@ -313,25 +310,18 @@ class HttpClient(ClientDispatcher):
         except EventTooLongError as fault:
             _log.warning("%s: %s", self._carrier.host, fault)
         finally:
-            await _let_go(reply)
+            await let_go(reply)
 
     async def _drain_later(self, reply: Reply) -> None:
         """Have the end of a stream read, so that its connection can be used again."""
         if self._closed:
-            await _let_go(reply)
+            await let_go(reply)
         else:
-            self._start(lambda: self._drain(reply))
+            self._start(lambda: self._end_of(reply))
 
-    async def _drain(self, reply: Reply) -> None:
-        size = 0
-        try:
-            with anyio.move_on_after(GOODBYE_TIMEOUT), suppress(*self._carrier.faults):
-                async for chunk in reply.chunks():
-                    size += len(chunk)
-                    if size > _MAX_TAIL:
-                        break
-        finally:
-            await _let_go(reply)
+    async def _end_of(self, reply: Reply) -> None:
+        with suppress(*self._carrier.faults):
+            await read_away(reply)
 
     def _note_session(self, reply: Reply, *, begins: bool) -> None:
         session = reply.header(_SESSION_ID)
@@ -343,8 +333,8 @@ class HttpClient(ClientDispatcher):
 
     def _agree_by(self, answer: dict[str, Any]) -> None:
         """Name the revision that the server has chosen in what follows."""
-        result = answer.get("result")
-        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        result: Any = answer.get("result")
+        version: object = result.get("protocolVersion") if type(result) is dict else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if isinstance(version, str) and version.isascii() and version.isprintable():
             self._agree(version)
 
@@ -356,9 +346,3 @@ class HttpClient(ClientDispatcher):
     def _for_stream(self, parser: EventParser) -> dict[str, str]:
         last = {_LAST_ID: parser.last_id.decode("latin-1")} if parser.last_id else {}
         return {**self._common, **_STREAMED, **last}
-
-
-async def _let_go(reply: Reply) -> None:
-    """Close what is not read to its end, whatever the task at hand is ended by."""
-    with anyio.CancelScope(shield=True):
-        await reply.aclose()

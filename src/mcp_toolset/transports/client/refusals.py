@@ -47,8 +47,8 @@ def _redirected(url: str, target: str) -> str:
     told = in_log(shown(target))
     if url.startswith("https:") and target.startswith("http:"):
         return (
-            f"Redirect to {told} not followed: it would downgrade this HTTPS endpoint to plain HTTP. The server "
-            "is likely behind a proxy whose forwarded headers it does not trust; give the address with https, "
+            f"Redirect to {told} not followed: it would leave HTTPS for plain HTTP. The server is "
+            "likely behind a proxy whose forwarded headers it does not trust; give the address with https "
             "or mend the settings of the proxy"
         )
     return f"Redirect to {told} not followed; use that URL as the endpoint if it is the intended server"

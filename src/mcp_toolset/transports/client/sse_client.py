@@ -1,4 +1,4 @@
-"""`SseClient`: the client's side of HTTP+SSE (2024-11-05): one stream for all that comes, a POST for what goes.
+"""`SseClient`: the client's side of HTTP+SSE (2024-11-05): one stream of what comes, a POST for what goes.
 
 The first event names the address for posts. An answer comes on the stream, whichever post it answers; a post
 that fails on its way is one request that fails.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -22,7 +22,7 @@ from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, Caller, calling
-from mcp_toolset.transports.client.carrier import Carrier, Reply, redirect_of, shown
+from mcp_toolset.transports.client.carrier import Carrier, Reply, let_go, read_away, redirect_of, shown
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
 from mcp_toolset.transports.client.events import Event, EventParser, EventTooLongError
 
@@ -34,7 +34,6 @@ ACKNOWLEDGED: Final = 1.0
 
 _STREAMED: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
 _POSTED: Final = {"content-type": "application/json"}
-_MAX_TAIL: Final = 64 * 1024
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
@@ -54,8 +53,7 @@ async def sse_client(
         try:
             yield await SseClient(name, url, carrier, reply).opened()
         finally:
-            with anyio.CancelScope(shield=True):
-                await reply.aclose()
+            await let_go(reply)
     finally:
         with anyio.CancelScope(shield=True):
             await carrier.aclose()
@@ -148,9 +146,7 @@ class SseClient(ClientDispatcher):
             finally:
                 self.paced = False
 
-    async def _exchange(
-        self, flight: Flight, method: str, body: bytes, opts: CallOptions
-    ) -> dict[str, Any]:
+    async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
         flight.caller = calling.get()
         headers = opts.get("headers") or {}
 
@@ -179,7 +175,8 @@ class SseClient(ClientDispatcher):
         carrier = self._carrier
         try:
             reply = await carrier.send("POST", {**_POSTED, **headers}, body, url=self._address)
-            await _read_away(reply)
+            with suppress(*carrier.faults):
+                await read_away(reply)
         except carrier.faults as fault:
             raise MCPError(CONNECTION_CLOSED, carrier.why(fault)) from None
         # A login flow raises what it likes. Without credentials no other request gets through either.
@@ -204,16 +201,3 @@ class SseClient(ClientDispatcher):
 
 def _is_stream(reply: Reply) -> bool:
     return reply.header("content-type").lower().startswith("text/event-stream")
-
-
-async def _read_away(reply: Reply) -> None:
-    """Read the acknowledgement of a post, so that its connection can be used again."""
-    size = 0
-    try:
-        async for chunk in reply.chunks():
-            size += len(chunk)
-            if size > _MAX_TAIL:
-                break
-    finally:
-        with anyio.CancelScope(shield=True):
-            await reply.aclose()

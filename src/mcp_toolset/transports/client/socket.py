@@ -1,0 +1,137 @@
+"""`Socket`: one TCP connection for the HTTP/1.1 of httpcore2, straight from asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Any, Final
+
+import anyio
+import httpcore2
+
+KEPT_OPEN: Final = 4.0
+"""Seconds that an idle HTTP connection is kept: servers close theirs after 5 (uvicorn, Node). A request that
+meets that moment is lost."""
+
+CONNECT_TIMEOUT: Final = 30.0
+"""Seconds to connect to, and to write to, an HTTP upstream. Reading has no limit of its own: calls
+have their deadlines, and a stream of changes may be silent for days."""
+
+MAX_READ: Final = 256 * 1024
+"""Bytes that wait to be read before the server is held back."""
+
+
+class Socket(asyncio.Protocol, httpcore2.AsyncNetworkStream):
+    """One TCP connection, as a stream for httpcore2; what is written goes out with the next read."""
+
+    def __init__(self, origin: httpcore2.Origin) -> None:
+        """Wait for the connection to be made."""
+        self.http = httpcore2.AsyncHTTP11Connection(origin, self, KEPT_OPEN)
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._chunks: list[bytes] = []
+        self._out: list[bytes] = []
+        self._size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = self._full = self._paused = False
+        self._fault: Exception | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what has come, up to a size."""
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > MAX_READ and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        """Note that nothing more will come."""
+        self._ended = True
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that the connection is gone, and why."""
+        self._ended, self._full, self._fault = True, False, exc
+        self._wake()
+
+    def pause_writing(self) -> None:
+        """Note that the server reads too slowly."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Note that it has caught up."""
+        self._full = False
+        self._wake()
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Keep what goes out with the next read."""
+        self._out.append(buffer)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        """Send what was written, and wait for an answer."""
+        if self._out:
+            await self._flush()
+        while not self._chunks:
+            if self._fault is not None:
+                raise httpcore2.ReadError(str(self._fault))
+            if self._ended:
+                return b""
+            await self._woken()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._size = 0
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def aclose(self) -> None:
+        """Close the connection at once."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._ended = True
+        self._transport.abort()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Whether an idle connection is one no more; nothing else is asked here."""
+        return (bool(self._chunks) or self._ended or self._has_input()) if info == "is_readable" else None
+
+    def _has_input(self) -> bool:
+        """Whether the loop will find something to read, such as the end, that it has not looked for yet."""
+        number = self._transport.get_extra_info("socket").fileno()
+        if not hasattr(select, "poll"):
+            return bool(select.select([number], [], [], 0)[0])
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
+        return bool(poll.poll(0))
+
+    async def _flush(self) -> None:
+        if self._ended:
+            raise httpcore2.ConnectError("the server has closed the connection")
+        self._transport.write(b"".join(self._out))
+        self._out.clear()
+        if self._full:
+            with anyio.move_on_after(CONNECT_TIMEOUT) as scope:
+                # A server may answer, or go away, before it has read all.
+                while self._full and not self._chunks and not self._ended:
+                    await self._woken()
+            if scope.cancelled_caught:
+                raise httpcore2.WriteTimeout(f"nothing could be written for {CONNECT_TIMEOUT:g} s")
+
+    async def _woken(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,238 @@
+"""HTTP below both clients: redirects, credentials, cookies, compression, proxies, idle connections."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from tests.transports.client.raw_server import RESULT, Handler, Raw, Request, raw_server, running
+
+from mcp_toolset.protocol.connection_faults import NOT_SENT, says_ended
+from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.transports.client import plain_http, socket
+from mcp_toolset.transports.client.http_client import HttpClient, http_client
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def connected(handler: Handler, **options: Any) -> AsyncGenerator[tuple[HttpClient, Raw]]:
+    async with (
+        raw_server(handler) as raw,
+        http_client("up", raw.url, options.pop("headers", {}), **options) as client,
+        running(client),
+    ):
+        yield client, raw
+
+
+async def answered(request: Request) -> None:
+    await request.answer(request.result())
+
+
+@pytest.mark.parametrize("status", ["307 Temporary Redirect", "308 Permanent Redirect"])
+async def test_a_redirect_within_the_origin_is_followed_with_method_body_and_headers(status: str) -> None:
+    async def handler(request: Request) -> None:
+        if request.path == "/mcp":
+            return await request.answer(None, status, location="/mcp/")
+        await request.answer(request.result())
+
+    async with connected(handler, headers={"Authorization": "Bearer mine"}) as (client, raw):
+        for _ in range(2):
+            assert await client.send_raw_request("ping", {"a": 1}) == {"ok": True}
+        assert [request.path for request in raw.log] == ["/mcp", "/mcp/"] * 2
+        assert raw.log[1].message["params"] == {"a": 1}
+        assert {request.headers["authorization"] for request in raw.log} == {"Bearer mine"}
+        assert raw.connections == 1
+
+
+async def test_redirects_in_a_circle_come_to_an_end() -> None:
+    async def handler(request: Request) -> None:
+        await request.answer(None, "307 Round", location="/mcp")
+
+    async with connected(handler) as (client, raw):
+        with pytest.raises(MCPError, match="not followed"):
+            await client.send_raw_request("ping", None)
+        assert len(raw.log) == 21
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary Redirect"])
+@pytest.mark.parametrize("where", ["another", "user"])
+async def test_a_redirect_to_another_origin_is_not_followed(status: str, where: str) -> None:
+    async with raw_server(answered) as other:
+
+        async def handler(request: Request) -> None:
+            user = f"http://me:secret@{request.headers['host']}/mcp"
+            await request.answer(None, status, location=other.url if where == "another" else user)
+
+        async with connected(handler) as (client, raw):
+            with pytest.raises(MCPError, match="not followed") as failed:
+                await client.send_raw_request("ping", None)
+            assert len(raw.log) == 1 and not other.log and "secret" not in failed.value.message
+
+
+@pytest.mark.parametrize("events", [False, True])
+async def test_a_compressed_body_is_read(events: bool) -> None:
+    async def handler(request: Request) -> None:
+        assert "gzip" in request.headers["accept-encoding"]
+        body = json.dumps(request.result()).encode()
+        sent = b"data: " + body + b"\n\n" if events else body
+        kind = "text/event-stream" if events else "application/json"
+        await request.answer(gzip.compress(sent), content_type=kind, content_encoding="gzip")
+
+    async with connected(handler) as (client, raw):
+        for _ in range(3):
+            assert await client.send_raw_request("ping", None) == {"ok": True}
+            await anyio.wait_all_tasks_blocked()
+        assert raw.connections <= 2
+
+
+async def test_a_cookie_is_sent_back() -> None:
+    async def handler(request: Request) -> None:
+        await request.answer(request.result(), set_cookie="node=7; Path=/")
+
+    async with connected(handler) as (client, raw):
+        for _ in range(2):
+            await client.send_raw_request("ping", None)
+        assert [request.headers.get("cookie") for request in raw.log] == [None, "node=7"]
+
+
+async def test_headers_of_a_request_count_more_than_those_of_the_mount_whatever_their_case() -> None:
+    headers = {"Authorization": "Bearer mount", "X-A": "ä", "User-Agent": "mine"}
+    async with connected(answered, headers=headers) as (client, raw):
+        await client.send_raw_request("ping", None, {"headers": {"authorization": "Bearer caller"}})
+        await client.send_raw_request("ping", None)
+        first, second = (request.headers for request in raw.log)
+    assert (first["authorization"], second["authorization"]) == ("Bearer caller", "Bearer mount")
+    assert first["user-agent"] == "mine"
+
+
+async def test_a_user_in_the_address_is_authenticated() -> None:
+    async with raw_server(answered) as raw:
+        url = raw.url.replace("127.0.0.1", "me:pass@127.0.0.1")
+        async with http_client("up", url, {}) as client, running(client):
+            await client.send_raw_request("ping", None)
+        given = raw.log[0].headers["authorization"]
+        assert base64.b64decode(given.removeprefix("Basic ")) == b"me:pass"
+
+
+class Human(httpx2.Auth):
+    """A login that waits for somebody."""
+
+    def __init__(self) -> None:
+        self.asked, self.done = anyio.Event(), anyio.Event()
+        self.token: str | None = None
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if self.token is None:
+            response = yield request
+            assert response.status_code == 401
+            self.asked.set()
+            await self.done.wait()
+            if self.token is None:
+                raise RuntimeError("the user has said no")
+        request.headers["authorization"] = f"Bearer {self.token}"
+        yield request
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_a_login_may_wait_for_a_human_and_one_that_fails_ends_the_connection(agrees: bool) -> None:
+    async def handler(request: Request) -> None:
+        known = request.headers.get("authorization") == "Bearer t"
+        await request.answer(request.result() if known else None, "200 OK" if known else "401 Who")
+
+    login, results = Human(), list[Any]()
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}, login) as client:
+        async with running(client) as heard:
+
+            async def call() -> None:
+                try:
+                    results.append(await client.send_raw_request("ping", None))
+                except MCPError as fault:
+                    results.append(fault)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(call)
+                await login.asked.wait()
+                login.token = "t" if agrees else None
+                login.done.set()
+            if agrees:
+                assert results == [{"ok": True}] and not heard.ended.is_set()
+            else:
+                await heard.ended.wait()
+                assert says_ended(results[0]) and str(heard.fault) == "the user has said no"
+
+
+async def test_a_refused_connection_says_that_nothing_was_sent() -> None:
+    async with raw_server(answered) as raw:
+        url = raw.url
+    async with http_client("up", url, {}) as client, running(client):
+        with pytest.raises(MCPError, match=f"{NOT_SENT}: ConnectError"):
+            await client.send_raw_request("ping", None)
+
+
+async def test_where_a_proxy_is_configured_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def proxy(request: Request) -> None:
+        assert request.path == "http://mcp.example/mcp"
+        await request.answer(request.result({"by": "proxy"}))
+
+    async with raw_server(proxy) as raw:
+        monkeypatch.setenv("http_proxy", raw.url.removesuffix("/mcp"))
+        async with http_client("up", "http://mcp.example/mcp", {}) as client, running(client):
+            assert await client.send_raw_request("ping", None) == {"by": "proxy"}
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    monkeypatch.setattr(socket, "KEPT_OPEN", 0.05)
+    monkeypatch.setattr(plain_http, "KEPT_OPEN", 0.05)
+    yield
+
+
+@pytest.mark.usefixtures("brief")
+async def test_idle_connections_are_closed_by_themselves() -> None:
+    gone = anyio.Event()
+
+    async def handler(request: Request) -> None:
+        await request.answer(request.result())
+        await request.gone()
+        gone.set()
+        request.writer.close()
+
+    async with connected(handler) as (client, _):
+        await client.send_raw_request("ping", None)
+        await gone.wait()
+
+
+async def test_a_big_request_reaches_a_server_that_reads_slowly_and_one_that_answers_early() -> None:
+    async def early(request: Request) -> None:
+        await request.answer({**RESULT, "result": {"size": len(request.body)}})
+
+    async with connected(early) as (client, _):
+        answer = await client.send_raw_request("tools/call", {"x": "y" * 10_000_000})
+        assert answer["size"] > 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("url", "plain"),
+    [
+        ("http://127.0.0.1:8000/mcp?key=a%20b&c=d", True),
+        ("http://[::1]:8000/mcp", True),
+        ("http://example.com", True),
+        ("https://example.com/mcp", False),
+        ("http://me@example.com/mcp", False),
+        ("http://exämple.com/mcp", False),
+        ("http://example.com/a b", False),
+        ("http://example.com/mcp#part", False),
+    ],
+)
+def test_what_is_carried_without_httpx2(url: str, plain: bool) -> None:
+    assert plain_http.PlainHttp.takes(url) is plain
