@@ -9,7 +9,9 @@ from mcp_toolset._lazy import homes_of, lazily
 if TYPE_CHECKING:
     from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
     from mcp_toolset.calls.middleware.cache import ResultCache
+    from mcp_toolset.calls.middleware.cache_store import CacheStore
     from mcp_toolset.calls.middleware.hidden_text_filter import HiddenTextFilter
+    from mcp_toolset.calls.middleware.limit_store import LimitStore, TokensTaken
     from mcp_toolset.calls.middleware.rate import RateLimit
     from mcp_toolset.calls.middleware.retry import RetryLimit
     from mcp_toolset.calls.middleware.timeout import Timeout
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
 
 __all__ = [
+    "CacheStore",
     "CallNext",
     "HiddenTextFilter",
+    "LimitStore",
     "OutputFormatter",
     "PermissionChecker",
     "RateLimit",
@@ -26,6 +30,7 @@ __all__ = [
     "RetryLimit",
     "SchemaValidator",
     "Timeout",
+    "TokensTaken",
     "ToolMiddleware",
     "tool_middleware",
 ]

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
 SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()
-MAX_AGE = 10.0
+MAX_AGE = 1000.0
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ class Desk:
     def __init__(self, store: Any, rules: Rules | None = None, **ledger: Any) -> None:
         self.now = 100.0
         self.store = store
-        self.copy = CachedGrants(store, max_age=MAX_AGE, timeout=5, clock=lambda: self.now)
+        self.copy = CachedGrants(store, max_age=MAX_AGE, timeout=60, clock=lambda: self.now)
         self.ledger = GrantLedger(self.copy, **ledger)
         self.catalog = DeferredCatalog(self.ledger)
         self.catalog.update([READ])

@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 
+from mcp_toolset.calls.middleware.limit_store import TokensTaken
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +75,9 @@ class Shelf:
 
     def load_text(self, key: str) -> Any:
         return self.texts.get(key)
+
+    def keys(self) -> list[str]:
+        return list(self.texts)
 
     def put_text(self, key: str, text: Any) -> None:
         self.texts[key] = text
@@ -158,6 +162,35 @@ class FarStore:
 
     async def revoke(self, which: GrantFilter) -> int:
         return await self.ask("revoke", which)
+
+
+class FarLimits(FarStore):
+    """Token buckets there, which never fill again."""
+
+    async def take(  # type: ignore[override]
+        self, key: str, *, calls: int, per_seconds: float, wanted: int
+    ) -> TokensTaken:
+        return TokensTaken(await self.ask("take_tokens", key, calls, wanted), wait=7.0)
+
+
+class FarCache(FarStore):
+    """Bytes there, by key."""
+
+    async def load(self, key: str) -> bytes | None:
+        return await self.ask("load_text", key)
+
+    async def save(self, key: str, value: bytes, *, seconds: float) -> None:  # type: ignore[override]
+        await self.ask("put_text", key, value)
+
+
+class FarState(FarStore):
+    """One text there."""
+
+    async def load(self) -> str | None:
+        return await self.ask("load_text", "state")
+
+    async def save(self, text: str, before: str | None) -> bool:  # type: ignore[override]
+        return await self.ask("swap_text", "state", text, before)
 
 
 @contextmanager

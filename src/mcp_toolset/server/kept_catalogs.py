@@ -24,6 +24,7 @@ from mcp_toolset.tools.core.source import ToolSource
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
     from mcp_toolset.catalog.registry.kept_files import KeptFiles
+    from mcp_toolset.catalog.registry.state_store import StateStore
 
 Keeping: TypeAlias = "str | os.PathLike[str] | Literal[False] | None"
 
@@ -48,13 +49,13 @@ class Keepable(Protocol):
         ...
 
 
-def folder_for(keep: Keeping, state: str | os.PathLike[str] | None) -> Path | None:
+def folder_for(keep: Keeping, state: str | os.PathLike[str] | StateStore | None) -> Path | None:
     """Where catalogs are kept; `None` for nowhere."""
     if keep is False:
         return None
     if keep is not None:
         return Path(keep)
-    if state is not None and VARIABLE not in os.environ:
+    if isinstance(state, str | os.PathLike) and VARIABLE not in os.environ:
         path = Path(state)
         return path.with_name(f"{path.name}.catalogs")
     folder = cache_folder()

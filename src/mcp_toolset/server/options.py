@@ -17,6 +17,7 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.declare.resources import ResourceProvider
 
 if TYPE_CHECKING:
+    from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
 
 
@@ -40,7 +41,7 @@ class ServerOptions:
     grants: GrantLedger
     access: Access | None
     client_prefix: str
-    state: str | PathLike[str] | None
+    state: str | PathLike[str] | StateStore | None
     scorer: Scorer | Literal["built-in"] | None
     list_hint: CacheHint
     list_patience: float | None

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+    from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
@@ -90,7 +91,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         grants: GrantLedger | None = None,
         access: Access | None = None,
         client_prefix: str = "",
-        state: str | PathLike[str] | None = None,
+        state: str | PathLike[str] | StateStore | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         list_hint: CacheHint = STRICTEST,
         list_patience: float | None = None,
@@ -124,7 +125,7 @@ class ToolsetServer(HostCalls, LiveChanges):
             access: Who may have which deferred tool, asked at each search, resolve and call.
             client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
                 stay within 64 characters.
-            state: A file that keeps names and membership from one run to the next.
+            state: A file or a `StateStore` that keeps names and membership from one run to the next.
             scorer: Joined with the words in the search of deferred tools, as for `SearchIndex`; give an
                 `EmbeddingScorer` of this server's own to search with a sentence model.
             list_hint: How long, and for whom, clients of 2026-07-28 may keep the lists of what is this
@@ -210,7 +211,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         name: str | None = None,
         grants: GrantLedger | None = None,
         client_prefix: str | None = None,
-        state: str | PathLike[str] | None = None,
+        state: str | PathLike[str] | StateStore | None = None,
     ) -> ToolsetServer:
         """A server like this one, hooks and all, with another toolset, name, ledger, prefix or state file."""
         before = self._options
@@ -376,7 +377,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         }
 
 
-def _keeper(state: str | PathLike[str], registry: ToolRegistry) -> StateKeeper:
+def _keeper(state: str | PathLike[str] | StateStore, registry: ToolRegistry) -> StateKeeper:
     # Locks take as long to import as the catalog, and few servers have a state file.
     from mcp_toolset.server.state_keeper import StateKeeper
 

@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 import anyio
-import anyio.to_thread
 
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.catalog.registry.state_file import StateFile
+from mcp_toolset.catalog.registry.state_store import StateStore, StoredState
 from mcp_toolset.concurrency.thread_event import Flag
 from mcp_toolset.errors import StaleStateError, StateError
 
@@ -21,9 +20,9 @@ _log = logging.getLogger("mcp_toolset.registry")
 class StateKeeper:
     """Restores a registry when a server opens, and saves each change while it is open."""
 
-    def __init__(self, path: str | os.PathLike[str], registry: ToolRegistry) -> None:
+    def __init__(self, place: str | os.PathLike[str] | StateStore, registry: ToolRegistry) -> None:
         """Name the file; nothing is read yet."""
-        self._file = StateFile(path)
+        self._file = StoredState(place)
         self._registry = registry
         self._flag = Flag()
         self._is_ours = True
@@ -37,7 +36,7 @@ class StateKeeper:
         """
         self._flag.attach()
         self._is_ours = True
-        saved = await anyio.to_thread.run_sync(self._file.load)
+        saved = await self._file.load()
         if saved is not None:
             report = self._registry.restore_state(saved)
             _log.info(
@@ -46,7 +45,7 @@ class StateKeeper:
                 len(report.orphaned),
             )
         with suppress(StaleStateError):
-            await anyio.to_thread.run_sync(self._file.save, self._registry.snapshot())
+            await self._file.save(self._registry.snapshot())
 
     def changed(self) -> None:
         """Note that there is something to save; from any thread."""
@@ -73,7 +72,7 @@ class StateKeeper:
         if not self._is_ours:
             return
         try:
-            await anyio.to_thread.run_sync(self._file.save, self._registry.snapshot())
+            await self._file.save(self._registry.snapshot())
         except StaleStateError as fault:
             self._is_ours = False
             _log.warning("%s; what changes here is not saved any more", fault)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from os import PathLike
 from socket import socket
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 
@@ -26,6 +26,9 @@ from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.declare.resources import ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.registry.state_store import StateStore
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -57,7 +60,7 @@ def serve(
     allowed_origins: Sequence[str] = (),
     grants: GrantLedger | None = None,
     client_prefix: str | None = None,
-    state: str | PathLike[str] | None = None,
+    state: str | PathLike[str] | StateStore | None = None,
     watch: bool = True,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
@@ -80,7 +83,8 @@ def serve(
         grants: Issues and checks the grants of deferred tools; in memory unless given.
         client_prefix: What clients put before every name; the file's value unless given; see
             `ToolsetServer`.
-        state: A file that keeps names and membership from one run to the next; see `ToolsetServer`.
+        state: A file or a `StateStore` that keeps names and membership from one run to the next; see
+            `ToolsetServer`.
         watch: Read a configuration again when its file has changed.
 
     Raises:
@@ -252,7 +256,7 @@ def server_of(
     resources: ResourceProvider | None = None,
     grants: GrantLedger | None = None,
     client_prefix: str | None = None,
-    state: str | PathLike[str] | None = None,
+    state: str | PathLike[str] | StateStore | None = None,
     prompts: PromptProvider | None = None,
     completions: CompletionProvider | None = None,
 ) -> ToolsetServer:

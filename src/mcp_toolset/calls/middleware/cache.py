@@ -10,9 +10,11 @@ from typing import Final
 
 import anyio
 
+from mcp_toolset.calls.middleware.cache_store import CacheStore, SharedResults
 from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
 from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -62,6 +64,8 @@ class ResultCache:
         *,
         only: Iterable[str] | None = None,
         shared: bool = False,
+        store: CacheStore | None = None,
+        timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_ENTRIES,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
@@ -73,6 +77,9 @@ class ResultCache:
             shared: One result for all callers. Otherwise each caller has its own, and callers who cannot be
                 told apart (modern protocol, no authentication) are not cached: set it if a server has a
                 single client, or if the answer is the same for every caller.
+            store: Where several processes share results. A result that is not in this process is looked
+                for there before the tool runs, and saved there before it is handed on.
+            timeout: Seconds that the store has for an answer. If it fails, the tool runs.
             max_entries: The number of results to keep; the least recently used is dropped first.
             now: The time in seconds, from a monotonic clock.
 
@@ -89,6 +96,7 @@ class ResultCache:
         self._now = now
         self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
         self._flights: dict[_Key, _Flight] = {}
+        self._store = None if store is None else SharedResults(store, timeout=timeout, now=now)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Answer from the cache, or with the result of an identical call in flight, or run the call."""
@@ -112,7 +120,8 @@ class ResultCache:
     async def _run(self, key: _Key, next: CallNext) -> ToolResult:
         flight = self._flights[key] = _Flight()
         try:
-            flight.result = await next()
+            found = None if self._store is None else await self._store.load(key, self._ttl)
+            flight.result = await next() if found is None else found[1]
         # The identical calls that wait must learn of any error.
         except Exception as fault:
             flight.fault = fault
@@ -121,7 +130,10 @@ class ResultCache:
             del self._flights[key]
             flight.ended.set()
         if _is_success(flight.result):
-            self._kept.put(key, (self._now() + self._ttl, flight.result))
+            left = self._ttl if found is None else found[0]
+            self._kept.put(key, (self._now() + left, flight.result))
+            if self._store is not None and found is None:
+                await self._store.save(key, flight.result, self._ttl)
         return flight.result
 
     def _fresh(self, key: _Key) -> ToolResult | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -10,12 +11,14 @@ from typing import Final, Literal, get_args
 import anyio
 
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.middleware.limit_store import LeasedTokens, LimitStore
 from mcp_toolset.calls.pipeline.decision import Reject
 from mcp_toolset.calls.pipeline.decision_record import record
 from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.pipeline.retry_hint import in_tenths, suggesting
-from mcp_toolset.errors import DefinitionError
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT
+from mcp_toolset.errors import DefinitionError, StoreError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 
@@ -44,6 +47,9 @@ class RateLimit:
         per_seconds: float,
         *,
         by: Scope = "tool",
+        store: LimitStore | None = None,
+        lease: int = 1,
+        timeout: float = STORE_TIMEOUT,
         max_entries: int = MAX_KEPT,
         now: Callable[[], float] = anyio.current_time,
     ) -> None:
@@ -53,33 +59,57 @@ class RateLimit:
             calls: The number of calls, at once or spread out.
             per_seconds: The seconds in which an empty bucket fills.
             by: What has its own bucket: each `"tool"`, each `"caller"`, or `"both"` together.
+            store: Where the buckets are, if several processes share them; in this process unless given.
+            lease: How many tokens this process takes of the store at a time. Calls in between ask
+                nobody; tokens that are not used in the time in which they come back are lost.
+            timeout: Seconds that the store has for an answer. Without one the call is refused.
             max_entries: The number of buckets to remember; a dropped bucket starts full.
             now: The time in seconds, from a monotonic clock.
 
         Raises:
-            DefinitionError: a number is not positive and finite, or `by` is not one of the three.
+            DefinitionError: a number is not positive and finite, `by` is not one of the three, or the
+                lease is not from 1 to `calls`.
         """
         if calls < 1 or not 0 < per_seconds < inf:
             found = f"{calls} in {per_seconds} s"
             raise DefinitionError(f"RateLimit needs a positive number of calls and of seconds, not {found}")
         if by not in get_args(Scope):
             raise DefinitionError(f'RateLimit counts by "tool", "caller" or "both", not by {by!r}')
+        if not 1 <= lease <= calls or not timeout > 0:
+            found = f"{lease} and {timeout:g} s"
+            raise DefinitionError(
+                f"RateLimit takes a lease from 1 to {calls} and a positive timeout, not {found}"
+            )
         self._calls = calls
         self._per_seconds = per_seconds
         self._by: Scope = by
         self._now = now
         self._buckets: Recent[tuple[str, str | None], _Bucket] = Recent(max_entries)
+        self._shared = (
+            None
+            if store is None
+            else LeasedTokens(
+                store, calls, per_seconds, lease=lease, timeout=timeout, limit=max_entries, now=now
+            )
+        )
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call, or say when to retry."""
-        wait = self._taken(self._key(call, context))
+        key = self._key(call, context)
+        try:
+            wait = self._taken(key) if self._shared is None else await self._shared.take(json.dumps(key))
+        except StoreError as fault:
+            return self._refused(call, f"{call.name} is limited, and the limit cannot be checked: {fault}")
         if not wait:
             return await next()
         after = in_tenths(wait)
         limit = f"{self._calls} {'call' if self._calls == 1 else 'calls'} in {self._per_seconds:g} s"
         reason = f"{call.name} is limited to {limit}; try again in {after:g} s"
+        return suggesting(self._refused(call, reason), after)
+
+    def _refused(self, call: ToolCall, reason: str) -> ToolResult:
         record(call, "Reject", call.arguments, reason=reason)
-        return suggesting(rejection(Reject(reason, "policy")), after)
+        return rejection(Reject(reason, "policy"))
 
     def _key(self, call: ToolCall, context: ToolContext) -> tuple[str, str | None]:
         tool = "" if self._by == "caller" else call.name

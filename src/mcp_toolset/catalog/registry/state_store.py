@@ -1,0 +1,97 @@
+"""`StateStore`: the state of a registry in a place that has to be waited for, such as a database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar, runtime_checkable
+
+import anyio.to_thread
+
+from mcp_toolset.catalog.registry.state import RegistryState
+from mcp_toolset.catalog.registry.state_file import StateFile
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.errors import InvalidStateError, StaleStateError, StoreError
+
+_T = TypeVar("_T")
+
+
+@runtime_checkable
+class StateStore(Protocol):
+    """One text, such as a row of a table or an object in a bucket, with compare-and-swap.
+
+    Attributes:
+        name: The name of the store in errors and in the log.
+    """
+
+    name: str
+
+    async def load(self) -> str | None:
+        """The text; `None` if none was saved yet."""
+        ...
+
+    async def save(self, text: str, before: str | None) -> bool:
+        """Replace the text as a whole if it is still `before`; whether it was."""
+        ...
+
+
+class StoredState:
+    """The state in a file or in a `StateStore`; one object for each writer."""
+
+    def __init__(self, place: str | os.PathLike[str] | StateStore, *, timeout: float = STORE_TIMEOUT) -> None:
+        """Name the place; nothing is read yet. A store has `timeout` seconds for an answer."""
+        self._file = None if isinstance(place, StateStore) else StateFile(place)
+        self._store = place if isinstance(place, StateStore) else None
+        self._timeout = timeout
+        self._seen: str | None = None
+        self._unsure: str | None = None
+
+    async def load(self) -> RegistryState | None:
+        """The saved state, `None` if there is none yet.
+
+        Raises:
+            InvalidStateError: it is corrupt, foreign, or cannot be read; the message names the place.
+        """
+        if self._file is not None:
+            return await anyio.to_thread.run_sync(self._file.load)
+        assert self._store is not None
+        text = await self._asked(self._store.load(), "load the state")
+        found = None if text is None else RegistryState.from_json(text, self._store.name)
+        self._seen = text
+        return found
+
+    async def save(self, state: RegistryState) -> None:
+        """Replace what is saved, as a whole or not at all.
+
+        Raises:
+            StaleStateError: another process has saved since this object last loaded or saved.
+            InvalidStateError: it is corrupt or foreign, or cannot be written.
+        """
+        if self._file is not None:
+            await anyio.to_thread.run_sync(self._file.save, state)
+            return
+        assert self._store is not None
+        text = state.to_json()
+        if text == self._seen:
+            return
+        if not await self._swapped(self._store, text):
+            raise StaleStateError(
+                f"{self._store.name}: another process has saved another state; load it and decide again"
+            )
+        self._seen = text
+
+    async def _swapped(self, store: StateStore, text: str) -> bool:
+        """Replace the text; a save without an answer may have been done, and is then this object's own."""
+        unsure, self._unsure = self._unsure, text
+        done = await self._asked(store.save(text, self._seen), "save the state")
+        if not done and unsure is not None and await self._asked(store.load(), "load the state") == unsure:
+            done = await self._asked(store.save(text, unsure), "save the state")
+        self._unsure = None
+        return done
+
+    async def _asked(self, asked: Awaitable[_T], to: str) -> _T:
+        assert self._store is not None
+        try:
+            return await answer_of(self._store.name, asked, within=self._timeout, to=to)
+        except StoreError as fault:
+            raise InvalidStateError(str(fault)) from None
