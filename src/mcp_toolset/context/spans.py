@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 

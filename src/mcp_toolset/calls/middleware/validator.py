@@ -31,7 +31,6 @@ class FormatCheck(SchemaCheck):
         """Compile `schema`, as `SchemaCheck` does and with the same errors."""
         super().__init__(schema, tool=tool, part=part)
         self._validator = _asserting(thawed(dict(schema)))
-        self._is_valid = self._validator.is_valid
 
 
 class SchemaValidator:

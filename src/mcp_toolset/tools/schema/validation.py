@@ -1,8 +1,9 @@
 """Compiled JSON Schema checks: `SchemaCheck`, for arguments before a tool runs and for structured results.
 
-Each schema is compiled once by `jsonschema-rs`: regular expressions run in linear time where the pattern
-allows it and with a bounded number of backtracking steps where it does not; nothing is fetched from the
-network. Formats are annotations, as in the 2020-12 dialect.
+Each schema is compiled once by `jsonschema-rs`: a simple one for the first value, any other at once.
+Regular expressions run in linear time where the pattern allows it and with a bounded number of backtracking
+steps where it does not; nothing is fetched from the network. Formats are annotations, as in the 2020-12
+dialect.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.frozen import thawed
+from mcp_toolset.tools.schema.simple_schema import is_simple
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -37,10 +39,10 @@ _BACKTRACK_LIMIT: Final = 100_000
 class SchemaCheck:
     """A compiled schema: tells whether a value is valid, and what is wrong with it."""
 
-    __slots__ = ("_is_valid", "_validator")
+    __slots__ = ("_schema", "_validator", "_where")
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str, part: str) -> None:
-        """Compile `schema`.
+        """Compile `schema`, at once if it may be unusable.
 
         Args:
             schema: JSON Schema; 2020-12 unless `$schema` says otherwise.
@@ -55,13 +57,14 @@ class SchemaCheck:
         mappings = _mappings_in(schema, where)
         if len(mappings) > MAX_EXPANSION or any(map(_refers, mappings)):
             _Expansion(schema, where).check(mappings)
-        self._validator = _compile(thawed(dict(schema)), where)
-        self._is_valid = self._validator.is_valid
+        self._schema, self._where = schema, where
+        # The compiler takes 6 MB and 5 ms to load, which a server that only lists does without.
+        self._validator = None if is_simple(schema) else self._compiled()
 
     def is_valid(self, value: object) -> bool:
         """Whether `value` fits; a value without a JSON form, such as a lone surrogate or a date, does not."""
         try:
-            return self._is_valid(value)
+            return (self._validator or self._compiled()).is_valid(value)
         except ValueError:
             return False
 
@@ -73,8 +76,12 @@ class SchemaCheck:
             return [f"no JSON can carry this: {fault}"]
 
     def _problems(self, value: object) -> list[str]:
-        found = islice(self._validator.iter_errors(value), MAX_READ)
+        found = islice((self._validator or self._compiled()).iter_errors(value), MAX_READ)
         return sorted(_line(error) for error in found)[:MAX_PROBLEMS]
+
+    def _compiled(self) -> jsonschema_rs.Validator:
+        self._validator = _compile(thawed(dict(self._schema)), self._where)
+        return self._validator
 
 
 def _line(error: jsonschema_rs.ValidationError) -> str:

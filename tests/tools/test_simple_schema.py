@@ -1,0 +1,110 @@
+"""A schema that is told to be simple always compiles, and is compiled for the first value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.schema.simple_schema import is_simple
+from mcp_toolset.tools.schema.validation import SchemaCheck
+
+KEYWORDS = (
+    *("$schema", "$ref", "title", "description", "format", "pattern", "type", "properties", "required"),
+    *("items", "additionalProperties", "anyOf", "allOf", "enum", "const", "default", "uniqueItems"),
+    *("minLength", "maxItems", "minimum", "exclusiveMaximum", "x-header"),
+)
+DIALECTS = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "http://json-schema.org/draft-07/schema#",
+    "other",
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.sampled_from(["", "a", "string", "integer", "ü\n", "\ud800", "[", *DIALECTS])
+)
+
+
+def around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Objects with keywords of JSON Schema or other names, and lists."""
+    names = st.sampled_from([*KEYWORDS, "a", "\ud800"])
+    return st.dictionaries(names, inner, max_size=4) | st.lists(inner, max_size=3)
+
+
+anything = st.recursive(scalars, around, max_leaves=12)
+
+
+def strictly_compiles(schema: Any) -> bool:
+    try:
+        jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
+    except (ValueError, jsonschema_rs.ValidationError):
+        return False
+    return True
+
+
+@given(st.dictionaries(st.sampled_from(KEYWORDS), anything, max_size=4))
+def test_what_is_simple_compiles(schema: dict[str, Any]) -> None:
+    assert not is_simple(schema) or strictly_compiles(schema)
+
+
+SIMPLE: list[dict[str, Any]] = [
+    {},
+    {"type": "object", "properties": {"a": {"type": ["string", "null"], "default": None, "title": "ü"}}},
+    {"properties": {"a": {"items": {"anyOf": [{"enum": [1, "x"]}, True]}}}, "required": ["a", "b"]},
+    {"$schema": DIALECTS[1], "additionalProperties": False, "default": {}},
+    {"minLength": 1, "maxItems": 0, "minimum": 0.5, "uniqueItems": True, "const": 1.5, "format": "date"},
+]
+
+
+@pytest.mark.parametrize("schema", SIMPLE)
+def test_plain_schemas_are_simple(schema: dict[str, Any]) -> None:
+    assert is_simple(schema)
+    assert strictly_compiles(schema)
+
+
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        {"type": "text"},
+        {"type": []},
+        {"type": ["null", "null"]},
+        {"type": {}},
+        {"required": ["a", "a"]},
+        {"required": "a"},
+        {"properties": []},
+        {"properties": {"a": 1}},
+        {"properties": {"\ud800": {}}},
+        {"items": []},
+        {"anyOf": []},
+        {"enum": "a"},
+        {"minLength": -1},
+        {"maxItems": 1.5},
+        {"minimum": "1"},
+        {"description": "\udfff"},
+    ],
+)
+def test_a_keyword_that_a_compiler_refuses_is_refused_at_once(keyword: dict[str, Any]) -> None:
+    assert not is_simple(keyword)
+    with pytest.raises(DefinitionError):
+        SchemaCheck({"type": "object", "properties": {"x": keyword}}, tool="probe", part="inputSchema")
+
+
+def test_a_simple_schema_is_compiled_for_the_first_value() -> None:
+    program = """
+import sys
+from mcp_toolset.tools.schema.validation import SchemaCheck
+check = SchemaCheck({"type": "object", "required": ["a"]}, tool="probe", part="inputSchema")
+before = "jsonschema_rs" in sys.modules
+print(before, check.is_valid({"a": 1}), check.is_valid({}), check.problems({}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("False True False ['\"a\" is a required property']\n", "")
