@@ -155,12 +155,6 @@ def test_another_request_is_tried_as_long_as_one_is_left(server: Server, asked: 
             "it does not speak 2026-07-28",
         ),
         (
-            Server(discover=MCPError(CONNECTION_CLOSED, "Connection closed")),
-            "modern",
-            CONNECTION_CLOSED,
-            "Conn",
-        ),
-        (
             Server(initialize={**LEGACY, "protocolVersion": "1999-01-01"}),
             "auto",
             INVALID_REQUEST,
@@ -192,6 +186,20 @@ def test_what_a_server_cannot_do_is_said(server: Server, eras: Eras, code: int, 
         _met(server, eras=eras)
     assert refused.value.code == code
     assert refused.value.message.startswith(said)
+
+
+def test_that_the_connection_has_ended_is_said_as_it_is() -> None:
+    ended = MCPError(CONNECTION_CLOSED, "Connection closed")
+    with pytest.raises(MCPError) as refused:
+        _met(Server(discover=ended), eras="modern")
+    assert refused.value is ended
+
+
+def test_a_server_that_is_known_to_be_legacy_is_never_probed() -> None:
+    server = Server(initialize=_offers("2026-07-28"), discover=MODERN)
+    with pytest.raises(MCPError, match="no"):
+        _met(server, known_legacy=True)
+    assert server.asked == ["initialize"]
 
 
 def test_a_name_that_is_malformed_is_as_good_as_none() -> None:

@@ -74,6 +74,7 @@ def test_a_value_travels_as_with_the_sdk_and_comes_back(value: str) -> None:
 @example("=?base64?/w==?=")
 @example("=?base64?é?=")
 @example("=?base64??=")
+@example("=?base64?YQ==\n?=")
 @example("=?base64?YQ==?=\n")
 def test_a_header_is_read_as_by_the_sdk(said: str | bytes | None) -> None:
     value = f"=?base64?{said.decode('latin-1')}?=" if isinstance(said, bytes) else said
@@ -89,6 +90,15 @@ def test_a_header_is_read_as_by_the_sdk(said: str | bytes | None) -> None:
 def test_annotations_are_found_and_judged_as_by_the_sdk(schema: Any) -> None:
     assert header_fault(schema) == sdk.find_invalid_x_mcp_header(schema)
     assert header_map(schema) == sdk.x_mcp_header_map(schema)
+
+
+@pytest.mark.parametrize("tokens", [("Region", "region"), ("region", "Region")])
+def test_tokens_are_one_whatever_their_case(tokens: tuple[str, str]) -> None:
+    named = {token: {"type": "string", "x-mcp-header": token} for token in tokens}
+    fault = header_fault({"properties": named})
+    assert fault == sdk.find_invalid_x_mcp_header({"properties": named})
+    assert fault is not None
+    assert "duplicates property" in fault
 
 
 @pytest.mark.parametrize("schema", [None, True, [], "text", {}], ids=repr)

@@ -151,6 +151,12 @@ def test_headers_that_agree_are_taken_and_any_other_are_not(
         assert refused.value.error.to_wire() == _wire(route)
 
 
+def test_a_request_over_http_without_headers_is_refused() -> None:
+    meta = {f"{PREFIX}/protocolVersion": "2026-07-28", f"{PREFIX}/clientCapabilities": {}}
+    with pytest.raises(MCPError, match="mcp-protocol-version header"):
+        read_envelope("tools/list", {"_meta": meta}, {})
+
+
 @pytest.mark.parametrize("params", [None, {}, {"_meta": None}, {"_meta": []}, {"_meta": {"x": 1}}], ids=repr)
 def test_a_request_without_a_revision_has_no_envelope(params: Any) -> None:
     assert not has_envelope(params)
