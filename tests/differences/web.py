@@ -179,7 +179,9 @@ def _told(
             # The stream of a subscription has no end; its first word is that it is heard.
             if shapes[-1] == "note notifications/subscriptions/acknowledged":
                 break
-        return told + (f" {joined(shapes)}" if shapes else ""), answer.headers.get("mcp-session-id")
+        # A refusal of the SDK names a session that ends with it; a client takes none from there.
+        opened = answer.headers.get("mcp-session-id") if answer.status == 200 else None
+        return told + (f" {joined(shapes)}" if shapes else ""), opened
     finally:
         answer.close()
 

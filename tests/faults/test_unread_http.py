@@ -9,15 +9,14 @@ from typing import Any
 
 import anyio
 import httpx2
-import mcp_types as types
 import pytest
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
-from mcp.shared.message import SessionMessage
+from starlette.types import Message
 from tests.faults.harness import until
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
-from mcp_toolset.transports.http import sse_answers
+from mcp_toolset.transports.http import sse
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.send_buffers import Unsent
 
@@ -48,13 +47,13 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
 ) -> None:
     answers = list[dict[str, Any]]()
     made = list[Any]()
-    init = sse_answers.SseAnswers.__init__
+    init = sse.EventStream.__init__
 
     def noted(self: Any, *arguments: Any) -> None:
         made.append(self)
         init(self, *arguments)
 
-    monkeypatch.setattr(sse_answers.SseAnswers, "__init__", noted)
+    monkeypatch.setattr(sse.EventStream, "__init__", noted)
     async with serving(unread_per_peer=20 * MB) as url, httpx2.AsyncClient(timeout=None) as http:
         async with http.stream("GET", f"{url}/sse") as stream:
             lines = stream.aiter_lines()
@@ -77,7 +76,7 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
                 params = {"name": "text", "arguments": {"size": 8 * MB}}
                 call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
                 await http.post(url + path, json=call)
-            await until(lambda: made[0]._unsent.size > 8 * MB and made[0]._waiting > 5)
+            await until(lambda: made[0]._unsent.size > 8 * MB and made[0].waiting > 5)
             assert made[0]._unsent.size < 30 * MB
             while len(answers) < 10:
                 answers.append(json.loads(await data()))
@@ -94,28 +93,31 @@ async def test_u40_results_for_an_sse_client_that_does_not_read_have_a_budget_an
 async def test_u40_nothing_more_is_taken_of_an_sse_client_for_which_many_answers_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sse_answers, "MANY", 2)
-    sender, receiver = anyio.create_memory_object_stream[Any](0)
-    answers = sse_answers.SseAnswers(sender, Unsent(HttpLimits()), "peer")
+    monkeypatch.setattr(sse, "MANY", 2)
+    go_on, sent = anyio.Event(), list[bytes]()
+
+    async def send(message: Message) -> None:
+        await go_on.wait()
+        sent.append(message["body"])
+
+    stream = sse.EventStream(send, Unsent(HttpLimits()), "peer")
     taken = list[int]()
 
-    async def numbers() -> AsyncGenerator[int]:
-        for number in range(3):
-            yield number
-
     async def take() -> None:
-        async for number in sse_answers.SseRequests(numbers(), answers):
+        for number in range(3):
+            await stream.few()
             taken.append(number)
 
-    async with sender, receiver, anyio.create_task_group() as group:
-        for number in range(2):
-            answer = types.JSONRPCResponse(jsonrpc="2.0", id=number, result={})
-            group.start_soon(answers.send, SessionMessage(answer))
-        await anyio.wait_all_tasks_blocked()
-        group.start_soon(take)
-        await anyio.wait_all_tasks_blocked()
-        assert not taken
-        for _ in range(2):
-            await receiver.receive()
-    assert taken == [0, 1, 2]
-    assert answers._unsent.size == 0
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for number in range(2):
+                stream.write_line(b"%d" % number)
+            group.start_soon(stream.run)
+            group.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            assert not taken
+            go_on.set()
+            await until(lambda: taken == [0, 1, 2])
+            group.cancel_scope.cancel()
+    assert sent == [b"event: message\r\ndata: %d\r\n\r\n" % number for number in range(2)]
+    assert stream._unsent.size == 0

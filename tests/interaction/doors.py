@@ -44,9 +44,9 @@ HERE = ("memory", "mounted")
 """Doors of the same process: message streams or direct calls of the SDK, and a mount in another server."""
 
 PIPED = ("stdio", "stdio-sdk")
-WEB = ("sse", "http", "http-sdk")
+WEB = ("sse", "http", "http-unusual")
 UNUSUAL = {"mcp-param-door": "1"}
-"""A header that makes a request one for the SDK's endpoint, which is the fallback of ours."""
+"""A header as for an argument, which no tool asks for: it changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Column:
     @property
     def outlives(self) -> bool:
         """Whether a call goes on when its client has left (basic/transports, up to 2025-11-25)."""
-        return self.era == "legacy" and self.door in ("http", "http-sdk")
+        return self.era == "legacy" and self.door in ("http", "http-unusual")
 
 
 COLUMNS = [
@@ -198,7 +198,7 @@ class Visit:
             case "sse":
                 return sse_client(f"{address}/sse")
             case door:
-                headers = UNUSUAL if door == "http-sdk" else {}
+                headers = UNUSUAL if door == "http-unusual" else {}
                 http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=SOON))
                 # Who leaves without a word has not ended its session.
                 return streamable_http_client(

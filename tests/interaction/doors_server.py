@@ -38,8 +38,8 @@ SHORT_WAYS = (
     "line_dispatcher.py",
     "message_dispatcher.py",
     "direct_dispatcher.py",
-    "endpoint.py",
-    "legacy_sessions.py",
+    "legacy_session.py",
+    "modern.py",
 )
 
 

@@ -74,8 +74,12 @@ SHORT_WAYS = {
     ("mounted", "modern"): "direct_dispatcher",
     ("stdio", "legacy"): "line_dispatcher",
     ("stdio", "modern"): "line_dispatcher",
-    ("http", "legacy"): "legacy_sessions",
-    ("http", "modern"): "endpoint",
+    ("http", "legacy"): "legacy_session",
+    ("http", "modern"): "modern",
+    ("http-unusual", "legacy"): "legacy_session",
+    ("http-unusual", "modern"): "modern",
+    ("sse", "legacy"): "line_dispatcher",
+    ("sse", "modern"): "line_dispatcher",
 }
 
 

@@ -17,7 +17,7 @@ from tests.transports.test_http_endpoint import HEADERS
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.transports.http.app import bound_socket, run_app
-from mcp_toolset.transports.http.arrival import ArrivingRequest
+from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -136,7 +136,7 @@ async def test_f44_a_request_that_a_stop_cuts_off_is_not_told_that_it_was_slow(
     async def send(message: Message) -> None:
         said.append(message)
 
-    request = ArrivingRequest("POST", receive, send, 60)
+    request = ArrivingRequest("POST", receive, send, Arrivals(60))
     with anyio.fail_after(30), request.scope:
         await request.receive()
         request.scope.cancel()

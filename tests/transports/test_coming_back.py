@@ -113,7 +113,7 @@ async def serving(server: ToolsetServer, **options: Any) -> AsyncGenerator[tuple
             async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
                 session = Coming(http)
                 await session.open()
-                yield session, endpoint(app)[1]._sessions._kept
+                yield session, endpoint(app)._kept
             group.cancel_scope.cancel()
 
 

@@ -1,29 +1,27 @@
-"""What hostile clients and clumsy hosts can do to what is answered before the SDK's transport."""
+"""What hostile clients and clumsy hosts can do to the endpoint of streamable HTTP."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
 from starlette.applications import Starlette
-from starlette.types import Message
+from starlette.types import Message, Receive
 from tests.transports.test_http_endpoint import HEADERS as MODERN_HEADERS
 from tests.transports.test_http_endpoint import Wire, endpoint
 from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import (
     ELICITATION,
     INITIALIZE,
-    LEAST_ID,
     SCHEMA,
     Session,
     Stage,
     call,
-    deadline_of,
     note,
+    rest,
     serving,
     session_of,
     waiting,
@@ -32,17 +30,11 @@ from tests.transports.test_legacy_sessions import (
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.sdk.http_sessions import MAX_BODY
-from mcp_toolset.transports.http import app as http
 from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http.headers import Body, usual_head
+from mcp_toolset.transports.http import routing
+from mcp_toolset.transports.http.headers import MAX_BODY, Head, Unread, read_body
 
 pytestmark = pytest.mark.anyio
-
-HEAD = [
-    (b"content-type", b"application/json"),
-    (b"accept", b"application/json, text/event-stream"),
-]
 
 
 @pytest.fixture
@@ -57,36 +49,27 @@ async def app(stage: Stage) -> AsyncIterator[Starlette]:
         yield built
 
 
-def connection_of(stage: Stage, session: Session) -> Connection:
-    assert stage.server is not None
-    found = stage.server.lowlevel.over_http(session.headers["mcp-session-id"])
+def connection_of(app: Starlette, session: Session) -> Connection:
+    found = endpoint(app).sessions.find(session.headers["mcp-session-id"], None)
     assert found is not None
-    return found
+    return found.connection
 
 
 async def test_f27_a_call_whose_client_has_left_does_not_keep_its_session_for_ever(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The SDK would count such a session as idle: nobody can be waiting, and the call may never end."""
+    """Such a session counts as idle: nobody can be waiting, and the call may never end."""
     monkeypatch.setattr(posted_requests, "PING_INTERVAL", 0.02)
     async with session_of(app) as session, anyio.create_task_group() as group:
         wire = Wire(call("wait"), session.headers)
         group.start_soon(app, wire.scope, wire.receive, wire.send)
         await stage.started.wait()
-        held = endpoint(app)[1]._sessions._known[session.headers["mcp-session-id"].encode()]
-        asked = anyio.Event()
-        holding = held.hold
-
-        async def hold(scope: Any) -> bool:
-            asked.set()
-            return await holding(scope)
-
-        monkeypatch.setattr(held, "hold", hold)
-        await asked.wait()
+        rest(app, session)
+        assert not stage.seen
         wire.gone.set()
-        await anyio.wait_all_tasks_blocked()
-        idle, held._held_until = deadline_of(stage, session), -1.0
-        idle.deadline = anyio.current_time() + 0.3
+        while session.headers["mcp-session-id"] not in endpoint(app).sessions._idle:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        rest(app, session)
         await stage.ended.wait()
     assert stage.seen == ["cancelled"]
 
@@ -96,51 +79,38 @@ async def test_handshakes_that_are_repeated_leave_nothing_behind(app: Starlette,
         for _ in range(16):
             assert (await session.post(INITIALIZE)).status_code == 200
             assert (await session.post(note("notifications/initialized"))).status_code == 202
-        connection: Any = connection_of(stage, session)
-        assert 0 < len(connection._callbacks) < 16
+        assert 0 < len(connection_of(app, session)._callbacks or ()) < 16
         assert (await session.post(call())).status_code == 200
 
 
-def test_f33_a_size_of_more_digits_than_python_reads_is_the_sdks_to_judge() -> None:
-    assert usual_head([*HEAD, (b"content-length", b"1" * 5000)]) is None
-    assert usual_head([*HEAD, (b"content-length", b"0" * 5000 + b"1")]) is None
-    assert usual_head([*HEAD, (b"content-length", b"%d" % MAX_BODY)]) is not None
+def test_f33_a_size_of_more_digits_than_python_reads_is_too_big() -> None:
+    for digits in (b"1" * 5000, b"%d" % (MAX_BODY + 1)):
+        assert Head([(b"content-length", digits)]).is_too_big
+    assert not Head([(b"content-length", b"%d" % MAX_BODY)]).is_too_big
 
 
-async def test_f33_a_body_in_crumbs_takes_no_more_room_than_in_one_piece() -> None:
-    async def receive() -> Message:
-        return parts.pop(0) if parts else {"type": "http.disconnect"}
-
+async def test_f33_a_body_in_crumbs_is_read_as_one() -> None:
     parts: list[Message] = [
         {"type": "http.request", "body": b"%d" % digit, "more_body": digit < 9} for digit in range(10)
     ]
-    body = Body(receive)
-    assert await body.read() == b"0123456789"
-    again = [await body.receive(), await body.receive()]
-    assert again[0] == {"type": "http.request", "body": b"0123456789", "more_body": False}
-    assert again[1]["type"] == "http.disconnect"
+    assert await read_body(_coming(parts)) == b"0123456789"
 
 
-@pytest.mark.parametrize("end", [{"type": "http.disconnect"}, {"type": "http.request", "body": b"c"}])
-async def test_f33_a_body_that_was_not_read_to_its_end_is_passed_on_as_it_came(end: Message) -> None:
+@pytest.mark.parametrize("last", [{"type": "http.disconnect"}, {"type": "http.request", "body": b"c"}])
+async def test_f33_a_body_that_is_too_big_or_has_no_end_is_not_read_on(last: Message) -> None:
+    large = b"x" * (MAX_BODY // 2 + 1)
+    left = last["type"] == "http.disconnect"
+    parts: list[Message] = [{"type": "http.request", "body": large, "more_body": True}] * (1 if left else 2)
+    parts.append(last)
+    assert await read_body(_coming(parts)) is (Unread.CLIENT_LEFT if left else Unread.TOO_BIG)
+    assert len(parts) == (0 if left else 1)
+
+
+def _coming(parts: list[Message]) -> Receive:
     async def receive() -> Message:
         return parts.pop(0)
 
-    large = b"x" * (MAX_BODY // 2 + 1)
-    first: list[Message] = [
-        {"type": "http.request", "body": large, "more_body": True},
-        {"type": "http.request", "body": large, "more_body": True},
-    ]
-    gone = end["type"] == "http.disconnect"
-    parts = [first[0], end] if gone else [*first, end]
-    body = Body(receive)
-    assert await body.read() is None
-    assert body.left is gone
-    taken = bytearray()
-    while (message := await body.receive()).get("more_body", False):
-        taken += message["body"]
-    taken += message.get("body", b"")
-    assert (message["type"], len(taken)) == (end["type"], len(large) if gone else 2 * len(large) + 1)
+    return receive
 
 
 class Beside:
@@ -183,7 +153,6 @@ async def test_p5_a_question_that_outlives_its_call_is_answered_or_ends_with_the
                     await anyio.sleep(0.01)
                 beside.asked.set()
             question = json.loads(wire.sent[1]["body"].split(b"data: ")[1])
-            assert question["id"] > LEAST_ID
             if answered:
                 answer = {"jsonrpc": "2.0", "id": question["id"], "result": ELICITATION}
                 assert (await session.post(answer)).status_code == 202
@@ -237,7 +206,7 @@ async def test_f44_a_modern_call_that_a_stop_ends_is_not_told_to_be_sent_again(
     app: Starlette, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A 408 would say that it had not arrived."""
-    monkeypatch.setattr(http, "_DRAIN", 0.05)
+    monkeypatch.setattr(routing, "DRAIN", 0.05)
     wire = Wire(modern_call("wait"), {**MODERN_HEADERS, "mcp-name": "wait"})
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:

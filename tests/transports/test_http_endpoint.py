@@ -1,22 +1,23 @@
-"""What is answered before the SDK's endpoint is answered as the SDK would, and everything else by the SDK."""
+"""What is posted by modern clients is answered as the SDK's endpoint would answer it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Message
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http import post as posted_requests
-from mcp_toolset.transports.http.admission import Admission
-from mcp_toolset.transports.http.endpoint import QuickAnswers
+from mcp_toolset.transports.http.endpoint import HttpEndpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -71,20 +72,35 @@ def call(name: str = "add", arguments: Any = None, **more: Any) -> dict[str, Any
 
 
 @pytest.fixture
-async def app() -> AsyncIterator[Starlette]:
+async def server() -> AsyncIterator[ToolsetServer]:
     ENDED.clear()
-    server = ToolsetServer(Toolset(add, count, wait))
+    async with ToolsetServer(Toolset(add, count, wait)) as server:
+        yield server
+
+
+@pytest.fixture
+async def app(server: ToolsetServer) -> AsyncIterator[Starlette]:
     built = server.http_app()
-    async with server, built.router.lifespan_context(built):
+    async with built.router.lifespan_context(built):
         yield built
 
 
-def endpoint(app: Starlette) -> tuple[Route, QuickAnswers]:
-    for route in app.router.routes:
-        if isinstance(route, Route) and isinstance(route.app, Admission):
-            assert isinstance(route.app.app, QuickAnswers)
-            return route, route.app.app
-    raise AssertionError("nothing stands before the SDK's endpoint")
+@asynccontextmanager
+async def sdk_app(server: ToolsetServer) -> AsyncGenerator[Starlette]:
+    """The same server behind the SDK's endpoint."""
+    names = TransportSecuritySettings(
+        allowed_hosts=["127.0.0.1:*", "localhost:*"], allowed_origins=["http://127.0.0.1:*"]
+    )
+    built = server.lowlevel.streamable_http_app(transport_security=names)
+    async with built.router.lifespan_context(built):
+        yield built
+
+
+def endpoint(app: Starlette) -> HttpEndpoint:
+    for route in app.routes:
+        if isinstance(route, Route) and isinstance(route.app, HttpEndpoint):
+            return route.app
+    raise AssertionError("the application has no endpoint of streamable HTTP")
 
 
 async def posted(app: Starlette, headers: dict[str, str] | list[tuple[str, str]], body: bytes) -> Any:
@@ -148,47 +164,34 @@ CASES: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_f31_f33_an_answer_is_the_one_that_the_sdk_would_give(app: Starlette, case: str) -> None:
+async def test_f31_f33_an_answer_is_the_one_that_the_sdk_would_give(
+    server: ToolsetServer, app: Starlette, case: str
+) -> None:
     headers, message = CASES[case]
-    quick = await posted(app, headers, body_of(message))
-    route, answers = endpoint(app)
-    route.app = answers._sdk
-    plain = await posted(app, headers, body_of(message))
-    assert quick.status_code == plain.status_code
-    assert quick.headers.get("content-type") == plain.headers.get("content-type")
+    own = await posted(app, headers, body_of(message))
+    async with sdk_app(server) as theirs:
+        plain = await posted(theirs, headers, body_of(message))
+    assert own.status_code == plain.status_code
+    assert own.headers.get("content-type") == plain.headers.get("content-type")
     if plain.headers.get("content-type") == "application/json":
-        assert quick.json() == plain.json()
+        assert own.json() == plain.json()
     else:
-        assert quick.content == plain.content
+        assert own.content == plain.content
 
 
-@pytest.mark.parametrize(
-    "case", ["a call", "a list", "unknown tool", "wrong arguments", "an origin of its own"]
-)
-async def test_what_is_usual_does_not_reach_the_sdk(app: Starlette, case: str) -> None:
-    _, answers = endpoint(app)
-
-    async def never(scope: Any, receive: Any, send: Any) -> None:
-        raise AssertionError("this was for the quick way")
-
-    answers._sdk = never
-    headers, message = CASES[case]
-    assert (await posted(app, headers, body_of(message))).status_code in (200, 400, 404)
-
-
-async def test_a_middleware_of_the_hosts_sees_every_request(app: Starlette) -> None:
+async def test_a_middleware_of_the_hosts_sees_every_request(server: ToolsetServer, app: Starlette) -> None:
     seen: list[str] = []
 
     async def look(ctx: Any, call_next: Any) -> Any:
         seen.append(ctx.method)
         return await call_next(ctx)
 
-    server: Any = endpoint(app)[1]._server
-    server.middleware.append(look)
+    middleware: Any = server.lowlevel.middleware
+    middleware.append(look)
     headers, message = CASES["a list with a cursor"]
     await posted(app, headers, body_of(message))
     await posted(app, LISTING, body_of(LIST))
-    server.middleware.insert(0, server.middleware.pop())
+    middleware.insert(0, middleware.pop())
     await posted(app, LISTING, body_of(LIST))
     assert seen == ["tools/list"]
 

@@ -11,7 +11,7 @@ import anyio
 import httpx2
 import pytest
 from tests.faults.harness import until
-from tests.transports.test_http_endpoint import HEADERS, META
+from tests.transports.test_http_endpoint import HEADERS, META, endpoint
 from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
 from mcp_toolset import HttpLimits, Toolset, ToolsetServer, tool
@@ -89,7 +89,7 @@ async def test_u46_a_flood_of_sessions_is_kept_to_the_limit() -> None:
 
                     for _ in range(4):
                         clients.start_soon(open_some)
-                assert len(server.lowlevel._over_http) <= 5
+                assert len(endpoint(app).sessions) == 5
                 group.cancel_scope.cancel()
 
 

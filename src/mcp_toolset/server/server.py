@@ -324,7 +324,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         from mcp_toolset.transports.http.app import http_app
 
         return http_app(
-            self.lowlevel,
+            self.answers,
             allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             json_response=json_response,

@@ -112,6 +112,8 @@ class LineDispatcher(Outbox):
         self._requests: dict[RequestId, Incoming] = {}
         self._notes: dict[TaskScope, None] = {}
         self._handling: Handling | None = None
+        self._make: Callable[..., Incoming] = Incoming
+        self._one_per_id = True
         self._context: Context = copy_context()
         self._fault: ToolsetError | None = None
         self._ended = asyncio.Event()
@@ -332,7 +334,7 @@ class LineDispatcher(Outbox):
 
     def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
         key = request_key(number)
-        if key in self._requests:
+        if key in self._requests and self._one_per_id:
             self._stray()
             return
         self._in_a_row = 0
@@ -341,7 +343,7 @@ class LineDispatcher(Outbox):
             self._answer(number, ErrorData(code=INTERNAL_ERROR, message=fault))
             return
         assert self._handling is not None
-        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
+        incoming = self._requests[key] = self._make(self, number, progress_token(params))
         incoming.lasts = method == _LISTEN
         if self.admit is not None:
             incoming.accepted = self.admit(method, params)
@@ -358,7 +360,7 @@ class LineDispatcher(Outbox):
         if run_notify_intercept(self._intercept, method, params):
             return
         assert self._on_notify is not None
-        self._start_note(None, self._on_notify, Incoming(self), method, params)
+        self._start_note(None, self._on_notify, self._make(self), method, params)
 
     def _cancel(self, params: dict[str, Any] | None) -> None:
         number = (params or {}).get("requestId")
@@ -446,7 +448,9 @@ class LineDispatcher(Outbox):
                     answer = await self._read_first(number, answer)
         finally:
             incoming.close()
-            del self._requests[key]
+            # Another request may have come under the same id meanwhile.
+            if key in self._requests and self._requests[key] is incoming:
+                del self._requests[key]
             if not incoming.cancelled:
                 # Without an answer this task is cancelled from outside, because serving ends.
                 answer = answer or surely_parts(number, None, CLOSED)

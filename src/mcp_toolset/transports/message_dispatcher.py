@@ -34,7 +34,6 @@ from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.sdk.errors import sdk_error_data
 from mcp_toolset.sdk.models import ServerMessageMetadata, SessionMessage
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
-from mcp_toolset.transports.http.sse_answers import SseAnswers
 from mcp_toolset.transports.pipes import lean
 from mcp_toolset.transports.requests import Incoming
 from mcp_toolset.transports.serving import INLINE, serve_connection
@@ -78,8 +77,6 @@ class MessageStreams:
         task_status: Started = NOT_AWAITED,
     ) -> None:
         """Take messages until the peer is gone."""
-        if isinstance(self._write, SseAnswers):
-            on_request = self._write.checked(on_request)
         if self._calls is not None:
             self._calls.on_request = on_request
         inner, answer, note = self._inner, answering(on_request), noting(on_notify)

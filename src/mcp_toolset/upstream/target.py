@@ -28,7 +28,6 @@ from mcp_toolset.sdk.servers import lowlevel_of
 from mcp_toolset.sdk.transports import StdioServerParameters
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
 from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
-from mcp_toolset.transports.http.session_log import shorten_session_ids
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.transports.stdio_client import child_dispatcher
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
@@ -97,7 +96,6 @@ class Link:
         """Connect. `stderr` takes what a child process writes there."""
         async with AsyncExitStack() as stack:
             stack.enter_context(self.secrets.kept_from_logs())
-            shorten_session_ids()
             if self.server is not None:
                 yield await stack.enter_async_context(in_process_dispatcher(self.server))
                 return

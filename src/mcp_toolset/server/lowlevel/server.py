@@ -7,9 +7,8 @@ something, what comes to `MCPServer` by any other door passes here first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
@@ -33,7 +32,6 @@ from mcp_toolset.sdk.servers import ServerRunner, connection_of, request_outboun
 from mcp_toolset.server.lowlevel.requests import KnownConnection, Outward, PassedRequest, sdk_connection
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.transports.message_dispatcher import serve_streams
-from mcp_toolset.transports.pipes import lean
 from mcp_toolset.transports.serving import modern_connection
 from mcp_toolset.transports.through_sdk.contexts import SdkWay
 
@@ -55,8 +53,6 @@ _PARAMS: Final[Mapping[str, type[BaseModel]]] = {
 }
 """What the SDK takes the parameters of a method for, where a program calls a handler by itself."""
 
-_QUICK: Final = frozenset({"tools/call", "tools/list"})
-
 
 class LowlevelServer(Server[Any]):
     """An SDK `Server` in front of an `MCPServer`.
@@ -68,7 +64,6 @@ class LowlevelServer(Server[Any]):
     def __init__(self, answers: MCPServer) -> None:
         """Stand before `answers`."""
         self.answers = answers
-        self._over_http: dict[str, Connection] = {}
         self._added: set[str] = set()
         info = answers.handshake.info
         super().__init__(
@@ -85,7 +80,6 @@ class LowlevelServer(Server[Any]):
         self.middleware[:] = [self._answer]
         self._own_middleware = tuple(self.middleware)
         self._modern = ServerMachine("modern")
-        self._legacy = ServerMachine("legacy", initialize_accepted=True)
         answers.program = self
         answers.handshake.extensions = self.extensions
 
@@ -149,19 +143,6 @@ class LowlevelServer(Server[Any]):
         """Serve one client over message streams until it leaves; errors always become answers."""
         await serve_streams(self.answers, read_stream, write_stream)
 
-    def quick(self, method: str) -> Callable[[RequestContext], Awaitable[dict[str, Any]]] | None:
-        """How a method is answered past the SDK's HTTP endpoint, while no program wants to see it there."""
-        return self._checked if method in _QUICK and not self.takes(method) else None
-
-    def _checked(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
-        machine = self._modern if is_modern(request.protocol_version) else self._legacy
-        machine.receive_request(request.method, request.params)
-        return self.answers.answer(request)
-
-    def over_http(self, session_id: str) -> Connection | None:
-        """The connection of a legacy session over HTTP, unless everything is to go the SDK's way."""
-        return self._over_http.get(session_id)
-
     def takes(self, method: str) -> bool:
         """Whether a program wants to see messages of a method: by middleware, or a handler of its own."""
         return method in self._added or tuple(self.middleware) != self._own_middleware
@@ -218,8 +199,6 @@ class LowlevelServer(Server[Any]):
                 known.machine.receive_request(ctx.method, ctx.params)
             elif not known.machine.receive_notification(ctx.method, ctx.params):
                 return None
-            if ctx.method == "initialize":
-                self._note_session(connection)
         return RequestContext(
             ctx.method, ctx.params, ctx.request_id, connection, SdkWay(outbound), ctx.request
         )
@@ -228,10 +207,3 @@ class LowlevelServer(Server[Any]):
         if ctx.request_id is None:
             return modern_connection(self._modern.envelope, Outward(sdk))
         return modern_connection(self._modern.receive_request(ctx.method, ctx.params), Outward(sdk))
-
-    def _note_session(self, connection: Connection) -> None:
-        name = connection.session_id
-        # A client may repeat its handshake; its session ends once.
-        if name is not None and name not in self._over_http and lean():
-            self._over_http[name] = connection
-            connection.on_close(partial(self._over_http.pop, name, None))

@@ -27,25 +27,65 @@ def checked_timeout(seconds: float) -> float:
     return seconds
 
 
+class Arrivals:
+    """The requests whose bodies have not arrived: one timer watches over all of them."""
+
+    def __init__(self, seconds: float) -> None:
+        """Give each `seconds` after its head."""
+        self._seconds = seconds
+        self._requests: dict[ArrivingRequest, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, request: ArrivingRequest) -> None:
+        """Expect a body from now on."""
+        self._requests[request] = asyncio.get_running_loop().time() + self._seconds
+        if self._timer is None:
+            self._arm()
+
+    def end(self, request: ArrivingRequest) -> None:
+        """Expect it no more: it is there, or the request is answered without it."""
+        self._requests.pop(request, None)
+
+    def _arm(self) -> None:
+        # The oldest request is the first.
+        until = next(iter(self._requests.values()), None)
+        if until is not None:
+            self._timer = asyncio.get_running_loop().call_at(until, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for request, until in list(self._requests.items()):
+            if until > now:
+                break
+            del self._requests[request]
+            request.scope.cancel()
+        self._arm()
+
+
 class ArrivingRequest:
     """One request and its response, and the scope that it runs in.
 
     Attributes:
-        scope: Its deadline is that of the body, until the body is there or an answer is under way.
+        has_arrived: Whether the body is there, or the request is answered without it.
+        scope: Cancelled when the body is late, or when serving ends.
         started: Whether the response has begun.
         unfinished: Whether it has begun and not ended.
     """
 
-    __slots__ = ("_receive", "_send", "_until", "scope", "started", "unfinished")
+    __slots__ = ("_arrivals", "_receive", "_send", "has_arrived", "scope", "started", "unfinished")
 
-    def __init__(self, method: str, receive: Receive, send: Send, seconds: float) -> None:
-        """Begin with the head; the body is given `seconds` from now."""
+    def __init__(self, method: str, receive: Receive, send: Send, arrivals: Arrivals) -> None:
+        """Begin with the head; `arrivals` watches over the body, if the method has one."""
         self._receive = receive
         self._send = send
-        self._until = anyio.current_time() + seconds if method in _WITH_BODY else float("inf")
-        self.scope = anyio.CancelScope(deadline=self._until)
+        self._arrivals = arrivals
+        self.scope = anyio.CancelScope()
         self.started = False
         self.unfinished = False
+        self.has_arrived = method not in _WITH_BODY
+        if not self.has_arrived:
+            arrivals.begin(self)
 
     async def receive(self) -> Message:
         """The next part of the request."""
@@ -68,8 +108,7 @@ class ArrivingRequest:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         elif not self.started:
             # Who reads 408 may send the request again, which has arrived, and perhaps had its effect.
-            late = self.scope.deadline == self._until
-            status, text = (408, _LATE) if late else (503, _STOPPING)
+            status, text = (503, _STOPPING) if self.has_arrived else (408, _LATE)
             headers = [
                 (b"content-type", b"text/plain"),
                 (b"content-length", b"%d" % len(text)),
@@ -78,10 +117,15 @@ class ArrivingRequest:
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
             await self._send({"type": "http.response.body", "body": text})
 
+    def forget(self) -> None:
+        """Watch over the request no more."""
+        if not self.has_arrived:
+            self._arrivals.end(self)
+
     def _arrived(self) -> None:
-        # A server that stops gives each request a deadline of its own, which stays.
-        if self.scope.deadline == self._until:
-            self.scope.deadline = float("inf")
+        if not self.has_arrived:
+            self.has_arrived = True
+            self._arrivals.end(self)
 
 
 def watching_heads(seconds: float) -> type[asyncio.Protocol]:

@@ -1,175 +1,188 @@
-"""`QuickAnswers`: a `tools/call` or `tools/list` over HTTP, without the SDK's models in between.
-
-It stands before the SDK's endpoint, behind the same checks of Host, Origin and authentication, and takes
-only what passes every check that the SDK makes: method and headers, each once and in agreement with the
-body, content type, what the client accepts, size, envelope, parameter headers. Whatever does not pass,
-and whatever it does not know, goes on to the SDK, body and all, which then says what is wrong. Requests
-of legacy sessions are `LegacySessions`' to answer.
-"""
+"""`HttpEndpoint`: `/mcp`, where every request of streamable HTTP comes in, of both eras."""
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+import uuid
+from typing import Any, Final
 
-import anyio
 from pydantic_core import from_json
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.protocol.codec import strict_object
-from mcp_toolset.protocol.eras import SESSION
-from mcp_toolset.protocol.errors import MODERN_STATUSES
-from mcp_toolset.protocol.header_schemas import header_map
-from mcp_toolset.protocol.inbound import Envelope, read_envelope
-from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.transports.http import post as posted
-from mcp_toolset.transports.http.headers import (
-    LAST_EVENT,
-    LEGACY,
-    METHOD,
-    VERSION,
-    Body,
-    Headers,
-    header,
-    takes_events,
-    usual_head,
+from mcp_toolset.context.incoming import Answers
+from mcp_toolset.protocol.inbound import Kind
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
+from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
+from mcp_toolset.transports.http.legacy_session import LegacySession
+from mcp_toolset.transports.http.limits import HttpLimits, peer_of
+from mcp_toolset.transports.http.modern import ModernPosts
+from mcp_toolset.transports.http.post import kind_of_posted
+from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
+from mcp_toolset.transports.http.security import principal_of
+from mcp_toolset.transports.http.session_table import SessionTable
+
+_NOT_UTF_8: Final = (
+    "Parse error: the body is not in UTF-8 (it looks like UTF-16 or UTF-32); send JSON in UTF-8"
 )
-from mcp_toolset.transports.http.kept_events import place_of
-from mcp_toolset.transports.http.legacy_sessions import LegacySessions
-from mcp_toolset.transports.http.post import PostedRequest
-from mcp_toolset.transports.http.server import HttpServer
-from mcp_toolset.transports.serving import modern_connection
-
-_WATCHED_AFTER: Final = 0.02
-"""Seconds that a call may take before it is watched whether its client is still there."""
+_NONE: Final[Headers] = []
 
 
-class QuickAnswers:
-    """The endpoint of streamable HTTP."""
+class HttpEndpoint:
+    """The endpoint of streamable HTTP, as an ASGI application.
 
-    def __init__(
-        self, sdk: ASGIApp, server: HttpServer, sessions: LegacySessions, *, streams: bool = True
-    ) -> None:
-        """Stand before `sdk`.
+    Attributes:
+        sessions: The legacy sessions that are open.
+    """
 
-        Args:
-            sdk: Takes everything else.
-            server: Whose tools are called.
-            sessions: Take what belongs to a legacy session.
-            streams: Whether reports may turn an answer into an event stream.
-        """
-        self._sdk = sdk
-        self._server = server
-        self._sessions = sessions
+    def __init__(self, answers: Answers, limits: HttpLimits, *, streams: bool = True) -> None:
+        """Serve `answers`; `streams` says that answers may become event streams."""
+        self.sessions: SessionTable[LegacySession] = SessionTable(limits)
+        self._answers = answers
         self._streams = streams
-        self._resumes = sessions.resumes
-        self._annotated: dict[str, tuple[object, bool]] = {}
+        self._modern = ModernPosts(answers, streams=streams)
+        self._kept = KeptEvents(limits)
+
+    def end_streams(self) -> None:
+        """End every stream that no call has an end for."""
+        self._answers.end_streams()
+        for session in self.sessions.all():
+            session.close_standing()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
-        headers = scope["headers"]
-        if scope["method"] == "GET" and not self._resumes:
-            if await self._resumed(scope, receive, send):
-                return
-            # Of what is not a call no events are kept, so a client that wants them gets a new stream.
-            headers = [(name, value) for name, value in headers if name != LAST_EVENT]
-            scope = {**scope, "headers": headers}
-        head = usual_head(headers) if scope["method"] == "POST" else None
-        version = head.get(VERSION) if head is not None else header(headers, VERSION)
-        if version in LEGACY:
-            name = header(headers, SESSION)
-            session = self._sessions.find(name) if name is not None else None
-            if session is not None:
-                await session.take(scope, receive, send, usual=head is not None)
-                return
-        elif head is not None and METHOD in head:
-            await self._answer(scope, receive, send, head[METHOD].decode("latin-1"))
-            return
-        await self._sdk(scope, receive, send)
+        """Answer one request."""
+        await self.take(scope, Head(scope["headers"]), receive, send)
 
-    async def _resumed(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Whether a client has come back for the rest of a call, and was answered."""
-        headers = scope["headers"]
-        place = place_of(header(headers, LAST_EVENT))
-        name = header(headers, SESSION)
-        if (
-            place is None
-            or name is None
-            or header(headers, VERSION) not in LEGACY
-            or not takes_events(headers)
-        ):
-            return False
-        session = self._sessions.find(name)
-        return session is not None and await session.resume(*place, scope, receive, send)
+    async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        """Answer one request, whose headers have been looked through."""
+        body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
+        if body is Unread.CLIENT_LEFT:
+            return
+        if body is Unread.TOO_BIG:
+            return await reply(send, 413, b"Request body too large")
+        is_post = scope["method"] == "POST"
+        if is_post and is_wide(body):
+            await refuse(send, 400, PARSE_ERROR, _NOT_UTF_8)
+        elif head.is_legacy:
+            await self._legacy(scope, head, body, receive, send)
+        elif is_post:
+            await self._modern.take(scope, head, body, receive, send)
+        else:
+            await reply(send, 405, headers=[(b"allow", b"POST")])
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, method: str) -> None:
-        quick = self._server.quick(method)
-        if quick is None:
-            await self._sdk(scope, receive, send)
-            return
-        body = Body(receive)
-        found = self._read(scope, await body.read(), method)
-        if body.left:
-            return
-        if found is None:
-            await self._sdk(scope, body.receive, send)
-            return
-        request, route = found
-        exchange = _Exchange(request, Request(scope, receive), send, streams=self._streams)
-        outcome = await exchange.perform(quick, modern_connection(route), _WATCHED_AFTER)
-        if outcome != (None, None):
-            answer = exchange.body_of(outcome, MODERN_STATUSES)
-            # It may take its time, and the result is as big as the answer.
-            del outcome
-            await exchange.answer(*answer)
+    async def _legacy(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+        name, session = head.session, None
+        if name is not None:
+            session = self.sessions.find(name, principal_of(scope))
+            if session is None:
+                return await refuse(send, 404, INVALID_REQUEST, "Session not found")
+        match scope["method"]:
+            case "POST":
+                await self._post(scope, head, body, session, receive, send)
+            case "GET":
+                await self._get(head, session, receive, send)
+            case "DELETE":
+                await self._delete(session, send)
+            case _:
+                headers = [(b"allow", b"GET, POST, DELETE"), *_of(session)]
+                await refuse(send, 405, INVALID_REQUEST, "Method Not Allowed", headers=headers)
 
-    def _read(self, scope: Scope, body: bytes | None, method: str) -> tuple[dict[str, Any], Envelope] | None:
-        """The request in a body, and how it is routed; `None` if anything is unusual about it."""
+    async def _post(
+        self,
+        scope: Scope,
+        head: Head,
+        body: bytes,
+        session: LegacySession | None,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        if not head.begins_as_json:
+            return await reply(send, 400, b"Invalid Content-Type header")
+        refused = self._refusal(head)
+        if refused is not None:
+            return await refuse(send, refused[0], INVALID_REQUEST, refused[1], headers=_of(session))
         try:
-            request = strict_object(from_json(body or b""))
-        except ValueError:
-            return None
-        if request is None or request.get("method") != method:
-            return None
-        if type(request.get("id")) not in (int, str) or type(request.get("params")) is not dict:
-            return None
-        route = _envelope(request, scope["headers"])
-        if route is None or (method == "tools/call" and self._has_annotations(request["params"].get("name"))):
-            return None
-        return request, route
+            message = from_json(body)
+        except ValueError as fault:
+            text = f"Parse error: {fault}"
+            return await refuse(send, 400, PARSE_ERROR, text, headers=_of(session))
+        kind = kind_of_posted(message)
+        if kind == "garbage":
+            text = "Validation error: the body is no single JSON-RPC message"
+            return await refuse(send, 400, INVALID_PARAMS, text, headers=_of(session))
+        if session is None:
+            if kind != "request" or message["method"] != "initialize":
+                return await _without_session(send)
+            opened = self._opened(scope)
+            if isinstance(opened, str):
+                return await refuse(send, 503, INTERNAL_ERROR, opened)
+            session = opened
+        await self._take(message, kind, session, Request(scope, receive), send)
 
-    def _has_annotations(self, name: object) -> bool:
-        """Whether arguments of a tool are to agree with headers: the SDK then compares them."""
-        lookup = self._server.get_tool_input_schema
-        schema = lookup(name) if lookup is not None and isinstance(name, str) else None
-        if schema is None:
-            return False
-        known = self._annotated.get(cast("str", name))
-        if known is None or known[0] is not schema:
-            known = self._annotated[cast("str", name)] = (schema, bool(header_map(schema)))
-        return known[1]
+    async def _take(
+        self, message: dict[str, Any], kind: Kind, session: LegacySession, http: Request, send: Send
+    ) -> None:
+        if kind == "request":
+            return await session.call(message, http, send, self.sessions)
+        self.sessions.use(session)
+        try:
+            if kind == "answer":
+                session.questions.answered(message)
+            await reply(send, 202, kind=JSON, headers=session.headers)
+            if kind == "notification":
+                await session.notified(message, http)
+        finally:
+            self.sessions.release(session)
 
-
-def _envelope(request: dict[str, Any], headers: Headers) -> Envelope | None:
-    """What a request says of its client; `None` if it is to be refused."""
-    folded = {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name.startswith(b"mcp-")
-    }
-    try:
-        return read_envelope(request["method"], request["params"], folded)
-    except MCPError:
+    def _refusal(self, head: Head) -> tuple[int, str] | None:
+        """The status and the reason with which a POST is refused for its headers."""
+        takes_json, takes_events = head.accepts
+        if not self._streams and not takes_json:
+            return 406, "Not Acceptable: Client must accept application/json"
+        if self._streams and not (takes_json and takes_events):
+            return 406, "Not Acceptable: Client must accept both application/json and text/event-stream"
+        if not head.is_json:
+            return 415, "Unsupported Media Type: Content-Type must be application/json"
         return None
 
+    def _opened(self, scope: Scope) -> LegacySession | str:
+        """A new session, or why there is none."""
+        peer = peer_of(scope.get("client"))
+        refused = self.sessions.admit(peer)
+        if refused is not None:
+            return refused
+        session = LegacySession(
+            uuid.uuid4().hex, principal_of(scope), peer, self._answers, self._kept, streams=self._streams
+        )
+        self.sessions.add(session)
+        return session
 
-class _Exchange(PostedRequest):
-    """One modern request: a client that leaves has cancelled it, and it is asked nothing."""
+    async def _get(self, head: Head, session: LegacySession | None, receive: Receive, send: Send) -> None:
+        if not head.accepts[1]:
+            text = "Not Acceptable: Client must accept text/event-stream"
+            return await refuse(send, 406, INVALID_REQUEST, text, headers=_of(session))
+        if session is None:
+            return await _without_session(send)
+        place = place_of(head.fields.get(LAST_EVENT)) if session.resumes else None
+        if place is None and session.standing.is_open:
+            text = "Conflict: Only one SSE stream is allowed per session"
+            return await refuse(send, 409, INVALID_REQUEST, text, headers=session.headers)
+        self.sessions.use(session)
+        try:
+            await session.follow(place, receive, send)
+        finally:
+            self.sessions.release(session)
 
-    async def watch(self) -> None:
-        self.beside(self._keep_alive)
-        await self.client_gone()
-        self.scope.cancel()
+    async def _delete(self, session: LegacySession | None, send: Send) -> None:
+        if session is None:
+            return await _without_session(send)
+        self.sessions.end(session)
+        await reply(send, 200, kind=JSON, headers=session.headers)
 
-    async def _keep_alive(self) -> None:
-        while True:
-            await anyio.sleep(posted.PING_INTERVAL)
-            await self.ping()
+
+def _of(session: LegacySession | None) -> Headers:
+    return _NONE if session is None else session.headers
+
+
+async def _without_session(send: Send) -> None:
+    await refuse(send, 400, INVALID_REQUEST, "Bad Request: Missing session ID")

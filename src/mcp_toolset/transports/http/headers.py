@@ -1,37 +1,138 @@
-"""What a POST to the endpoint says of itself: its head, as far as one has to know it, and its body."""
+"""`Head`: the headers of a request, looked through once; `read_body`: its body, up to a limit."""
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from functools import lru_cache
 from typing import Final
 
-from starlette.types import Message, Receive
+from starlette.types import Receive
 
 from mcp_toolset.protocol.eras import SESSION
 from mcp_toolset.protocol.revisions import HANDSHAKE_PROTOCOL_VERSIONS
-from mcp_toolset.sdk.http_sessions import MAX_BODY
 
 Headers = list[tuple[bytes, bytes]]
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
 LAST_EVENT: Final = b"last-event-id"
+PARAM: Final = b"mcp-param-"
 
 LEGACY: Final = frozenset((None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)))
 """What a request of the legacy era may have as its version; the handshake has none."""
 
+MAX_BODY: Final = 4 * 1024 * 1024
+"""Bytes of one body."""
+
 _JSON: Final = b"application/json"
 _EVENTS: Final = b"text/event-stream"
-_ONCE: Final = frozenset(
-    (b"accept", b"content-length", b"content-type", METHOD, b"mcp-name", VERSION, SESSION, b"host")
-)
-_UNKNOWN: Final = (b"transfer-encoding", b"content-encoding", b"expect")
-_PARAM: Final = b"mcp-param-"
-_DIGITS: Final = len(str(MAX_BODY))
-"""Digits of the largest size; Python refuses to read thousands of them."""
+_DIGITS: Final = 18
+"""Digits of a size that are read; Python refuses to read thousands of them."""
 
 _KINDS: Final = 64
 """Different values of one header that are remembered; clients send one and the same."""
+
+_OTHER_BYTES: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Head:
+    """The headers of a request.
+
+    Attributes:
+        fields: The first value of each.
+        all: All of them, in order; their names are in lower case.
+    """
+
+    __slots__ = ("all", "fields")
+
+    def __init__(self, headers: Headers) -> None:
+        """Look through `headers` of an ASGI scope."""
+        self.all = headers
+        self.fields = dict(reversed(headers))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether any header is there more than once."""
+        return len(self.fields) < len(self.all)
+
+    @property
+    def session(self) -> str | None:
+        """The id of a legacy session."""
+        name = self.fields.get(SESSION)
+        return None if name is None else name.decode("latin-1")
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the request is one of the legacy era, by its version."""
+        return self.fields.get(VERSION) in LEGACY
+
+    @property
+    def accepts(self) -> tuple[bool, bool]:
+        """Whether the client takes JSON, and a stream of events."""
+        return _accepted(self.fields.get(b"accept", b""))
+
+    @property
+    def begins_as_json(self) -> bool:
+        """Whether the content type may be the one of JSON."""
+        return self.fields.get(b"content-type", b"").lower().startswith(_JSON)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the content type is exactly the one of JSON, whatever parameters it has."""
+        return _is_json(self.fields.get(b"content-type", b""))
+
+    @property
+    def is_too_big(self) -> bool:
+        """Whether the body is longer than `MAX_BODY` by what is said of it."""
+        size = self.fields.get(b"content-length", b"")
+        return size.isdigit() and (len(size) > _DIGITS or int(size) > MAX_BODY)
+
+
+@lru_cache(_KINDS)
+def _is_json(kind: bytes) -> bool:
+    return any(part.strip() == _JSON for part in kind.partition(b";")[0].split(b","))
+
+
+@lru_cache(_KINDS)
+def _accepted(accept: bytes) -> tuple[bool, bool]:
+    kinds = {kind.partition(b";")[0].strip().lower() for kind in accept.split(b",")}
+    return (
+        not kinds.isdisjoint((_JSON, b"application/*", b"*/*")),
+        not kinds.isdisjoint((_EVENTS, b"text/*", b"*/*")),
+    )
+
+
+class Unread(Enum):
+    """Why there is no body."""
+
+    TOO_BIG = auto()
+    CLIENT_LEFT = auto()
+
+
+async def read_body(receive: Receive) -> bytes | Unread:
+    """The body of a request, if its client sends all of it and it has at most `MAX_BODY` bytes."""
+    message = await receive()
+    gathered: bytearray | None = None
+    while message["type"] == "http.request":
+        body: bytes = message.get("body", b"")
+        if len(body) + (0 if gathered is None else len(gathered)) > MAX_BODY:
+            return Unread.TOO_BIG
+        more = message.get("more_body", False)
+        if gathered is None and not more:
+            return body
+        # A message for each crumb of it would take a hundred times the room.
+        gathered = bytearray() if gathered is None else gathered
+        gathered += body
+        if not more:
+            return bytes(gathered)
+        message = await receive()
+    return Unread.CLIENT_LEFT
+
+
+def is_wide(body: bytes) -> bool:
+    """Whether a body is in UTF-16 or UTF-32: JSON begins with a character of ASCII, and never with NUL."""
+    return body[:2] in _OTHER_BYTES or b"\0" in body[:4]
 
 
 def header(headers: Headers, name: bytes) -> bytes | None:
@@ -40,83 +141,3 @@ def header(headers: Headers, name: bytes) -> bytes | None:
         if each == name:
             return value
     return None
-
-
-def usual_head(headers: Headers) -> dict[bytes, bytes] | None:
-    """The headers of a POST, if there is nothing about them that the SDK might object to."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in found and name in _ONCE:
-            return None
-        if name in _UNKNOWN or name.startswith(_PARAM):
-            return None
-        found[name] = value
-    size = found.get(b"content-length", b"")
-    fits = (
-        _is_json(found.get(b"content-type", b""))
-        and _takes_both(found.get(b"accept", b""))
-        and size.isdigit()
-        and len(size) <= _DIGITS
-        and int(size) <= MAX_BODY
-    )
-    return found if fits else None
-
-
-@lru_cache(_KINDS)
-def _is_json(kind: bytes) -> bool:
-    return kind.partition(b";")[0].strip() == _JSON
-
-
-@lru_cache(_KINDS)
-def _takes_both(accept: bytes) -> bool:
-    kinds = {kind.partition(b";")[0].strip().lower() for kind in accept.split(b",")}
-    return _JSON in kinds and _EVENTS in kinds
-
-
-def takes_events(headers: Headers) -> bool:
-    """Whether a request accepts a stream of events."""
-    kinds = {
-        kind.partition(b";")[0].strip().lower() for kind in (header(headers, b"accept") or b"").split(b",")
-    }
-    return not kinds.isdisjoint((_EVENTS, b"text/*", b"*/*"))
-
-
-class Body:
-    """The body of a POST, read here, and to be read again by whoever takes the request after all.
-
-    Attributes:
-        left: Whether the client has left before its end.
-    """
-
-    __slots__ = ("_receive", "_unread", "left")
-
-    def __init__(self, receive: Receive) -> None:
-        """Read nothing yet."""
-        self._receive = receive
-        self._unread: list[Message] = []
-        self.left = False
-
-    async def read(self) -> bytes | None:
-        """Read all of it; `None` if the client left, or if it is longer than the SDK would take."""
-        # A message for each crumb of it would take a hundred times the room.
-        gathered = bytearray()
-        while len(gathered) <= MAX_BODY:
-            message = await self._receive()
-            if message["type"] != "http.request":
-                self.left = True
-                self._unread = [_part(gathered, more=True), message]
-                return None
-            gathered += message.get("body", b"")
-            if not message.get("more_body", False):
-                self._unread = [whole := _part(gathered, more=False)]
-                return whole["body"]
-        self._unread = [_part(gathered, more=True)]
-        return None
-
-    async def receive(self) -> Message:
-        """The request as if nobody had read it."""
-        return self._unread.pop(0) if self._unread else await self._receive()
-
-
-def _part(body: bytearray, *, more: bool) -> Message:
-    return {"type": "http.request", "body": bytes(body), "more_body": more}

@@ -1,9 +1,10 @@
-"""`KeptEvents`: what was said in the calls of legacy sessions over HTTP, for clients that come back for it.
+"""`KeptEvents`: what was said in legacy sessions over HTTP, for clients that come back for it.
 
 A call whose answer is a stream of events is resumable (2025-11-25): each event has an id and is kept, so
 that a client whose connection broke, or was closed early by the server, gets the rest by a `GET` with
-`Last-Event-ID`. An answer in plain JSON is never kept. Events are kept in memory, for a time and up to a
-number of bytes; the oldest are dropped first.
+`Last-Event-ID`. What is said outside of calls is kept in the same way, for the standing stream of its
+session. An answer in plain JSON is never kept. Events are kept in memory, for a time and up to a number of
+bytes; the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ import anyio
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
 from mcp_toolset.transports.http.limits import HttpLimits
+from mcp_toolset.transports.http.replies import event_of
 
 KEPT_FOR: Final = 120.0
 """Seconds that an event is kept."""
+
+STANDING: Final = 0
+"""The first part of the ids of events that belong to no call."""
 
 RETRY: Final = 1000
 """Milliseconds after which a client is asked to come back."""
@@ -120,7 +125,13 @@ class SessionEvents:
 
     def log(self, request_id: RequestId) -> EventLog:
         """Begin the log of a call."""
-        log = EventLog(self, self._all, next(self._names), request_id)
+        return self._begun(EventLog(self, self._all, next(self._names), request_id))
+
+    def standing(self, *, numbered: bool) -> EventLog:
+        """Begin the log of what belongs to no call; events are `numbered` for clients that can come back."""
+        return self._begun(EventLog(self, self._all, STANDING, numbered=numbered))
+
+    def _begun(self, log: EventLog) -> EventLog:
         self.logs[log.name] = log
         return log
 
@@ -135,19 +146,29 @@ class SessionEvents:
 
 
 class EventLog:
-    """What is said in one call, its answer being the last.
+    """What is said in one call, its answer being the last; or outside of calls.
 
     Attributes:
         name: What tells it from others of its session.
+        numbered: Whether its events have ids.
         events: The events that are kept, by number.
         ended: Whether the answer was given, so that nothing more will come.
         detach: Ends the connection that the events went to so far; set by the call.
     """
 
-    def __init__(self, session: SessionEvents, kept: KeptEvents, name: int, request_id: RequestId) -> None:
-        """Begin; `SessionEvents.log` does so."""
+    def __init__(
+        self,
+        session: SessionEvents,
+        kept: KeptEvents,
+        name: int,
+        request_id: RequestId | None = None,
+        *,
+        numbered: bool = True,
+    ) -> None:
+        """Begin; `SessionEvents` does so."""
         self.session = session
         self.name = name
+        self.numbered = numbered
         self.events: dict[int, bytes] = {}
         self.ended = False
         self.detach: Callable[[], None] = _nothing
@@ -158,11 +179,13 @@ class EventLog:
 
     def priming(self, number: int = 0) -> bytes:
         """The event without a message that gives a client an id to come back with."""
+        if not self.numbered:
+            return b""
         # Empty as it is, who looks for `data: ` alone does not see it.
         return b"id: %d-%d\r\nretry: %d\r\ndata:\r\n\r\n" % (self.name, number, RETRY)
 
     def add(self, message: bytes) -> bytes:
-        """Keep a message; returns its event."""
+        """Keep a message, if it fits; returns its event."""
         number, event = self._event(message)
         if self._kept.fits(len(event)):
             self._kept.keep(self, number, event)
@@ -183,7 +206,9 @@ class EventLog:
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
         """The events that are kept after one, with their numbers."""
-        return [(each, event) for each, event in self.events.items() if each > number]
+        # Of many events that are kept, few are new.
+        new = list(itertools.takewhile(lambda each: each > number, reversed(self.events)))
+        return [(each, self.events[each]) for each in reversed(new)]
 
     async def news(self) -> None:
         """Wait until something is added."""
@@ -199,7 +224,8 @@ class EventLog:
 
     def _event(self, message: bytes) -> tuple[int, bytes]:
         self._last += 1
-        return self._last, _wire(self.name, self._last, message)
+        event = _wire(self.name, self._last, message) if self.numbered else event_of(message)
+        return self._last, event
 
     def _tell(self) -> None:
         news, self._news = self._news, anyio.Event()

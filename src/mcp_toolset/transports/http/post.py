@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from starlette.requests import Request
@@ -17,22 +17,21 @@ from starlette.types import Send
 
 from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.context.connection import Connection
-from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import json_of, progress_token
-from mcp_toolset.protocol.dispatch import CallOptions, TransportContext
+from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
+from mcp_toolset.protocol.inbound import Kind, kind_of
 from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.transports.http.following import PING
 from mcp_toolset.transports.http.kept_events import EventLog
-from mcp_toolset.transports.http.resumed import PING, STREAM
+from mcp_toolset.transports.http.replies import STREAM, event_of
 from mcp_toolset.transports.requests import OneWayContext
 
 PING_INTERVAL: Final = 15.0
 """Seconds of silence after which the answer becomes a stream with a comment, so that no proxy drops it."""
-
-Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
-"""How a request is answered."""
 
 Outcome = tuple[dict[str, Any] | None, ErrorData | None]
 """The result of a request, or what went wrong; neither if it was cancelled."""
@@ -45,6 +44,7 @@ class PostedRequest(OneWayContext):
 
     Attributes:
         http: The HTTP request that it came in.
+        number: Its id.
         scope: What the handler runs in.
         finished: Whether the handler has ended, so that nothing more can be said before the answer.
         log: What is kept of its stream; `None` before that has begun, and where nothing is.
@@ -74,11 +74,12 @@ class PostedRequest(OneWayContext):
             headers: What is said in the head of every response.
         """
         self._method: str = request["method"]
-        self._params: dict[str, Any] = request.get("params") or {}
+        self._params: dict[str, Any] | None = request.get("params")
         self._token = progress_token(self._params)
         self._send = send
         self._streams = streams
         self.http = http
+        self._receive = http.receive
         self._headers = headers
         self._streaming = self._detached = self._complete = False
         self._sending: anyio.Lock | None = None
@@ -86,17 +87,17 @@ class PostedRequest(OneWayContext):
         self._cancel_requested = None
         self.scope = anyio.CancelScope()
         self.finished, self.can_send_request = False, asks
-        self.request_id: RequestId = request["id"]
-        self.transport = TransportContext(kind="streamable-http", can_send_request=asks)
+        self.number: RequestId = request["id"]
+        self.request_id = self.number
 
-    async def perform(self, quick: Answer, connection: Connection, watched_after: float) -> Outcome:
+    async def perform(self, answers: Answers, connection: Connection, watched_after: float) -> Outcome:
         """Run the handler; `watch` runs beside it, if it takes longer than `watched_after` seconds."""
-        context = RequestContext(self._method, self._params, self.request_id, connection, self, self.http)
+        request = RequestContext(self._method, self._params, self.request_id, connection, self, self.http)
         timer = asyncio.get_running_loop().call_later(watched_after, self._begin_watch)
         try:
             with self.scope:
                 try:
-                    return await quick(context), None
+                    return await answers.answer(request), None
                 # A handler may raise anything; the client gets an answer whatever it is.
                 except (Exception, CancelledError) as raised:
                     if from_outside(raised):
@@ -130,7 +131,7 @@ class PostedRequest(OneWayContext):
 
     async def client_gone(self) -> None:
         """Wait until the client leaves."""
-        while (await self.http.receive())["type"] != "http.disconnect":
+        while (await self._receive())["type"] != "http.disconnect":
             pass
 
     async def ping(self) -> None:
@@ -154,7 +155,7 @@ class PostedRequest(OneWayContext):
                 return
             primed = b"" if self._streaming else await self._begin()
             if message is not None:
-                event = _event_of(message) if self.log is None else self.log.add(message)
+                event = event_of(message) if self.log is None else self.log.add(message)
             if not self._detached:
                 await self._part(primed + event, more=True)
 
@@ -199,10 +200,10 @@ class PostedRequest(OneWayContext):
         result, fault = outcome
         if fault is None:
             try:
-                return answer_line(self.request_id, result, None), 200
+                return answer_line(self.number, result, None), 200
             except ValueError:
                 fault = UNWRITTEN
-        return answer_line(self.request_id, None, fault), statuses.get(fault.code, 200)
+        return answer_line(self.number, None, fault), statuses.get(fault.code, 200)
 
     async def answer(self, body: bytes, status: int) -> None:
         """Send the answer and complete the response; who calls keeps no result in memory beside it."""
@@ -214,7 +215,7 @@ class PostedRequest(OneWayContext):
 
     async def _answer(self, body: bytes, status: int) -> None:
         if self._streaming:
-            event = _event_of(body) if self.log is None else self.log.end(body)
+            event = event_of(body) if self.log is None else self.log.end(body)
             if not self._complete:
                 await self._part(b"" if self._detached else event, more=False)
             return
@@ -234,5 +235,25 @@ class PostedRequest(OneWayContext):
             await self.say(json_of({"jsonrpc": "2.0", "method": method, "params": dict(params or {})}))
 
 
-def _event_of(message: bytes) -> bytes:
-    return b"event: message\r\ndata: " + message + b"\r\n\r\n"
+def kind_of_posted(message: object) -> Kind:
+    """What a message of a legacy client is, as other servers take it.
+
+    Some clients write `"id": null` into every notification. An error without an id is the answer to what
+    could not be read.
+    """
+    if not isinstance(message, dict):
+        return "garbage"
+    fields, kind = cast("dict[str, Any]", message), kind_of(message)  # pyright: ignore[reportUnknownArgumentType]
+    if "error" in fields and "id" in fields and fields.get("jsonrpc") == "2.0" and _is_error(fields["error"]):
+        return "answer"
+    if kind == "answer":
+        return kind if type(fields.get("result")) is dict else "garbage"
+    if kind == "garbage" and "id" in fields:
+        without_id = {key: value for key, value in fields.items() if key != "id"}
+        return "notification" if kind_of(without_id) == "notification" else kind
+    return kind
+
+
+def _is_error(error: object) -> bool:
+    fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+    return type(fields.get("code")) is int and type(fields.get("message")) is str

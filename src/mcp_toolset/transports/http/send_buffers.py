@@ -80,11 +80,11 @@ class Unsent:
 class BoundedSend:
     """Where the response to one request goes, within the budget."""
 
-    __slots__ = ("_dropped", "_drops", "_head", "_peer", "_send", "_unsent")
+    __slots__ = ("_counts", "_dropped", "_head", "_peer", "_send", "_unsent")
 
-    def __init__(self, unsent: Unsent, peer: str, send: Send, *, drops: bool = True) -> None:
-        """Send to a client at an address; `drops` says that what there is no room for is dropped."""
-        self._drops = drops
+    def __init__(self, unsent: Unsent, peer: str, send: Send, *, counts: bool = True) -> None:
+        """Send to a client at an address; without `counts`, bodies have been counted before."""
+        self._counts = counts
         self._unsent = unsent
         self._peer = peer
         self._send = send
@@ -116,11 +116,7 @@ class BoundedSend:
 
     async def _sliced(self, body: bytes, *, more: bool) -> None:
         size = len(body)
-        limit = None
-        if self._drops:
-            limit = self._unsent.take(self._peer, size)
-        else:
-            self._unsent.add(self._peer, size)
+        limit = self._unsent.take(self._peer, size) if self._counts else None
         if limit is not None:
             return await self._drop(self._unsent.refusal(self._peer, size, limit))
         try:
@@ -131,7 +127,8 @@ class BoundedSend:
                 await self._send({"type": "http.response.body", "body": part, "more_body": rest})
         finally:
             # It is in memory as a whole until then.
-            self._unsent.give_back(self._peer, size)
+            if self._counts:
+                self._unsent.give_back(self._peer, size)
 
     async def _drop(self, reason: str) -> None:
         self._dropped = True

@@ -1,0 +1,295 @@
+"""`LegacySession`: one client of 2025-11-25 or before over HTTP, from its handshake to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import anyio
+from starlette.requests import Request
+from starlette.types import Receive, Send
+
+from mcp_toolset.concurrency.cancel_reason import reason_in
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.context.incoming import Answers, RequestContext
+from mcp_toolset.protocol.codec import json_of, request_key
+from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.eras import SESSION
+from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES
+from mcp_toolset.protocol.json_rpc import (
+    REQUEST_CANCELLED,
+    ErrorData,
+    MCPError,
+    NoBackChannelError,
+    RequestId,
+)
+from mcp_toolset.protocol.revisions import is_version_at_least
+from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.transports.http import post as posted
+from mcp_toolset.transports.http.following import Following, StandingStream, gone
+from mcp_toolset.transports.http.kept_events import STANDING, EventLog, KeptEvents, SessionEvents, closing
+from mcp_toolset.transports.http.post import Outcome, PostedRequest
+from mcp_toolset.transports.http.questions import Questions
+from mcp_toolset.transports.http.replies import JSON, Headers, error_body, reply
+from mcp_toolset.transports.http.session_table import SessionTable
+from mcp_toolset.transports.requests import Incoming
+
+_RESUMES_SINCE: Final = "2025-11-25"
+"""Older clients cannot read the event that gives a stream an id."""
+
+_LAST_WORD: Final = 1.0
+"""Seconds that a client has to take an answer when serving ends."""
+
+_CANCELLED: Final = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
+
+
+class LegacySession:
+    """A session: its calls in flight, what its client was asked, and its standing stream.
+
+    Attributes:
+        name: Its id.
+        owner: The principal that opened it; `None` without authentication.
+        peer: The address that opened it.
+        users: Requests of which the client is still there.
+        connection: What its requests have in common.
+        headers: What is said in the head of every response.
+        questions: What its client was asked.
+        events: What is kept for its client to come back for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        owner: str | None,
+        peer: str,
+        answers: Answers,
+        kept: KeptEvents,
+        *,
+        streams: bool,
+    ) -> None:
+        """Begin, before the handshake is answered.
+
+        Args:
+            name: Its id, which nobody can guess.
+            owner: The principal that opens it.
+            peer: The address of that client.
+            answers: The server.
+            kept: Keeps the events of all sessions.
+            streams: Whether answers may become event streams.
+        """
+        self.name, self.owner, self.peer = name, owner, peer
+        self.users = 0
+        self.connection = Connection(self, session_id=name)
+        self.headers: Headers = [(SESSION, name.encode())]
+        self.questions = Questions()
+        self.events = SessionEvents(kept)
+        self.streams = streams
+        self._answers = answers
+        self._machine = ServerMachine("legacy")
+        self._calls: dict[RequestId, _Call] = {}
+        self._standing: StandingStream | None = None
+        self._ended = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is in flight, or a question; one may be open longer than its call."""
+        return bool(self._calls or self.questions)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether its client can come back for the rest of a stream."""
+        return is_version_at_least(self.connection.protocol_version, _RESUMES_SINCE)
+
+    @property
+    def standing(self) -> StandingStream:
+        """What belongs to no call."""
+        if self._standing is None:
+            self._standing = StandingStream(self.events.standing(numbered=self.resumes))
+        return self._standing
+
+    async def call(
+        self, message: Mapping[str, Any], http: Request, send: Send, table: SessionTable[LegacySession]
+    ) -> None:
+        """Answer a request."""
+        try:
+            self._machine.receive_request(message["method"], message.get("params"))
+        except MCPError as refused:
+            body = error_body(refused.code, refused.message, message["id"], refused.data)
+            return await reply(send, 200, body, JSON, self.headers)
+        call = _Call(message, http, send, self, table)
+        key = request_key(call.number)
+        self._calls[key] = call
+        try:
+            await call.run(self._answers)
+        finally:
+            if self._calls.get(key) is call:
+                del self._calls[key]
+            if call.log is not None:
+                call.log.give_up()
+
+    async def notified(self, message: Mapping[str, Any], http: Request) -> None:
+        """Take a notification."""
+        method, params = message["method"], message.get("params")
+        if not self._machine.receive_notification(method, params):
+            return
+        if method == "notifications/cancelled":
+            self._cancel(params or {})
+        await self._answers.notified(
+            RequestContext(method, params, None, self.connection, Incoming(self), http)
+        )
+
+    def _cancel(self, params: Mapping[str, Any]) -> None:
+        number: object = params.get("requestId")
+        if type(number) in (int, str):
+            call = self._calls.get(request_key(cast("RequestId", number)))
+            if call is not None:
+                call.cancel(reason_in(params))
+
+    async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
+        """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream.
+
+        Args:
+            place: The last event that the client has had, if it says so.
+            receive: Says when the client leaves.
+            send: Where the response goes.
+        """
+        name, number = place or (STANDING, None)
+        if number is None or name == STANDING:
+            return await self.standing.send(receive, send, self.headers, posted.PING_INTERVAL, number)
+        log = self.events.find(name)
+        if log is None:
+            return await gone(send, self.headers)
+        rest = Following(log, number)
+        if not log.ended:
+            log.detach()
+            log.detach = rest.close
+        await rest.send(receive, send, self.headers, posted.PING_INTERVAL)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the client outside of any call, on the standing stream.
+
+        Raises:
+            MCPError: it answered with an error, or not in time, or its session has ended.
+        """
+        return await self.questions.ask(self._say, method, params, opts)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        """Send a notification outside of any call, on the standing stream."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = dict(params)
+        await self._say(json_of(message))
+
+    async def _say(self, message: bytes) -> None:
+        if not self._ended:
+            self.standing.say(message)
+
+    def close_standing(self) -> None:
+        """End the response that the standing stream goes to."""
+        if self._standing is not None:
+            self._standing.close()
+
+    def end(self) -> None:
+        """End what is under way: whoever waits is told that there is no connection any more."""
+        self._ended = True
+        for call in list(self._calls.values()):
+            call.scope.cancel()
+        self.questions.end()
+        if self._standing is not None:
+            self._standing.end()
+        self.events.forget()
+
+    async def aclose(self) -> None:
+        """Do what other modules want done at its end."""
+        await self.connection.aclose()
+
+
+class _Call(PostedRequest):
+    """One request of a session. A client that leaves has not cancelled it (basic/transports).
+
+    It keeps its session only while the client is there: the call may never end.
+    """
+
+    def __init__(
+        self,
+        message: Mapping[str, Any],
+        http: Request,
+        send: Send,
+        session: LegacySession,
+        table: SessionTable[LegacySession],
+    ) -> None:
+        streams = session.streams
+        super().__init__(message, http, send, streams=streams, asks=streams, headers=session.headers)
+        self._session = session
+        self._table = table
+        self._left = False
+        self.reason: str | None = None
+
+    async def run(self, answers: Answers) -> None:
+        """Call, and answer, whatever happens."""
+        self._table.use(self._session)
+        try:
+            await self._run(answers)
+        finally:
+            if not self._left:
+                self._table.release(self._session)
+
+    async def _run(self, answers: Answers) -> None:
+        token = closing.set(self.close_soon) if self._session.resumes else None
+        try:
+            outcome: Outcome = await self.perform(answers, self._session.connection, posted.PING_INTERVAL)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORD, shield=True):
+                await self.answer(*self.body_of((None, CLOSED), LEGACY_STATUSES))
+            raise
+        finally:
+            if token is not None:
+                closing.reset(token)
+        if self.cancelled:
+            outcome = None, _CANCELLED
+        elif outcome == (None, None):
+            outcome = None, CLOSED
+        answer = self.body_of(outcome, LEGACY_STATUSES)
+        # It may take its time, and the result is as big as the answer.
+        del outcome
+        await self.answer(*answer)
+
+    def cancel(self, reason: str | None) -> None:
+        """Cancel the handler, because the client has said so, and perhaps why."""
+        self.cancelled, self.reason = True, reason
+        self.cancel_requested.set()
+        self.scope.cancel()
+
+    def keep(self) -> EventLog | None:
+        if not self._session.resumes:
+            return None
+        log = self._session.events.log(self.number)
+        log.detach = self.detach
+        return log
+
+    async def watch(self) -> None:
+        self.beside(self._keep_alive)
+        await self.client_gone()
+        self._left = True
+        self._table.release(self._session)
+
+    async def _keep_alive(self) -> None:
+        while not self._left:
+            await self.ping()
+            await anyio.sleep(posted.PING_INTERVAL)
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Ask the client before the answer; what it says comes in a POST of its own.
+
+        Raises:
+            MCPError: it answered with an error, or not in time, or nothing can be asked any more.
+        """
+        if not self.can_send_request:
+            raise NoBackChannelError(method)
+        return await self._session.questions.ask(self.say, method, params, opts)

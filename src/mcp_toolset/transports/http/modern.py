@@ -1,0 +1,179 @@
+"""`ModernPosts`: requests of 2026-07-28 over HTTP, each of which stands alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import anyio
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from mcp_toolset.context.connection import Connection
+from mcp_toolset.context.incoming import Answers
+from mcp_toolset.protocol.errors import MODERN_STATUSES
+from mcp_toolset.protocol.header_schemas import header_map
+from mcp_toolset.protocol.http_headers import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    VERSION_HEADER,
+    check_param_headers,
+)
+from mcp_toolset.protocol.inbound import kind_of, unsupported_version
+from mcp_toolset.protocol.json_rpc import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    MCPError,
+    RequestId,
+)
+from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.transports.http import post as posted
+from mcp_toolset.transports.http.headers import METHOD, NAME, PARAM, VERSION, Head
+from mcp_toolset.transports.http.post import PostedRequest
+from mcp_toolset.transports.http.replies import refuse, reply
+from mcp_toolset.transports.serving import modern_connection
+
+_CALL: Final = "tools/call"
+_LISTEN: Final = "subscriptions/listen"
+_WATCHED_AFTER: Final = 0.02
+"""Seconds that a call may take before it is watched whether its client is still there."""
+
+_ROUTING: Final = ((VERSION, VERSION_HEADER), (METHOD, METHOD_HEADER), (NAME, NAME_HEADER))
+
+
+class ModernPosts:
+    """Takes what is posted with the version of the modern era, or with one that nobody knows."""
+
+    def __init__(self, answers: Answers, *, streams: bool) -> None:
+        """Have requests answered by `answers`; `streams` says that answers may become event streams."""
+        self._answers = answers
+        self._streams = streams
+        self._machine = ServerMachine("modern")
+        self._annotated: dict[str, tuple[object, bool]] = {}
+
+    async def take(self, scope: Scope, head: Head, body: bytes, receive: Receive, send: Send) -> None:
+        """Answer one POST."""
+        if not head.begins_as_json:
+            return await reply(send, 400, b"Invalid Content-Type header")
+        takes_json, takes_events = head.accepts
+        if not takes_json or (self._streams and not takes_events):
+            return await reply(send, 406)
+        try:
+            message = _decoded(body)
+        except (ValueError, RecursionError):
+            return await refuse(send, 400, PARSE_ERROR, "Parse error")
+        kind = kind_of(message)
+        if kind == "notification":
+            return await self._acknowledge(head, send)
+        if kind != "request":
+            text = "Body must be a single JSON-RPC request or notification object"
+            return await refuse(send, 400, INVALID_REQUEST, text)
+        if message["method"] == _LISTEN and not takes_events:
+            return await reply(send, 406)
+        try:
+            connection = self._received(message, head)
+        except MCPError as refused:
+            return await _refused(send, message["id"], refused.error)
+        await self._answer(message, connection, Request(scope, receive), send)
+
+    async def _acknowledge(self, head: Head, send: Send) -> None:
+        """Take a notification: this revision has none that a server could act on."""
+        said = head.fields.get(VERSION, b"").decode("latin-1")
+        if is_modern(said):
+            await reply(send, 202)
+        else:
+            await _refused(send, None, unsupported_version(said).error)
+
+    def _received(self, message: Mapping[str, Any], head: Head) -> Connection:
+        """Who has sent a request.
+
+        Raises:
+            MCPError: the request breaks a rule of the protocol.
+        """
+        fields = head.fields
+        routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING if raw in fields}
+        if head.repeats:
+            _check_once(head)
+        method, params = message["method"], message.get("params")
+        envelope = self._machine.receive_request(method, params, routing)
+        if method == _CALL:
+            self._check_arguments(cast("Mapping[str, Any]", params), head)
+        return modern_connection(envelope)
+
+    def _check_arguments(self, params: Mapping[str, Any], head: Head) -> None:
+        """Compare the arguments of a call with the headers that its tool wants for them."""
+        arguments: Any = params.get("arguments") or {}
+        if not arguments and not any(name.startswith(PARAM) for name in head.fields):
+            return
+        name: str = params["name"]
+        schema = self._answers.input_schema(name)
+        if schema is not None and self._has_annotations(name, schema):
+            said = [(raw.decode("latin-1"), value.decode("latin-1")) for raw, value in head.all]
+            check_param_headers(schema, arguments, said)
+
+    def _has_annotations(self, name: str, schema: Mapping[str, Any]) -> bool:
+        """Whether arguments of a tool are to agree with headers."""
+        known = self._annotated.get(name)
+        if known is None or known[0] is not schema:
+            known = self._annotated[name] = (schema, bool(header_map(schema)))
+        return known[1]
+
+    async def _answer(
+        self, message: Mapping[str, Any], connection: Connection, http: Request, send: Send
+    ) -> None:
+        streams = self._streams or message["method"] == _LISTEN
+        exchange = _Exchange(message, http, send, streams=streams)
+        try:
+            outcome = await exchange.perform(self._answers, connection, _WATCHED_AFTER)
+            if outcome != (None, None):
+                answer = exchange.body_of(outcome, MODERN_STATUSES)
+                # It may take its time, and the result is as big as the answer.
+                del outcome
+                await exchange.answer(*answer)
+        finally:
+            if connection.has_callbacks:
+                await connection.aclose()
+
+
+class _Exchange(PostedRequest):
+    """One modern request: a client that leaves has cancelled it, and it is asked nothing."""
+
+    async def watch(self) -> None:
+        self.beside(self._keep_alive)
+        await self.client_gone()
+        self.scope.cancel()
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await anyio.sleep(posted.PING_INTERVAL)
+            await self.ping()
+
+
+def _check_once(head: Head) -> None:
+    """Refuse a request with two headers of one name, of which its readers may not take the same one.
+
+    Raises:
+        MCPError: it has a header twice that says where it goes.
+    """
+    for raw, name in _ROUTING:
+        if sum(each == raw for each, _ in head.all) > 1:
+            raise MCPError(HEADER_MISMATCH, f"{name} header appears more than once")
+
+
+async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> None:
+    status = MODERN_STATUSES.get(error.code, 200)
+    await refuse(send, status, error.code, error.message, number=number, data=error.data)
+
+
+def _decoded(body: bytes) -> Any:
+    """The message in a body; `ValueError` or `RecursionError` if there is none."""
+    try:
+        return from_json(body)
+    except ValueError:
+        # The standard library reads what other clients may write, such as half of a surrogate pair.
+        return json.loads(body)

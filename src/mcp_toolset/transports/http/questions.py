@@ -1,0 +1,95 @@
+"""`Questions`: the requests that the client of one legacy session was sent, and who waits for the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+import anyio
+
+from mcp_toolset.concurrency.cancel_reason import reason_or
+from mcp_toolset.context.spans import client_span, tracing
+from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of
+from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.errors import CLOSED
+from mcp_toolset.protocol.json_rpc import REQUEST_TIMEOUT, MCPError, RequestId, RequestTimedOut
+from mcp_toolset.transports.requests import Waiting
+
+_LAST_WORD: Final = 1.0
+"""Seconds that a client has to be told that a question is taken back."""
+
+Say = Callable[[bytes], Awaitable[None]]
+"""Sends a message on the stream that a question belongs to."""
+
+
+class Questions:
+    """The questions of one session; the answer to each comes in a POST of its own."""
+
+    def __init__(self) -> None:
+        """Ask nothing yet."""
+        self._waiting: dict[RequestId, Waiting] = {}
+        self._last_id = 0
+        self._ended = False
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def ask(
+        self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request to the client by `say`, and wait for its answer.
+
+        Raises:
+            MCPError: it answered with an error, or not in time, or its session has ended.
+        """
+        if not tracing():
+            return await self._asked(say, method, params, opts or {})
+        with client_span(method, params) as stamped:
+            return await self._asked(say, method, stamped, opts or {})
+
+    async def _asked(
+        self, say: Say, method: str, params: Mapping[str, Any] | None, opts: CallOptions
+    ) -> dict[str, Any]:
+        if self._ended:
+            raise MCPError.from_error_data(CLOSED)
+        timeout, timer = opts.get("timeout"), None
+        self._last_id += 1
+        number = self._last_id
+        line = request_line(number, method, params, with_progress=False)
+        waiting = self._waiting[number] = Waiting(None)
+        try:
+            await say(line)
+            if timeout is not None:
+                timer = asyncio.get_running_loop().call_later(timeout, waiting.expire)
+            return result_of(await waiting.answer)
+        except TimeoutError:
+            await _take_back(say, number, "timed out")
+            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_LAST_WORD, shield=True):
+                await _take_back(say, number, reason_or("caller cancelled"))
+            raise
+        finally:
+            del self._waiting[number]
+            if timer is not None:
+                timer.cancel()
+
+    def answered(self, message: dict[str, Any]) -> None:
+        """Take an answer of the client; one that nobody waits for changes nothing."""
+        number: object = message.get("id")
+        if type(number) in (int, str):
+            waiting = self._waiting.get(request_key(cast("RequestId", number)))
+            if waiting is not None:
+                waiting.settle(message)
+
+    def end(self) -> None:
+        """Tell those who wait that no answer will come."""
+        self._ended = True
+        for waiting in self._waiting.values():
+            waiting.settle(None)
+
+
+async def _take_back(say: Say, number: int, reason: str) -> None:
+    params = {"requestId": number, "reason": reason}
+    await say(json_of({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))

@@ -1,0 +1,176 @@
+"""`Doors`: the router of the application: the checks that every request passes, and a short way to `/mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any, Final
+
+import anyio
+from starlette.routing import Mount, Route, Router
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+
+from mcp_toolset.concurrency.signals import patience
+from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
+from mcp_toolset.transports.http.endpoint import HttpEndpoint
+from mcp_toolset.transports.http.headers import Head
+from mcp_toolset.transports.http.limits import HttpLimits, peer_of
+from mcp_toolset.transports.http.replies import reply
+from mcp_toolset.transports.http.security import NameCheck
+from mcp_toolset.transports.http.send_buffers import BoundedSend, Unsent
+from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
+
+MCP_PATH: Final = "/mcp"
+DRAIN: Final = 2
+"""Seconds that open streams are given to end when the server stops."""
+
+_HURRIED: Final = 0.3
+"""The same after a Ctrl-C."""
+
+_LOOK: Final = 0.5
+"""Seconds between looks at whether the server is to exit, while requests are in flight."""
+
+
+class Draining:
+    """Ends the requests in flight in order when serving ends, instead of having them cut off.
+
+    `run_app` calls `stop`. A uvicorn that somebody else runs would wait for open streams for ever: nobody
+    tells an application that its server is to exit before the last response has ended. So that is looked for.
+    """
+
+    def __init__(self, endpoint: HttpEndpoint, events: EventDoor) -> None:
+        """End what these two have begun, and what `began` is told of."""
+        self._endpoint = endpoint
+        self._events = events
+        self._in_flight: set[anyio.CancelScope] = set()
+        self._looks = False
+
+    def began(self, request: anyio.CancelScope) -> None:
+        """Watch over a request."""
+        self._in_flight.add(request)
+        if not self._looks:
+            self._look_later()
+
+    def ended(self, request: anyio.CancelScope) -> None:
+        """Watch over it no more."""
+        self._in_flight.discard(request)
+
+    def stop(self) -> None:
+        """End standing streams now; what else is in flight is given `DRAIN` seconds, less after a Ctrl-C."""
+        self._endpoint.end_streams()
+        self._events.end_streams()
+        # A callback of the loop may call this, where anyio does not know which loop it is on.
+        until = asyncio.get_running_loop().time() + patience(DRAIN, _HURRIED)
+        for request in self._in_flight:
+            request.deadline = until
+
+    def _look_later(self) -> None:
+        self._looks = True
+        asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        self._looks = False
+        if not self._in_flight:
+            return
+        if _is_exiting():
+            self.stop()
+        else:
+            self._look_later()
+
+
+def _is_exiting() -> bool:
+    """Whether the uvicorn that runs this process was told to exit: its method handles the signal."""
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return getattr(server, "should_exit", False) is True
+
+
+class Doors(Router):
+    """Streamable HTTP at `/mcp`, HTTP+SSE at `/sse` and `/messages/`, and what a program adds."""
+
+    def __init__(
+        self,
+        endpoint: HttpEndpoint,
+        events: EventDoor,
+        *,
+        names: NameCheck,
+        limits: HttpLimits,
+        unsent: Unsent,
+        arrivals: Arrivals,
+        draining: Draining,
+        lifespan: Lifespan[Any],
+    ) -> None:
+        """Lead to `endpoint` and `events`.
+
+        Args:
+            endpoint: Takes what goes to `/mcp`.
+            events: Takes what goes to `/sse` and `/messages/`.
+            names: The `Host` and `Origin` that requests may have.
+            limits: How many headers they may have.
+            unsent: Counts what clients have not taken.
+            arrivals: Watches over bodies that are still to arrive.
+            draining: Watches over the requests in flight.
+            lifespan: What is open for as long as the application runs.
+        """
+        super().__init__(
+            [
+                Route(MCP_PATH, endpoint=endpoint, name="mcp"),
+                Route(SSE_PATH, endpoint=_Opening(events.open), methods=["GET"], name="sse"),
+                Mount(MESSAGES_PATH, app=events.post, name="messages"),
+            ],
+            lifespan=lifespan,
+        )
+        self._draining = draining
+        self._endpoint = endpoint
+        self._names = names
+        self._lines = limits.header_lines
+        self._unsent = unsent
+        self._arrivals = arrivals
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, unless it is refused before anything else of it is read."""
+        if scope["type"] != "http":
+            return await super().__call__(scope, receive, send)
+        headers = scope["headers"]
+        if len(headers) > self._lines:
+            text = b"a request may have %d header lines (header_lines)" % self._lines
+            return await reply(send, 431, text)
+        head = Head(headers)
+        refused = self._names.refusal(head.fields)
+        if refused is not None:
+            return await reply(send, refused[0], refused[1].encode())
+        await self._drained(scope, head, receive, send)
+
+    async def _drained(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+        """Serve a request where a stop can end it, or its own lateness, and complete a response."""
+        path = _path_in(scope)
+        # What goes on the stream of HTTP+SSE is counted there.
+        bounded = BoundedSend(self._unsent, peer_of(scope.get("client")), send, counts=path != SSE_PATH)
+        request = ArrivingRequest(scope["method"], receive, bounded, self._arrivals)
+        with request.scope:
+            self._draining.began(request.scope)
+            try:
+                if path == MCP_PATH:
+                    await self._endpoint.take(scope, head, request.receive, request.send)
+                else:
+                    await super().__call__(scope, request.receive, request.send)
+            finally:
+                request.forget()
+                self._draining.ended(request.scope)
+        if request.scope.cancelled_caught:
+            await request.end()
+
+
+def _path_in(scope: Scope) -> str:
+    """The path of a request within the application, wherever that is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+class _Opening:
+    """The endpoint of a route that is an ASGI application, and not a function of a request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
