@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from mcp_types import INVALID_PARAMS
 
-from mcp_toolset.protocol.eras import MetaCheck
 from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.protocol.unreadable import traced
 
 PREFIX = "io.modelcontextprotocol"
+ENVELOPE = {f"{PREFIX}/protocolVersion": "2026-07-28", f"{PREFIX}/clientCapabilities": {}}
 USUAL: list[Any] = [
     None,
     {},
@@ -38,28 +39,41 @@ ODD_ENVELOPES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def _machine() -> ServerMachine:
+    """A legacy connection, whose envelopes are ignored."""
+    return ServerMachine("legacy", initialize_accepted=True)
+
+
+def _modern(meta: dict[str, Any]) -> None:
+    """Have a modern request received."""
+    ServerMachine("modern").receive_request("tools/list", {"_meta": {**ENVELOPE, **meta}})
+
+
 @pytest.mark.parametrize("meta", USUAL, ids=repr)
-def test_a_usual_meta_is_taken(meta: Any, version: str) -> None:
-    MetaCheck().check({"_meta": meta}, version)
-    MetaCheck().check({}, version)
-    MetaCheck().check(None, version)
+def test_a_usual_meta_is_taken(meta: Any) -> None:
+    _machine().receive_request("tools/list", {"_meta": meta})
+    _machine().receive_request("tools/list", None)
+    _modern(meta or {})
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("method", ["tools/list", "vendor/method"])
 @pytest.mark.parametrize("meta", ODD, ids=repr)
-def test_an_odd_meta_is_refused_in_both_eras(meta: Any, version: str) -> None:
+def test_an_odd_meta_is_refused_in_both_eras(meta: Any, method: str) -> None:
     with pytest.raises(MCPError, match="_meta") as refused:
-        MetaCheck().check({"_meta": meta}, version)
+        _machine().receive_request(method, {"_meta": meta})
+    assert refused.value.code == INVALID_PARAMS
+    odd: Any = {**ENVELOPE, **meta} if isinstance(meta, dict) else meta
+    with pytest.raises(MCPError, match="_meta") as refused:
+        ServerMachine("modern").receive_request(method, {"_meta": odd})
     assert refused.value.code == INVALID_PARAMS
 
 
 @pytest.mark.parametrize("meta", ODD_ENVELOPES, ids=repr)
 def test_an_odd_envelope_is_refused_where_requests_have_one(meta: Any) -> None:
-    with pytest.raises(MCPError, match=PREFIX if "sampling" not in repr(meta) else "'sampling'") as refused:
-        MetaCheck().check({"_meta": meta}, "2026-07-28")
+    with pytest.raises(MCPError, match="sampling must" if "sampling" in repr(meta) else PREFIX) as refused:
+        _modern(meta)
     assert refused.value.code == INVALID_PARAMS
-    MetaCheck().check({"_meta": meta}, "2025-11-25")
+    _machine().receive_request("tools/list", {"_meta": meta})
 
 
 @pytest.mark.parametrize(

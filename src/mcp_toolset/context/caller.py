@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.context.request_state import Replay
-from mcp_toolset.protocol.eras import SESSION, is_modern
-from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
+from mcp_toolset.protocol.http_headers import SESSION
+from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
 from mcp_toolset.tools.core.asking import (
     ANSWERABLE,
 )

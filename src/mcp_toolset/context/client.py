@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_toolset.protocol.eras import is_modern
+from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.core.asking import ANSWERABLE
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
 
 def _lowered(binding: ToolBinding) -> tuple[str, bool]:
     """A tool's row, and whether its definition is cut for clients up to 2025-11-25."""
-    from mcp_toolset.protocol.eras import lowered_tool
+    from mcp_toolset.protocol.eras.results import lowered_tool
 
     wire = binding.to_wire()
     return binding.name, lowered_tool(wire) is not wire
@@ -162,7 +162,7 @@ def _server(source: ToolSource) -> dict[str, Any]:
 
 
 def _connection(source: ToolSource) -> dict[str, Any]:
-    from mcp_toolset.protocol.eras import is_modern
+    from mcp_toolset.protocol.revisions import is_modern
     from mcp_toolset.upstream.toolset import RemoteToolset
 
     if not isinstance(source, RemoteToolset):

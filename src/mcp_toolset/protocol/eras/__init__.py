@@ -14,7 +14,6 @@ from mcp_toolset.protocol.eras.meta import (
     own_meta,
     round_trip,
 )
-from mcp_toolset.protocol.eras.meta_check import MetaCheck
 from mcp_toolset.protocol.eras.results import list_for, lowered_block, lowered_tool, relayed, result_for
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.methods import LOG_LEVELS
@@ -23,7 +22,6 @@ from mcp_toolset.protocol.revisions import is_modern
 __all__ = [
     "LOG_LEVELS",
     "SESSION",
-    "MetaCheck",
     "forwarded_meta",
     "is_modern",
     "is_reserved",
