@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-import mcp_types as types
-from pydantic import BaseModel
-
+from mcp_toolset.context.result_shapes import PROMPT, RESOURCE, TEMPLATE
 from mcp_toolset.protocol.cache_hints import CacheHint
+from mcp_toolset.protocol.shapes import Members
 from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
@@ -27,22 +26,20 @@ class Kind:
         method: The method that lists it.
         key: The key of the list in the answer.
         identity: The key that names an entry.
-        model: What an entry must be.
+        shape: What an entry must be.
         capability: What a server declares that has any.
     """
 
     method: str
     key: str
     identity: str
-    model: type[BaseModel]
+    shape: Members = field(compare=False)
     capability: str
 
 
-RESOURCES: Final = Kind("resources/list", "resources", "uri", types.Resource, "resources")
-TEMPLATES: Final = Kind(
-    "resources/templates/list", "resourceTemplates", "uriTemplate", types.ResourceTemplate, "resources"
-)
-PROMPTS: Final = Kind("prompts/list", "prompts", "name", types.Prompt, "prompts")
+RESOURCES: Final = Kind("resources/list", "resources", "uri", RESOURCE, "resources")
+TEMPLATES: Final = Kind("resources/templates/list", "resourceTemplates", "uriTemplate", TEMPLATE, "resources")
+PROMPTS: Final = Kind("prompts/list", "prompts", "name", PROMPT, "prompts")
 KINDS: Final = (RESOURCES, TEMPLATES, PROMPTS)
 
 

@@ -32,10 +32,10 @@ _ICON: Final = Members({"src": TEXT}, {"mimeType": TEXT, "sizes": Items(TEXT), "
 _ANNOTATIONS: Final = Members({}, {"audience": Items(_ROLE), "lastModified": TEXT, "priority": NUMBER})
 _SHOWN: Final[Mapping[str, Shape]] = {**_META, "title": TEXT, "description": TEXT, "icons": Items(_ICON)}
 _THING: Final[Mapping[str, Shape]] = {**_SHOWN, "annotations": _ANNOTATIONS, "mimeType": TEXT}
-_RESOURCE: Final = Members({"name": TEXT, "uri": TEXT}, {**_THING, "size": _INTEGER})
-_TEMPLATE: Final = Members({"name": TEXT, "uriTemplate": TEXT}, _THING)
+RESOURCE: Final = Members({"name": TEXT, "uri": TEXT}, {**_THING, "size": _INTEGER})
+TEMPLATE: Final = Members({"name": TEXT, "uriTemplate": TEXT}, _THING)
 _ARGUMENT: Final = Members({"name": TEXT}, {"title": TEXT, "description": TEXT, "required": FLAG})
-_PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": Items(_ARGUMENT)})
+PROMPT: Final = Members({"name": TEXT}, {**_SHOWN, "arguments": Items(_ARGUMENT)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ _BLOCK: Final = Tagged(
         "text": _TEXT_BLOCK,
         "image": _MEDIA,
         "audio": _MEDIA,
-        "resource_link": _RESOURCE,
+        "resource_link": RESOURCE,
         "resource": Members({"resource": _Contents()}, _NOTED),
     },
 )
@@ -94,9 +94,9 @@ _COMPLETION: Final = Members({"values": Items(TEXT)}, {"total": _INTEGER, "hasMo
 _PAGE: Final[Mapping[str, Shape]] = {**_META, "nextCursor": TEXT}
 
 _RESULTS: Final[Mapping[str, Members]] = {
-    "resources/list": Members({"resources": Items(_RESOURCE)}, _PAGE),
-    "resources/templates/list": Members({"resourceTemplates": Items(_TEMPLATE)}, _PAGE),
-    "prompts/list": Members({"prompts": Items(_PROMPT)}, _PAGE),
+    "resources/list": Members({"resources": Items(RESOURCE)}, _PAGE),
+    "resources/templates/list": Members({"resourceTemplates": Items(TEMPLATE)}, _PAGE),
+    "prompts/list": Members({"prompts": Items(PROMPT)}, _PAGE),
     "resources/read": Members({"contents": Items(_Contents())}, _META),
     "prompts/get": Members({"messages": Items(_MESSAGE)}, {**_META, "description": TEXT}),
     "completion/complete": Members({"completion": _COMPLETION}, _META),

@@ -10,11 +10,11 @@ from typing import Any, Final
 import anyio
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
+from mcp_toolset.context.spans import client_span, tracing
 from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.protocol.json_rpc import REQUEST_TIMEOUT, MCPError, RequestId, RequestTimedOut
-from mcp_toolset.sdk.tracing import client_span, tracing
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.transports.pipes import PipePair

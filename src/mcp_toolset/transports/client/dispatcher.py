@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
 from mcp_toolset.concurrency.task_set import TaskScope
+from mcp_toolset.context.spans import client_span, tracing
 from mcp_toolset.protocol.codec import (
     json_of,
     request_key,
@@ -41,7 +42,6 @@ from mcp_toolset.protocol.json_rpc import (
     RequestId,
     RequestTimedOut,
 )
-from mcp_toolset.sdk.tracing import client_span, tracing
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.inbox import Inbox
 from mcp_toolset.transports.repair import repaired

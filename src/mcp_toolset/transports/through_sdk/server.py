@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel, ValidationError
 
+from mcp_toolset.context.spans import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
 from mcp_toolset.protocol.errors import INVALID_RESULT
 from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError
@@ -131,7 +132,7 @@ def tool_handler(server: Server[Any], method: str) -> Answer | None:
     if entry is None:
         return None
     answer = partial(_answered, entry.params_type, entry.handler)
-    return in_server_span(answer) if server.middleware else answer
+    return in_server_span(answer) if server.middleware and tracing() else answer
 
 
 async def _answered(

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
 
-from pydantic import ValidationError
-
 from mcp_toolset.context.offer_kinds import Kind, Wire
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
@@ -44,12 +42,11 @@ def checked_list(kind: Kind, listing: Listing, policy: HiddenTextPolicy) -> Offe
     entries: dict[str, Wire] = {}
     set_aside: list[tuple[str, str]] = []
     for entry in listing.tools:
-        try:
-            kind.model.model_validate(entry, by_name=False)
-        except ValidationError as fault:
-            problem = fault.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, problem["loc"])) or kind.identity
-            set_aside.append((_shown(kind, entry), f"{kind.key}: {place}: {problem['msg']}"))
+        fault = (
+            kind.shape.fault(entry) if type(cast("object", entry)) is dict else f"{kind.identity} is missing"
+        )
+        if fault is not None:
+            set_aside.append((_shown(kind, entry), f"{kind.key}: {fault}"))
             continue
         name = str(entry[kind.identity])
         if name in entries:
