@@ -1,20 +1,20 @@
 """`mcpServers` files as desktop clients and editors write them, and our own settings in them.
 
 Nothing here starts a process or opens a connection: a file becomes frozen models, or one `ConfigError`
-whose single line says where, what and how to mend it.
+whose single line says where, what and how to mend it. The names below load from their modules on first use:
+what reads files is not needed for a server that is mounted by a program.
 """
 
-from mcp_toolset.config.hub import load_config, parse_config
-from mcp_toolset.config.models import (
-    ArgumentRule,
-    Asked,
-    Era,
-    HubConfig,
-    ProtocolRule,
-    ServerConfig,
-    SessionRule,
-    Transport,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_toolset._lazy import lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.hub import load_config, parse_config
+    from mcp_toolset.config.models import HubConfig, ServerConfig
+    from mcp_toolset.config.rules import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, Transport
 
 __all__ = [
     "ArgumentRule",
@@ -28,3 +28,14 @@ __all__ = [
     "load_config",
     "parse_config",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
+    **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
+    **dict.fromkeys(
+        ("ArgumentRule", "Asked", "Era", "ProtocolRule", "SessionRule", "Transport"), "config.rules"
+    ),
+}
+
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -11,7 +11,8 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, synonym, unknown_keys
-from mcp_toolset.config.models import (
+from mcp_toolset.config.place import Place
+from mcp_toolset.config.rules import (
     ArgumentRule,
     Asked,
     ChangePolicy,
@@ -20,7 +21,6 @@ from mcp_toolset.config.models import (
     ProtocolRule,
     SessionRule,
 )
-from mcp_toolset.config.place import Place
 
 __all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
 

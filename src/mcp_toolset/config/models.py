@@ -6,43 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal
 
-__all__ = [
-    "ArgumentRule",
-    "ChangePolicy",
-    "HiddenTextPolicy",
-    "Era",
-    "HubConfig",
-    "ProtocolRule",
-    "ServerConfig",
-    "SessionRule",
-    "Transport",
-]
+from mcp_toolset.config.rules import (
+    ArgumentRule,
+    Asked,
+    ChangePolicy,
+    Era,
+    HiddenTextPolicy,
+    ProtocolRule,
+    SessionRule,
+    Transport,
+)
 
-Transport: TypeAlias = Literal["stdio", "http", "sse"]
-"""How a server is reached; `http` is streamable HTTP."""
-
-ChangePolicy: TypeAlias = Literal["accept", "warn", "quarantine"]
-"""What is done with a definition that differs from its pin."""
-
-HiddenTextPolicy: TypeAlias = Literal["strip", "flag", "refuse"]
-"""What is done with invisible and control characters."""
-SessionRule: TypeAlias = Literal["auto", "shared", "capabilities", "client", "call"]
-"""Which callers of a server share a session with it; see docs/sessions.md."""
-
-ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
-"""The era of the protocol to use with a server: up to 2025-11-25, from 2026-07-28, or the server's newest."""
-
-
-Era: TypeAlias = Literal["legacy", "modern"]
-"""The revisions up to 2025-11-25, which have sessions, or those from 2026-07-28, which have none."""
-
-ArgumentRule: TypeAlias = Literal["strict", "lenient"]
-"""What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
-
-Asked: TypeAlias = Literal["elicitation", "roots", "sampling"]
-"""What a server may ask its client for; see docs/sessions.md."""
+__all__ = ["HubConfig", "ServerConfig"]
 
 
 def _no_eras() -> Mapping[str, Era]:

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-from filelock import FileLock, Timeout
-
 from mcp_toolset.catalog.pins.canonical import digest_of
 from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.concurrency.file_lock import locked
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible
@@ -190,17 +189,14 @@ class LockFile:
     @contextmanager
     def _locked_beside(self) -> Generator[None]:
         target = self._target()
-        lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=PATIENCE)
         try:
-            lock.acquire()
-        except Timeout:
+            lock = locked(target.with_name(f".{target.name}.lock"), PATIENCE, mode=0o644)
+        except TimeoutError:
             raise ConfigError(f"{self.path}: another process is writing it; try again") from None
         except OSError as error:
             raise self._unwritable(error) from None
-        try:
+        with lock:
             yield
-        finally:
-            lock.release()
 
     def _wait_for(self, descriptor: int) -> None:
         import fcntl

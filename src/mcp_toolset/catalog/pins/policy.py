@@ -26,7 +26,6 @@ from mcp_toolset.catalog.pins.capability_changes import gained
 from mcp_toolset.catalog.pins.differences import compared, says_otherwise
 from mcp_toolset.catalog.pins.hygiene import Tidied, tidied
 from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
-from mcp_toolset.catalog.pins.risky_text import text_gained
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.tools.core.change import ToolChange
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -193,6 +192,9 @@ class Pins:
         policy = self._policy.changed
         if policy == "accept":
             return None
+        # Its patterns take longer to compile than a server to start; only tools that have changed need them.
+        from mcp_toolset.catalog.pins.risky_text import text_gained
+
         reasons = (*gained(pin, seen.canonical), *text_gained(pin, seen.canonical))
         held = policy == "quarantine"
         if policy is None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core import core_schema as core
 
 from mcp_toolset.errors import InvalidStateError
 
@@ -66,22 +67,34 @@ class KeptCatalog:
         except (ValueError, RecursionError):
             raise InvalidStateError("it is no JSON") from None
         try:
-            read = _CatalogData.model_validate(data)
+            read: dict[str, Any] = _DATA.validate_python(data)
         except ValidationError as fault:
             first = fault.errors(include_url=False, include_context=False, include_input=False)[0]
             raise InvalidStateError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        if (read.format, read.version) != (FORMAT, VERSION):
-            raise InvalidStateError(f"it is of the format {read.format!r}, version {read.version}")
-        return cls(read.tools, read.server, read.instructions, read.capabilities, read.offers)
+        if (read.pop("format"), read.pop("version")) != (FORMAT, VERSION):
+            raise InvalidStateError(f"it is of the format {data['format']!r}, version {data['version']}")
+        return cls(**read)
 
 
-class _CatalogData(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, defer_build=True)
+def _optional(schema: core.CoreSchema) -> core.TypedDictField:
+    return core.typed_dict_field(schema, required=False)
 
-    format: str
-    version: int
-    server: dict[str, Any] = Field(default_factory=dict)
-    instructions: str = ""
-    capabilities: dict[str, Any] = Field(default_factory=dict)
-    tools: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
-    offers: dict[str, list[dict[str, Any]]] = Field(default_factory=dict[str, list[dict[str, Any]]])
+
+_WIRE: Final = core.dict_schema(core.str_schema())
+_WIRES: Final = core.list_schema(_WIRE)
+# Of pydantic's core, as a model takes as long to import and build as a server takes to start.
+_DATA: Final = SchemaValidator(
+    core.typed_dict_schema(
+        {
+            "format": core.typed_dict_field(core.str_schema()),
+            "version": core.typed_dict_field(core.int_schema()),
+            "server": _optional(_WIRE),
+            "instructions": _optional(core.str_schema()),
+            "capabilities": _optional(_WIRE),
+            "tools": _optional(_WIRES),
+            "offers": _optional(core.dict_schema(core.str_schema(), _WIRES)),
+        },
+        extra_behavior="ignore",
+        strict=True,
+    )
+)

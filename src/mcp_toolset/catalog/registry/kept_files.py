@@ -12,10 +12,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
-
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.concurrency.file_lock import locked
 from mcp_toolset.errors import InvalidStateError
 
 MOST_BYTES: Final = 64 * 1024 * 1024
@@ -60,10 +59,10 @@ class KeptFiles:
             return
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(self.folder / ".lock", timeout=LOCK_PATIENCE, mode=0o600):
+            with locked(self.folder / ".lock", LOCK_PATIENCE):
                 replace_file(self._path(key), text, durable=False)
                 self._prune()
-        except Timeout:
+        except TimeoutError:
             _log.debug("%s: another process holds the lock; nothing was kept this time", self.folder)
         except OSError as fault:
             self._warn(key, f"{self.folder}: the lists of servers cannot be kept: {fault.strerror}")

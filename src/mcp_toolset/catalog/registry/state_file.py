@@ -13,16 +13,13 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
-
 from mcp_toolset.catalog.registry.state import RegistryState
 from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.concurrency.file_lock import locked
 from mcp_toolset.errors import InvalidStateError, StaleStateError
 
 LOCK_PATIENCE: Final = 5.0
 """Seconds that a save waits for another process."""
-
-_LOCK_STEP: Final = 0.02
 
 
 class StateFile:
@@ -87,20 +84,17 @@ class StateFile:
         if not path.parent.is_dir():
             # Taking the lock would create the folder, and a mistyped path would not be noticed.
             raise self._unwritable(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
-        lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_PATIENCE, mode=0o600)
         try:
-            lock.acquire(poll_interval=_LOCK_STEP)
-        except Timeout:
+            lock = locked(path.with_name(f"{path.name}.lock"), LOCK_PATIENCE)
+        except TimeoutError:
             raise InvalidStateError(
                 f"{self.path}: the state cannot be written: another process has held its lock for "
                 f"{LOCK_PATIENCE:g} s; end that process"
             ) from None
         except OSError as fault:
             raise self._unwritable(fault) from None
-        try:
+        with lock:
             yield
-        finally:
-            lock.release()
 
     def _unwritable(self, fault: OSError) -> InvalidStateError:
         return InvalidStateError(

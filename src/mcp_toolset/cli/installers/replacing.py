@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
 from mcp_toolset.concurrency.atomic_file import create_file, replace_file
+from mcp_toolset.concurrency.file_lock import locked
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 
@@ -43,9 +43,8 @@ def held(path: Path) -> Generator[None]:
     try:
         folder = user_cache_path("mcp-toolset", appauthor=False) / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f"{digest}.lock", timeout=PATIENCE)
-        lock.acquire()
-    except Timeout:
+        lock = locked(folder / f"{digest}.lock", PATIENCE)
+    except TimeoutError:
         raise ConfigError(
             f"{path}: another mcp-toolset has been changing it for {PATIENCE:g} s; end that process"
         ) from None
@@ -53,10 +52,8 @@ def held(path: Path) -> Generator[None]:
         raise ConfigError(
             f"{path}: cannot be locked ({error.strerror}); check the permissions of the user's cache folder"
         ) from None
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def read_regular(path: Path) -> str | None:

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from filelock import FileLock, Timeout
-
 from mcp_toolset.catalog.cache_folder import cache_folder
 from mcp_toolset.concurrency.atomic_file import replace_file
+from mcp_toolset.concurrency.file_lock import locked
 from mcp_toolset.config import Era
 
 KEPT: Final = 24 * 3600.0
@@ -71,10 +70,10 @@ class KnownEras:
             return
         try:
             self._place.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{self._place}.lock", timeout=_PATIENCE):
+            with locked(f"{self._place}.lock", _PATIENCE):
                 kept = self.recall_same() if same is None else same
                 self._write(self._place, {**self.recall(), **findings, "same": sorted(kept)})
-        except (OSError, Timeout) as fault:
+        except OSError as fault:
             _log.debug("%s is not written: %s", self._place, fault)
 
     def _write(self, place: Path, findings: Mapping[str, Any]) -> None:
