@@ -11,7 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MethodType
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import anyio.to_thread
 
@@ -23,8 +34,10 @@ from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked,
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import FunctionSignature, is_method, read_signature
 from mcp_toolset.tools.declare.tool import P, R, Tool
-from mcp_toolset.tools.declare.typed_call import FunctionCall, binding_of, fitting, metadata_of
 from mcp_toolset.tools.view.view import ToolView
+
+if TYPE_CHECKING:
+    from mcp_toolset.tools.declare.typed_call import FunctionCall
 
 __all__ = ["FunctionTool", "Tool", "runner", "tool"]
 
@@ -65,6 +78,9 @@ class FunctionTool(Tool[P, R]):
             ToolMismatchError: the call is of another tool.
             InvalidArgumentsError: the arguments do not fit.
         """
+        # Typed calls are for loops of an application: no server needs their seven classes.
+        from mcp_toolset.tools.declare.typed_call import FunctionCall, binding_of, metadata_of
+
         binding = binding_of(call, self, view)
         metadata, own = metadata_of(call, self.id)
         return FunctionCall(metadata, (binding.reads or self.reads)(own), self, own, binding)
@@ -81,6 +97,8 @@ class FunctionTool(Tool[P, R]):
 
     def result_of(self, output: Any) -> ToolResult:
         """An output of the function as a result; see `FunctionCall.complete`."""
+        from mcp_toolset.tools.declare.typed_call import fitting
+
         return fitting(self.signature.returned.to_result(output, self.name), self.bind())
 
     @overload

@@ -18,7 +18,6 @@ from mcp_toolset.tools.core.identity import declared_tool
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.signature import is_method
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.declare.typed_call import DecodedCall, FunctionCall
 
 T = TypeVar("T")
 
@@ -149,8 +148,12 @@ def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
         DefinitionError: a tool's calls are missing, so that a `match` over them would not be complete.
     """
     said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
+    if not said:
+        return
+    from mcp_toolset.tools.declare.typed_call import DecodedCall, FunctionCall
+
     kinds: list[Any] = [get_origin(call) or call for call in said]
-    if not said or not all(one is DecodedCall or one is FunctionCall for one in kinds):
+    if not all(one is DecodedCall or one is FunctionCall for one in kinds):
         return
     inputs = [get_args(call)[0] for call in said if get_args(call)]
     for binding in bindings:

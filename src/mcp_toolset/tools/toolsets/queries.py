@@ -17,7 +17,6 @@ from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED
 from mcp_toolset.tools.toolsets.stable_id import check_ids
 from mcp_toolset.tools.view.availability import ToolAvailability
@@ -26,6 +25,8 @@ from mcp_toolset.tools.view.view import RunsCalls, ToolView
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
 
     C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
 else:
@@ -146,6 +147,8 @@ class ToolsetQueries(Generic[C]):
             ToolMismatchError: the tool has no typed calls: it was made from a schema, or is mounted.
             InvalidArgumentsError: the arguments do not fit.
         """
+        from mcp_toolset.tools.declare.typed_call import Decodes
+
         table = ToolView(self.compiled(UNPREPARED)) if view is None else view
         origin = table[call.name].origin
         if not isinstance(origin, Decodes):

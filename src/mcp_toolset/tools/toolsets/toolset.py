@@ -15,7 +15,6 @@ from mcp_toolset.tools.core.identity import declared_tool
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
 from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
 from mcp_toolset.tools.toolsets.lifetime import ToolsetLifetime
@@ -31,6 +30,7 @@ from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.selector import InputClass
+    from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
 
 __all__ = ["Toolset", "Transform", "Transformed"]
 
