@@ -123,22 +123,15 @@ class ObservedDispatcher:
             self.closed.set()
 
 
-def stream_dispatcher(
-    read: Any,
-    write: Any,
-    *,
-    inline: frozenset[str] = frozenset(),
-    is_paced: Callable[[], bool] = lambda: False,
-) -> Dispatcher:
+def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozenset()) -> Dispatcher:
     """The SDK's dispatcher over a transport's stream pair.
 
     Args:
         read: Where messages come from.
         write: Where they go.
         inline: Methods of which a request is finished before the next message is taken.
-        is_paced: Whether answers are not read for now, so that silence says nothing of the peer.
     """
-    return cast("Any", _ContextualDispatcher(read, write, inline_methods=inline, is_paced=is_paced))
+    return cast("Any", _ContextualDispatcher(read, write, inline_methods=inline))
 
 
 class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
@@ -148,16 +141,9 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
     up is `reason` of its context.
     """
 
-    def __init__(
-        self, read: Any, write: Any, *, inline_methods: frozenset[str], is_paced: Callable[[], bool]
-    ) -> None:
+    def __init__(self, read: Any, write: Any, *, inline_methods: frozenset[str]) -> None:
         super().__init__(read, write, inline_methods=inline_methods)
         self._read = read
-        self._is_paced = is_paced
-
-    @property
-    def paced(self) -> bool:
-        return self._is_paced()
 
     async def send_raw_request(
         self,

@@ -87,6 +87,8 @@ class HttpClient(ClientDispatcher):
         self._version: str | None = None
         self._common = _POSTED
         self._listens = False
+        # A login may wait for a person.
+        self._patience = TELL_TIMEOUT if auth is None else None
 
     @property
     def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -170,7 +172,7 @@ class HttpClient(ClientDispatcher):
         The server takes the same one twice without harm, while without it it would wait in vain.
         """
         why = f"no reply within {TELL_TIMEOUT:g} s"
-        with anyio.move_on_after(TELL_TIMEOUT):
+        with anyio.move_on_after(self._patience):
             for _ in range(2):
                 try:
                     await read_away(await self._posted(body, headers))
