@@ -4,70 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import anyio
 import pytest
+from tests.catalog.far_desk import ANN, MAX_AGE, NOBODY, RAN, READ, SESSION, Desk
 from tests.catalog.test_deferred import deferred
-from tests.catalog.test_grants import Caller
-from tests.support.far_store import FarStore, far_stores
+from tests.support.far_store import FarStore
 
 from mcp_toolset import GrantLedger, Rules, ToolCall, ToolContext, ToolResult, ToolView
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hook_chain import decided
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.errors import DefinitionError, GrantStoreError, StateError, UnknownToolError
+from mcp_toolset.catalog.grants.cached_grants import ABSENT_AGE
+from mcp_toolset.catalog.grants.store import key_of
+from mcp_toolset.errors import DefinitionError, StateError
 from mcp_toolset.grants import AsyncGrantStore, CachedGrants, MemoryGrantStore
+from mcp_toolset.tools.core.asking import InputRequired
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
-READ = deferred("read_invoice", text="Read an invoice.", read_only=True)
-SESSION, ANN, NOBODY = Caller(session="one"), Caller(principal="ann"), Caller()
-MAX_AGE = 1000.0
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with far_stores() as port:
-        yield port
-
-
-@pytest.fixture
-def far(port: int, request: pytest.FixtureRequest) -> Callable[[], FarStore]:
-    """Makes clients of one store of this test."""
-    return lambda: FarStore(port, request.node.name)
-
-
-class Desk:
-    """One process with a catalog: its copy of the store, on a clock that the test sets."""
-
-    def __init__(self, store: Any, rules: Rules | None = None, **ledger: Any) -> None:
-        self.now = 100.0
-        self.store = store
-        self.copy = CachedGrants(store, max_age=MAX_AGE, timeout=60, clock=lambda: self.now)
-        self.ledger = GrantLedger(self.copy, **ledger)
-        self.catalog = DeferredCatalog(self.ledger)
-        self.catalog.update([READ])
-        self.dispatch = ToolDispatch(self.catalog.bindings(), rules=rules)
-
-    async def call(self, name: str, context: ToolContext = ANN, /, **arguments: Any) -> ToolResult:
-        with anyio.fail_after(30):
-            return await self.dispatch.call(ToolCall(name, arguments), context)
-
-    async def grant(self, context: ToolContext = ANN) -> str:
-        found = await self.call("resolve_tools", context, ids=["read_invoice"])
-        return found.structured["tools"][0]["grant"]
-
-    async def read(self, grant: str, context: ToolContext = ANN) -> str:
-        return (await self.call("call_tool", context, grant=grant, arguments={"n": 1})).text
-
-
-RAN = 'read_invoice {"n": 1}'
 
 
 async def test_x1_a_grant_of_one_process_is_good_in_another_and_a_warm_call_makes_no_request(
@@ -162,34 +123,44 @@ async def test_x1_an_old_answer_revives_nothing(far: Callable[[], FarStore]):
     assert not await there.store.take((await there.store.find("principal:ann", "", "read_invoice")).key)
 
 
-async def test_x1_many_calls_that_lack_the_same_grant_make_one_request(far: Callable[[], FarStore]):
-    grant, desk = await Desk(far()).grant(), Desk(far())
-    async with anyio.create_task_group() as group:
-        for _ in range(50):
-            group.start_soon(desk.read, grant)
-    assert desk.store.asked == ["find"]
+async def test_x1_a_new_grant_is_found_by_name_and_listed_at_once(far: Callable[[], FarStore]):
+    desk, call = Desk(far()), ToolCall("read_invoice", {"n": 1})
+    await desk.grant(SESSION)
+    assert (await desk.dispatch.call(call, SESSION)).text == RAN
+    await desk.ledger.know_held(SESSION)
+    assert await desk.ledger.revoke_async(session="one") == 1
+    assert "was taken back" in (await desk.dispatch.call(call, SESSION)).text
+    await desk.ledger.know_held(SESSION)
+    assert desk.ledger.held(SESSION) == []
+    await desk.grant(SESSION)
+    assert not desk.ledger.knows_held(SESSION)
+    assert (await desk.dispatch.call(call, SESSION)).text == RAN
 
 
-async def test_x1_if_the_call_that_asks_is_cancelled_the_others_go_on(far: Callable[[], FarStore]):
-    grant, desk = await Desk(far()).grant(), Desk(far())
-    answers: list[str] = []
+async def test_x1_a_use_that_came_back_counts_again_after_a_second(far: Callable[[], FarStore]):
+    here, there = Desk(far(), bearer_uses=1), Desk(far(), bearer_uses=1)
+    grant = await here.grant(NOBODY)
+    assert await here.read(grant, NOBODY) == RAN
+    assert "is used up" in await there.read(grant, NOBODY)
+    assert there.store.asked == ["find"]
+    await here.store.give_back(key_of(grant))
+    there.now += ABSENT_AGE
+    assert await there.read(grant, NOBODY) == RAN
 
-    async def late() -> None:
-        answers.append(await desk.read(grant))
 
-    async with anyio.create_task_group() as group:
-        first = anyio.CancelScope()
+async def test_x1_a_use_of_a_call_that_asks_the_client_is_given_back(far: Callable[[], FarStore]):
+    desk = Desk(far(), bearer_uses=1)
 
-        async def early() -> None:
-            with first:
-                await desk.read(grant)
+    async def asking(call: ToolCall, context: ToolContext) -> ToolResult:
+        raise InputRequired({"q": {}})
 
-        group.start_soon(early)
-        await anyio.lowlevel.checkpoint()
-        group.start_soon(late)
-        await anyio.lowlevel.checkpoint()
-        first.cancel()
-    assert answers == [RAN]
+    desk.catalog.update([replace(READ, execute=asking)])
+    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    grant = await desk.grant(NOBODY)
+    for _ in range(2):
+        with pytest.raises(InputRequired):
+            await desk.read(grant, NOBODY)
+    assert desk.store.asked[-2:] == ["take", "give_back"]
 
 
 async def test_x1_two_processes_share_the_uses_of_one_grant(far: Callable[[], FarStore]):
@@ -220,47 +191,6 @@ async def spent(desk: Desk, grant: str) -> int:
         for _ in range(30):
             group.start_soon(read)
     return answers.count(RAN)
-
-
-@pytest.fixture(params=["dead", "silent"])
-def unreachable(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of nobody, or of somebody who never answers."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        if request.param == "silent":
-            listening.listen()
-        yield listening.getsockname()[1]
-
-
-async def test_x1_a_store_that_cannot_be_reached_lets_nothing_through_and_is_named(
-    far: Callable[[], FarStore], unreachable: int, caplog: pytest.LogCaptureFixture
-):
-    grant, desk = await Desk(far()).grant(), Desk(far())
-    assert await desk.read(grant) == RAN
-    desk.store.port, desk.copy._timeout = unreachable, 0.05
-    assert await desk.read(grant) == RAN, "the copy is good for its age"
-    desk.now += MAX_AGE
-    refused = await desk.read(grant)
-    assert refused.startswith(f"{desk.store.name}: ") and "could not look up a grant" in refused
-    with pytest.raises(UnknownToolError):
-        await desk.call("read_invoice", n=1)
-    assert (await desk.call("resolve_tools", ids=["read_invoice"])).is_error
-    found = await desk.call("search_tools", query="read an invoice")
-    assert len(found.structured["hits"]) == 1
-    with pytest.raises(GrantStoreError, match=desk.store.name.replace("[", ".").replace("]", ".")):
-        await desk.ledger.revoke_all_async()
-    assert desk.store.name in caplog.text
-
-
-async def test_x1_what_is_taken_back_here_is_refused_here_even_if_the_store_is_dead(
-    far: Callable[[], FarStore], unreachable: int
-):
-    desk = Desk(far())
-    grant = await desk.grant()
-    desk.store.port, desk.copy._timeout = unreachable, 0.05
-    with pytest.raises(GrantStoreError):
-        await desk.ledger.revoke_async(name="read_invoice")
-    assert "was taken back" in await desk.read(grant)
 
 
 async def test_x1_a_round_and_a_view_wait_for_the_store_as_well(far: Callable[[], FarStore]):

@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from tests.faults.harness import until
 from tests.support.configured import BOUND, Folder, label_of, release, text_of, visitor
 
-from mcp_toolset import ToolsetServer
+from mcp_toolset import CallReport, Rules, ToolsetServer
 from mcp_toolset.config import load_config
 from mcp_toolset.hub.toolset import toolset_from_config
 
@@ -219,10 +219,15 @@ async def test_u12_a_call_of_a_tool_whose_server_is_down_says_so(folder: Folder,
         slow.become("a", broken=True)
         behind = {"command": "no-such-program", "deferred": True}
         folder.write({"up": slow.entry, "behind": behind})
-        async with client_of(serving(folder, **options), "modern") as client:
+        heard: list[CallReport] = []
+        rules = Rules(observers=[heard.append])
+        async with client_of(serving(folder, rules=rules, **options), "modern") as client:
             answer = await client.call_tool("up_a", {})
             assert answer.is_error
             assert "offline" in text_of(answer) and "it is broken" in text_of(answer)
+            assert [(one.tool, one.server) for one in heard] == [("up_a", "up")]
+            if not kept:
+                assert (heard[0].outcome, heard[0].reason) == ("refused", "the server is not ready")
             # What is behind search is as unknown as before.
             with pytest.raises(Exception, match="Unknown tool"):
                 await client.call_tool("behind_z", {})

@@ -188,15 +188,11 @@ class CachedGrants:
                 break
         if grant is not None:
             grant = self._current(grant)
-        spent = grant is None or grant.uses == 0
-        age = min(ABSENT_AGE, self.max_age) if spent else self.max_age
-        # What is absent counts from now: it decides nothing, and has to be there for the check that asked.
-        _put(
-            self._kept,
-            (owner, reference),
-            _Kept(grant, (self._clock() if spent else began) + age),
-            self._limit,
-        )
+        ends = began + self.max_age
+        if grant is None or grant.uses == 0:
+            # It allows nothing, so that its age counts from now: the check that asked has to find it.
+            ends = self._clock() + min(ABSENT_AGE, self.max_age)
+        _put(self._kept, (owner, reference), _Kept(grant, ends), self._limit)
 
     async def _fetch_held(self, owner: str) -> None:
         began = self._clock()

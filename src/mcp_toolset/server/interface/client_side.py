@@ -108,5 +108,6 @@ class ClientSide(ServerParts):
         result = ToolResult.of_error(f"{call.name} cannot be called now: {state_of(name, source.status)}")
         if observers := self._options.rules.observers:
             report = report_of(Observation(), call, context, result)
-            tell(observers, replace(report, tool=call.name, server=name, reason="the server is not ready"))
+            told = replace(report, tool=call.name, server=name, outcome="refused")
+            tell(observers, replace(told, reason="the server is not ready"))
         return result

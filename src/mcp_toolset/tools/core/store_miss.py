@@ -41,9 +41,13 @@ async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
     Raises:
         StoreError: a store cannot be reached, or what it says is too old at once, again and again.
     """
+    if miss is None:
+        try:
+            return ask()
+        except StoreMiss as first:
+            miss = first
     for _ in range(MAX_LOADS):
-        if miss is not None:
-            await miss.load()
+        await miss.load()
         try:
             return ask()
         except StoreMiss as again:

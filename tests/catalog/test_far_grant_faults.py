@@ -1,0 +1,130 @@
+"""Grants in another process: dead, silent and slow stores, old answers, many callers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from tests.catalog.far_desk import MAX_AGE, RAN, Desk
+from tests.catalog.test_gate import Awaited
+from tests.support.far_store import FarStore
+
+from mcp_toolset.errors import GrantStoreError, UnknownToolError
+from mcp_toolset.grants import MemoryGrantStore
+
+pytestmark = pytest.mark.anyio
+
+
+class Paused(Awaited):
+    """A store that does what it is asked and then holds its answer back, while `holds` names the method."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryGrantStore())
+        self.holds = ""
+        self.done, self.go = anyio.Event(), anyio.Event()
+
+    async def find(self, owner: str, key: str, name: str) -> Any:
+        return await self.held_back("find", await super().find(owner, key, name))
+
+    async def revoke(self, which: Any) -> int:
+        return await self.held_back("revoke", self.store.revoke(which))
+
+    async def held_back(self, method: str, answer: Any) -> Any:
+        if self.holds == method:
+            self.done.set()
+            await self.go.wait()
+        return answer
+
+
+async def test_x1_an_answer_that_was_read_before_a_revocation_is_asked_for_again():
+    store = Paused()
+    desk, said = Desk(store), list[str]()
+    grant = await desk.grant()
+    desk.now += MAX_AGE
+    store.holds = "find"
+
+    async def read() -> None:
+        said.append(await desk.read(grant))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(read)
+        await store.done.wait()
+        store.holds = ""
+        assert await desk.ledger.revoke_async(source="erp") == 1
+        store.go.set()
+    assert "was taken back" in said[0]
+
+
+async def test_x1_while_the_store_takes_a_grant_back_it_is_refused_here_already():
+    store = Paused()
+    desk = Desk(store)
+    grant = await desk.grant()
+    store.holds = "revoke"
+    async with anyio.create_task_group() as group:
+        group.start_soon(desk.ledger.revoke_all_async)
+        await store.done.wait()
+        assert "was taken back" in await desk.read(grant)
+        store.go.set()
+
+
+async def test_x1_many_calls_that_lack_the_same_grant_make_one_request(far: Callable[[], FarStore]):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    async with anyio.create_task_group() as group:
+        for _ in range(50):
+            group.start_soon(desk.read, grant)
+    assert desk.store.asked == ["find"]
+
+
+async def test_x1_if_the_call_that_asks_is_cancelled_the_others_go_on(far: Callable[[], FarStore]):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    answers: list[str] = []
+
+    async def late() -> None:
+        answers.append(await desk.read(grant))
+
+    async with anyio.create_task_group() as group:
+        first = anyio.CancelScope()
+
+        async def early() -> None:
+            with first:
+                await desk.read(grant)
+
+        group.start_soon(early)
+        await anyio.lowlevel.checkpoint()
+        group.start_soon(late)
+        await anyio.lowlevel.checkpoint()
+        first.cancel()
+    assert answers == [RAN]
+
+
+async def test_x1_a_store_that_cannot_be_reached_lets_nothing_through_and_is_named(
+    far: Callable[[], FarStore], unreachable: int, caplog: pytest.LogCaptureFixture
+):
+    grant, desk = await Desk(far()).grant(), Desk(far())
+    assert await desk.read(grant) == RAN
+    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    assert await desk.read(grant) == RAN, "the copy is good for its age"
+    desk.now += MAX_AGE
+    refused = await desk.read(grant)
+    assert refused.startswith(f"{desk.store.name}: ") and "could not look up a grant" in refused
+    with pytest.raises(UnknownToolError):
+        await desk.call("read_invoice", n=1)
+    assert (await desk.call("resolve_tools", ids=["read_invoice"])).is_error
+    found = await desk.call("search_tools", query="read an invoice")
+    assert len(found.structured["hits"]) == 1
+    with pytest.raises(GrantStoreError, match=desk.store.name.replace("[", ".").replace("]", ".")):
+        await desk.ledger.revoke_all_async()
+    assert desk.store.name in caplog.text
+
+
+async def test_x1_what_is_taken_back_here_is_refused_here_even_if_the_store_is_dead(
+    far: Callable[[], FarStore], unreachable: int
+):
+    desk = Desk(far())
+    grant = await desk.grant()
+    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    with pytest.raises(GrantStoreError):
+        await desk.ledger.revoke_async(name="read_invoice")
+    assert "was taken back" in await desk.read(grant)
