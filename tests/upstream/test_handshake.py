@@ -18,9 +18,9 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.sdk.dispatch import ObservedDispatcher, stream_dispatcher
-from mcp_toolset.sdk.models import ClientSession
-from mcp_toolset.upstream.sessions import handshake as negotiation
+from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.upstream.sessions import handshake
+from mcp_toolset.upstream.sessions.handshake import Negotiation
 
 pytestmark = pytest.mark.anyio
 
@@ -55,8 +55,8 @@ class ModernOnly:
         return MODERN
 
 
-async def _ignore(*_: Any) -> bool:
-    return True
+async def _ignore(*_: Any) -> None:
+    return None
 
 
 async def _refuse(*_: Any) -> dict[str, Any]:
@@ -64,35 +64,35 @@ async def _refuse(*_: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connected(server: ModernOnly) -> AsyncGenerator[tuple[ClientSession, ObservedDispatcher]]:
+async def connected(server: ModernOnly) -> AsyncGenerator[Negotiation]:
     with anyio.fail_after(40):
         async with (
             create_client_server_memory_streams() as (ours, theirs),
             anyio.create_task_group() as group,
         ):
             await group.start(stream_dispatcher(*theirs).run, server.answer, _ignore)
-            dispatcher = ObservedDispatcher(stream_dispatcher(*ours), None, _ignore, _refuse, {})
-            async with ClientSession(dispatcher=dispatcher) as session:  # pyright: ignore[reportArgumentType]
-                yield session, dispatcher
+            dispatcher = stream_dispatcher(*ours)
+            await group.start(dispatcher.run, _refuse, _ignore)
+            yield Negotiation(dispatcher, anyio.Event(), {}, {})
             group.cancel_scope.cancel()
 
 
 async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(negotiation, "PROBE_DEADLINE", 0.1)
+    monkeypatch.setattr(handshake, "PROBE_DEADLINE", 0.1)
     server = ModernOnly(slow=True)
-    async with connected(server) as (session, dispatcher):
-        assert await negotiation.negotiate(session, dispatcher, None) == "modern"
-        assert session.protocol_version == "2026-07-28"
+    async with connected(server) as negotiation:
+        agreed = await negotiation.settle(None)
+        assert (agreed.era, agreed.version) == ("modern", "2026-07-28")
     assert server.asked == ["server/discover", "initialize", "server/discover"]
 
 
 async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_not_for_it() -> None:
     server = ModernOnly()
-    async with connected(server) as (session, dispatcher):
+    async with connected(server) as negotiation:
         with pytest.raises(MCPError, match=r"no revision up to 2025-11-25; protocol: auto"):
-            await negotiation.negotiate(session, dispatcher, None, "legacy")
+            await negotiation.settle(None, "legacy")
     assert server.asked == ["initialize"]
 
 

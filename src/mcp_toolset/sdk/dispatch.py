@@ -1,126 +1,31 @@
-"""`ObservedDispatcher`: a dispatcher whose raw messages are seen; and the SDK's own over a stream pair.
+"""`stream_dispatcher`: the SDK's dispatcher over a pair of streams.
 
 The dispatcher protocol is marked provisional by the SDK; its table of requests in flight is private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import Any, Final, cast
+from typing import Any, cast
 
-import anyio
 import mcp_types as types
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
 
-from mcp_toolset.concurrency.cancel_reason import given_up, reason_in, reason_or
+from mcp_toolset.concurrency.cancel_reason import reason_in, reason_or
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
-    CallOptions,
-    DispatchContext,
     Dispatcher,
-    OnNotify,
     OnNotifyIntercept,
-    OnRequest,
-    Started,
     run_notify_intercept,
 )
 from mcp_toolset.protocol.json_rpc import RequestId
 from mcp_toolset.sdk.errors import from_sdk, to_sdk
-from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 
-__all__ = [
-    "ObservedDispatcher",
-    "stream_dispatcher",
-]
-
-
-NotificationSink = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
-"""Sees a raw notification first; `True` says that it is dealt with."""
-
-RequestAnswerer = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
-"""Answers a raw request of the server."""
-
-_ANSWERED_HERE: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
-
-
-class ObservedDispatcher:
-    """A dispatcher around another: shows raw messages of the server and the end of the connection.
-
-    What the client declares in the handshake is given here, because the SDK's session derives it from
-    the callbacks it has, all or nothing.
-    """
-
-    def __init__(
-        self,
-        inner: Dispatcher,
-        take: OnNotifyIntercept | None,
-        on_notification: NotificationSink,
-        on_request: RequestAnswerer,
-        declares: Mapping[str, Any],
-    ) -> None:
-        """Wrap `inner`; `take` sees notifications first, in order, and in the context of their sender."""
-        self._inner = inner
-        self._take = take
-        self._on_notification = on_notification
-        self._on_request = on_request
-        self._declares = dict(declares)
-        self.keeps_time: bool = getattr(inner, "keeps_time", False)
-        self.closed = anyio.Event()
-
-    @property
-    def reads(self) -> bool:
-        """Whether messages are read at the moment; not while a client has no room for an answer."""
-        return not getattr(self._inner, "paced", False)
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Send a request and wait for its raw result; `MCPError` if it fails."""
-        if method == "initialize" and params is not None:
-            params = {**params, "capabilities": self._declares}
-        return await self._inner.send_raw_request(method, params, opts)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification."""
-        await self._inner.notify(method, params, opts)
-
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: Started = NOT_AWAITED,
-    ) -> None:
-        """Run the inner dispatcher to its end, then say that it has ended."""
-
-        async def note(context: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
-            if not await self._on_notification(method, params):
-                await on_notify(context, method, params)
-
-        async def answer(
-            context: DispatchContext, method: str, params: Mapping[str, Any] | None
-        ) -> dict[str, Any]:
-            if method in _ANSWERED_HERE:
-                given_up.set(lambda: getattr(context, "reason", None))
-                return await self._on_request(method, params)
-            return await on_request(context, method, params)
-
-        def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
-            if run_notify_intercept(on_notify_intercept, method, params):
-                return True
-            return self._take is not None and self._take(method, params)
-
-        try:
-            await self._inner.run(answer, note, intercept, task_status=task_status)
-        finally:
-            self.closed.set()
+__all__ = ["stream_dispatcher"]
 
 
 def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozenset()) -> Dispatcher:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mcp.client.session import ClientSession
 from mcp.server.connection import Connection, NotifyOnlyOutbound
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
@@ -22,7 +21,6 @@ from mcp.shared.transport_context import TransportContext as SdkTransportContext
 
 __all__ = [
     "CallNext",
-    "ClientSession",
     "Connection",
     "HandlerResult",
     "InMemorySubscriptionBus",

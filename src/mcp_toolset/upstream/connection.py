@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import anyio
 import anyio.abc
-import mcp_types as types
 
 from mcp_toolset.catalog.deferred.preview import one_line
 from mcp_toolset.catalog.instructions import clean_instructions
@@ -37,7 +36,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.result_shape import fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.upstream.forwarding import Exchange
-from mcp_toolset.upstream.kept_mount import catalog_of, keep_key, server_of
+from mcp_toolset.upstream.kept_mount import catalog_of, keep_key
 from mcp_toolset.upstream.listing_session import ListingSession
 from mcp_toolset.upstream.lists.change_stream import ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
@@ -52,6 +51,7 @@ from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.owner import Lists, Owner
 from mcp_toolset.upstream.pagination import Listing
 from mcp_toolset.upstream.resting import Rest
+from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
@@ -93,7 +93,7 @@ class UpstreamConnection:
         self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
         self._forwards = forward_authorization
         self._protocol: ProtocolRule = options.protocol
-        self._introduced: types.Implementation | None = None
+        self._introduced: ServerInfo | None = None
         self._instructions = self._about = ""
         self._state = MountState(link)
         self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
@@ -160,13 +160,13 @@ class UpstreamConnection:
         self.pool.on_silence = self.owner.session_fell_silent
 
     @property
-    def server_info(self) -> types.Implementation | None:
+    def server_info(self) -> ServerInfo | None:
         """What the server says about itself; while it is down, what it said last."""
         return self._listing.main.server or self._introduced
 
     @property
-    def server_capabilities(self) -> types.ServerCapabilities | None:
-        """What the server declares that it offers."""
+    def server_capabilities(self) -> Mapping[str, Any] | None:
+        """What the server declares that it offers, in wire form; `None` before it has been reached."""
         return self._listing.main.capabilities
 
     @property
@@ -236,7 +236,7 @@ class UpstreamConnection:
         """Serve what the last run knew until the server has listed; calls wait for it (see `call`)."""
         if self.tools.known:
             return
-        self._introduce(server_of(kept), kept.instructions)
+        self._introduce(ServerInfo.of(kept.server), kept.instructions)
         self.offers.remember(kept.capabilities, kept.offers)
         await self.tools.remember(kept.tools)
         self._state.changed()
@@ -260,7 +260,7 @@ class UpstreamConnection:
         """Have `run` return, once nothing is under way here; after `drain` seconds that is ended too."""
         await self._ending.after(drain, lambda: bool(self._exchange.parked))
 
-    def _introduce(self, server: types.Implementation | None, instructions: str) -> None:
+    def _introduce(self, server: ServerInfo | None, instructions: str) -> None:
         """Note what the server says about itself."""
         self._introduced, self._instructions = server, instructions
         said = "" if server is None else server.description or server.title or ""

@@ -7,13 +7,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
-import mcp_types as types
-from pydantic import ValidationError
-
 from mcp_toolset.catalog.pins.policy import scrubbed
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.tools.text.hidden_text import cleaned_metadata
+from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.target import Link
 
 LONGEST_ICON: Final = 2048
@@ -37,14 +35,14 @@ def catalog_of(
     link: Link,
     listed: CatalogSnapshot,
     *,
-    server: types.Implementation | None,
+    server: ServerInfo | None,
     instructions: str,
     capabilities: Wire,
     offers: Mapping[str, Sequence[Wire]],
 ) -> KeptCatalog:
     """What is to be kept of a server that is ready."""
     tools = [tool.definition.to_wire() for tool in listed.tools.values()]
-    about = {} if server is None else server.model_dump(by_alias=True, mode="json", exclude_none=True)
+    about = {} if server is None else dict(server.wire)
     plain = {method: [dict(entry) for entry in entries] for method, entries in offers.items()}
     catalog = KeptCatalog(tools, about, instructions, capabilities, plain)
     if not link.secrets:
@@ -58,19 +56,11 @@ def catalog_of(
     )
 
 
-def server_of(kept: KeptCatalog) -> types.Implementation | None:
-    """What a kept server said about itself, if that can still be read."""
-    try:
-        return types.Implementation.model_validate(kept.server, by_name=False) if kept.server else None
-    except ValidationError:
-        return None
-
-
-def introduction(server: types.Implementation | None, link: Link) -> dict[str, Any]:
+def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
     """What a server says about itself, in wire form: without secrets, hidden text and big icons."""
     if server is None:
         return {}
-    wire = server.model_dump(by_alias=True, mode="json", exclude_none=True)
+    wire = dict(server.wire)
     icons = [icon for icon in wire.pop("icons", ()) if len(str(icon.get("src", ""))) <= LONGEST_ICON]
     if icons:
         wire["icons"] = icons

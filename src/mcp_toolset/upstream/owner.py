@@ -7,20 +7,18 @@ Calls from any other task go over the session that the owner holds; none of them
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import anyio.abc
-import mcp_types as types
 
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.protocol.connection_faults import ENDED, reason_of
-from mcp_toolset.sdk.dispatch import ObservedDispatcher
-from mcp_toolset.sdk.models import ClientSession
+from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.listing_session import ListingSession
@@ -31,12 +29,13 @@ from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
 from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
 from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.resting import Rest
+from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.session import Notified, UpstreamSession
 from mcp_toolset.upstream.target import Link
 
-Introduced = Callable[[types.Implementation | None, str], None]
-"""Takes what a server says about itself: its implementation, and its instructions."""
+Introduced = Callable[[ServerInfo | None, str], None]
+"""Takes what a server says about itself: its `serverInfo`, and its instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +134,11 @@ class Owner:
                     self._fresh_session().connected(self._stderr, self._notified) as opened,
                     anyio.create_task_group() as group,
                 ):
-                    await self._start(*opened, WorkingTime(deadline), group)
+                    await self._start(opened, WorkingTime(deadline), group)
                     deadline.deadline = float("inf")
                     self._rest.over()
                     settled()
-                    await self._hold(opened[1])
+                    await self._hold()
                     group.cancel_scope.cancel()
             return self._explained(self._lost_by)
         except TimeoutError:
@@ -165,8 +164,7 @@ class Owner:
 
     async def _start(
         self,
-        session: ClientSession,
-        dispatcher: ObservedDispatcher,
+        dispatcher: Dispatcher,
         time: WorkingTime,
         group: anyio.abc.TaskGroup,
     ) -> None:
@@ -176,23 +174,22 @@ class Owner:
         self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
-        self._era = await main.begin(session, dispatcher, era, self._protocol)
+        self._era = await main.begin(dispatcher, era, self._protocol)
         self._pool.routing.listens_in("modern" if main.modern else "legacy")
-        self._introduced(main.server, session.instructions or "")
-        await self._hear_of_changes(session.server_capabilities, group)
+        self._introduced(main.server, main.instructions)
+        declared = main.capabilities or {}
+        await self._hear_of_changes(declared, group)
         listing = await lists.refresh.walked()
         # A quick server may list more in its time than can be looked at in what is left of it.
         time.pause()
         await lists.refresh.admit(listing)
         time.resume()
-        await lists.offers.take(_wire(session.server_capabilities), modern=main.modern)
+        await lists.offers.take(declared, modern=main.modern)
         await lists.watches.begin(modern=main.modern)
         lists.for_clients.begin()
         self._ready_at = anyio.current_time()
 
-    async def _hear_of_changes(
-        self, declared: types.ServerCapabilities | None, group: anyio.abc.TaskGroup
-    ) -> None:
+    async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
         told_of, changes = _told_of(declared), self._lists.changes
         self._lists.refresh.told_of_changes = "toolsListChanged" in told_of
@@ -201,15 +198,16 @@ class Owner:
             group.start_soon(changes.hold, told_of, self._lost.is_set)
             await changes.settled(min(ACKNOWLEDGING, self._pool.start_timeout / 4))
 
-    async def _hold(self, dispatcher: ObservedDispatcher) -> None:
-        modern = self._listing.main.modern
+    async def _hold(self) -> None:
+        main = self._listing.main
+        modern = main.modern
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._lists.refresh.keep_fresh)
                 group.start_soon(self._lists.offers.keep_fresh)
                 if modern:
                     group.start_soon(self._lists.watches.keep_watching)
-                group.start_soon(self._watch, dispatcher)
+                group.start_soon(self._watch, main.closed)
                 group.start_soon(self._watch_health)
                 if self._link.facts.starts_process and not modern:
                     group.start_soon(self._tire, group.cancel_scope)
@@ -235,8 +233,8 @@ class Owner:
         self._pool.retire()
         self._state.set("offline", self._lost_by)
 
-    async def _watch(self, dispatcher: ObservedDispatcher) -> None:
-        await dispatcher.closed.wait()
+    async def _watch(self, closed: anyio.Event) -> None:
+        await closed.wait()
         self._lost.set()
 
     async def _watch_health(self) -> None:
@@ -265,14 +263,9 @@ class Owner:
         return self._link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
 
 
-def _wire(declared: types.ServerCapabilities | None) -> dict[str, Any]:
-    return {} if declared is None else declared.model_dump(by_alias=True, exclude_none=True)
-
-
-def _told_of(declared: types.ServerCapabilities | None) -> dict[str, bool]:
+def _told_of(declared: Mapping[str, Any]) -> dict[str, bool]:
     """The lists of which the server tells that they have changed, as `subscriptions/listen` names them."""
-    offered = {
-        name: None if declared is None else getattr(declared, name)
-        for name in ("tools", "resources", "prompts")
+    offered: dict[str, Mapping[str, Any]] = {
+        name: declared.get(name, {}) for name in ("tools", "resources", "prompts")
     }
-    return {f"{name}ListChanged": True for name, each in offered.items() if each and each.list_changed}
+    return {f"{name}ListChanged": True for name, each in offered.items() if each.get("listChanged")}

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.capability_changes import gained
@@ -58,7 +57,7 @@ class UpstreamTools:
         self._hint, self._began = STRICTEST, float("-inf")
         self._admitting = anyio.Lock()
 
-    async def walked(self, seconds: float, declared: types.ServerCapabilities | None) -> Listing:
+    async def walked(self, seconds: float, declared: Mapping[str, Any] | None) -> Listing:
         """The whole list as it is now; empty for a server that declares prompts or resources alone.
 
         Raises:
@@ -72,7 +71,7 @@ class UpstreamTools:
         except NotAListError as fault:
             raise UpstreamProtocolError(self._link.name, INVALID_REQUEST, str(fault)) from None
         except UpstreamProtocolError as fault:
-            if fault.code != METHOD_NOT_FOUND or declared is None or declared.tools is not None:
+            if fault.code != METHOD_NOT_FOUND or declared is None or "tools" in declared:
                 raise
             listing.complete = True
         return listing

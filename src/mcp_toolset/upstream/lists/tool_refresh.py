@@ -89,7 +89,7 @@ class ToolRefresh:
         if self._state.now != "ready":
             return STRICTEST
         declared = self._listing.main.capabilities
-        if declared is not None and declared.tools is None:
+        if declared is not None and "tools" not in declared:
             return None
         if not self.told_of_changes and self._tools.outlived:
             self._due.set()

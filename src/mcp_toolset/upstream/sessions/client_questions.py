@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
-from mcp_types import methods
-from pydantic import ValidationError
 
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
-from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, MCPError
-from mcp_toolset.protocol.revisions import LATEST_HANDSHAKE_VERSION
+from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, URL_ELICITATION_REQUIRED, MCPError
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
+from mcp_toolset.upstream.sessions.question_shapes import question_fault
 
 MAX_ASKED: Final = 64
 """Requests that an upstream may put to the client in the course of one call."""
@@ -65,15 +65,6 @@ def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) ->
         return "" if declared.get("url") is not None else "elicitation.url"
     forms = declared.get("form") is not None or declared.get("url") is None
     return "" if forms else "elicitation.form"
-
-
-def is_malformed(method: str, params: Mapping[str, Any]) -> bool:
-    """Whether a request is none that a client can read; within a result it would spoil the whole."""
-    try:
-        methods.parse_server_request(method, LATEST_HANDSHAKE_VERSION, params or None)
-    except (KeyError, ValidationError):
-        return True
-    return False
 
 
 def pages_of(data: object) -> list[Mapping[str, Any]]:
@@ -143,8 +134,9 @@ class Questions:
         missing = undeclared(method, params, self.declares)
         if missing:
             raise self._refused(method, f"the client has not declared {missing}")
-        if is_malformed(method, params):
-            raise self._refused(method, "it does not follow the protocol")
+        malformed = question_fault(method, params)
+        if malformed is not None:
+            raise self._refused(method, f"it does not follow the protocol: {malformed}")
         current = self._calls.current()
         call = current or self._calls.sole()
         if call is None or call.ended:
@@ -200,6 +192,15 @@ class Questions:
                 shown.client = client
                 if len(self._pages) > MAX_PAGES:
                     self._pages.popitem(last=False)
+
+    def note_refusal(self, fault: UpstreamError, context: ToolContext) -> None:
+        """Remember the pages for which a call was refused (error -32042): its client shows them."""
+        if (
+            isinstance(fault, UpstreamProtocolError)
+            and fault.code == URL_ELICITATION_REQUIRED
+            and isinstance(context, WireContext)
+        ):
+            self.note_pages(pages_of(fault.data), context.client)
 
     async def page_done(self, params: Mapping[str, Any] | None) -> None:
         """Tell the client that was shown a page, and no other, that it is done with."""

@@ -290,15 +290,15 @@ class SessionPool:
 
         try:
             with anyio.fail_after(patience) as starting:
-                async with pooled.session.connected(stderr, heard) as (session, dispatcher):
-                    await pooled.session.begin(session, dispatcher, "legacy")
+                async with pooled.session.connected(stderr, heard) as dispatcher:
+                    await pooled.session.begin(dispatcher, "legacy")
                     starting.deadline = float("inf")
                     self.routing.learn({"legacy": True})
                     if not pooled.key.single:
                         self._ready.setdefault(pooled.key, pooled)
                     pooled.open.set()
                     self.on_stir()
-                    await pooled.until_unused(dispatcher.closed)
+                    await pooled.until_unused(pooled.session.closed)
         except TimeoutError:
             self._failed(pooled, f"no answer within {patience:g} s")
         # As many kinds of failure as there are transports and servers; all mean that it has ended.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import mcp_types as types
-
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras import forwarded_meta, is_modern, modern_envelope
@@ -15,10 +13,8 @@ from mcp_toolset.protocol.http_headers import routing_headers
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.upstream.sessions.handshake import CLIENT_INFO
 from mcp_toolset.upstream.target import Link
-
-CLIENT: Final = types.Implementation(name="mcp-toolset", version="0.1.0")
-_CLIENT_WIRE: Final = CLIENT.model_dump(by_alias=True, exclude_none=True)
 
 _NO_HEADERS: Final[Mapping[tuple[str, ...], str]] = {}
 
@@ -52,40 +48,66 @@ class RequestStamp:
         self._link = link
         self._shown: Mapping[str, Any] = {CLIENT_CAPABILITIES_META_KEY: shows}
         self._forwards_credentials = forwards_credentials
+        self._version = ""
+        self._modern = False
+        self._annotated: dict[str, tuple[ToolDefinition, Mapping[tuple[str, ...], str]]] = {}
+
+    def begin(self, version: str) -> None:
+        """Stamp requests of a revision from now on."""
+        self._version, self._modern = version, is_modern(version)
 
     def put(
         self,
-        version: str,
         method: str,
         params: dict[str, Any],
         context: ToolContext | None,
         opts: CallOptions,
-        tool: ToolDefinition | None,
-        token: str | None,
+        tool: ToolDefinition | None = None,
+        token: str | None = None,
     ) -> None:
-        """Put into the parameters and headers of a request what the revision wants to see in it."""
+        """Put into the parameters and headers of a request what the revision wants to see in it.
+
+        Args:
+            method: The method of the request.
+            params: Its parameters, which gain `_meta`.
+            context: Whose request it is; `None` for one of the bridge itself.
+            opts: What is said with it, which gains headers.
+            tool: The tool that is called.
+            token: What its progress comes with.
+        """
         meta = forwarded_meta(context.meta) if context is not None else {}
-        if is_modern(version):
-            meta.update(
-                modern_envelope(version, _CLIENT_WIRE, self._shown if context is None else _asked(context))
-            )
+        if self._modern:
+            asked = self._shown if context is None else _asked(context)
+            meta.update(modern_envelope(self._version, CLIENT_INFO, asked))
         if token is not None:
             meta["progressToken"] = token
         if meta:
             params["_meta"] = meta
         if self._link.facts.carries_headers:
-            opts["headers"] = self._headers(version, method, params, context, tool)
+            opts["headers"] = self._headers(method, params, context, tool)
+
+    def of_notification(self, method: str) -> CallOptions:
+        """What is said with a notification."""
+        if not self._link.facts.carries_headers:
+            return {}
+        return {"headers": routing_headers(self._version, method, {}, _NO_HEADERS)}
 
     def _headers(
         self,
-        version: str,
         method: str,
         params: Mapping[str, Any],
         context: ToolContext | None,
         tool: ToolDefinition | None,
     ) -> dict[str, str]:
-        annotated = header_map(tool.input_schema) if tool is not None else _NO_HEADERS
-        headers = routing_headers(version, method, params, annotated)
+        annotated = _NO_HEADERS if tool is None or not self._modern else self._annotations(tool)
+        headers = routing_headers(self._version, method, params, annotated)
         if self._forwards_credentials and isinstance(context, WireContext) and context.authorization:
             headers["authorization"] = context.authorization
         return headers
+
+    def _annotations(self, tool: ToolDefinition) -> Mapping[tuple[str, ...], str]:
+        """The arguments of a tool that travel in headers too, looked for once for each definition."""
+        known = self._annotated.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._annotated[tool.name] = (tool, header_map(tool.input_schema))
+        return known[1]

@@ -4,62 +4,74 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
-import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.concurrency.task_set import Handling
-from mcp_toolset.config import ProtocolRule
+from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.context.client import ServedClient
-from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import (
     UpstreamError,
     UpstreamProtocolError,
     UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.connection_faults import LOST, lost_by, says_broke_off, says_ended, told_briefly
-from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.eras import LOG_LEVELS, is_modern
-from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED, MCPError, RequestTimedOut
-from mcp_toolset.sdk.dispatch import ObservedDispatcher
-from mcp_toolset.sdk.models import ClientSession
+from mcp_toolset.protocol.connection_faults import (
+    ENDED,
+    LOST,
+    lost_by,
+    says_broke_off,
+    says_ended,
+    told_briefly,
+)
+from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, DispatchContext, Dispatcher, Started
+from mcp_toolset.protocol.eras import is_modern
+from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError, RequestTimedOut
+from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import Questions
-from mcp_toolset.upstream.sessions.handshake import negotiate
+from mcp_toolset.upstream.sessions.handshake import Negotiation
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
-from mcp_toolset.upstream.sessions.request_stamp import CLIENT, RequestStamp
+from mcp_toolset.upstream.sessions.log_threshold import LogThreshold
+from mcp_toolset.upstream.sessions.request_stamp import RequestStamp
 from mcp_toolset.upstream.sessions.unsupported import missing_extensions
 from mcp_toolset.upstream.target import Link
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+_ASKS_CLIENTS: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
+_TIMED_BY_DISPATCHER: Final = nullcontext()
 
 Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
+"""Takes a notification of the server first; `True` says that it is dealt with."""
+
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class UpstreamSession:
-    """One session: what it declared, the revision it speaks, and the calls under way in it.
+    """One session: what it declared, the revision it speaks, and the calls in flight in it.
 
     Attributes:
         link: How the upstream is reached.
         declares: The requests to a client that it said would be answered (legacy).
-        calls: The calls under way.
+        calls: The calls in flight.
         questions: The way of what the upstream asks in them.
-        dispatcher: What sends; `None` before it is open.
+        dispatcher: What sends; `None` before it is open, and once it is given up.
+        closed: Set when its connection has ended.
         protocol_version: The revision that was settled.
-        server: What the upstream says about itself.
-        capabilities: What the upstream declares.
+        server: What the upstream says that it is.
+        capabilities: What the upstream declares, in wire form; `None` before it is known.
+        instructions: What the upstream tells models.
         awake: Opens it again for a request, if it only rests.
         health: Whether the upstream still answers in it.
     """
@@ -83,22 +95,25 @@ class UpstreamSession:
             shows: What is declared besides, for the sake of what is listed; nobody is asked for it.
         """
         self._stamp = RequestStamp(link, shows=shows, forwards_credentials=forwards_credentials)
-        self._says = {**shows, **declares}
+        self._shows = shows
         self.link = link
         self.declares = declares
         self.calls = CallsInFlight()
         if client is not None:
             self.calls.outside.client_is(client)
         self.questions = Questions(link.name, self.calls, declares, client)
-        self.dispatcher: ObservedDispatcher | None = None
+        self.dispatcher: Dispatcher | None = None
+        self.closed = anyio.Event()
         self.protocol_version: str | None = None
-        self.server: types.Implementation | None = None
-        self.capabilities: types.ServerCapabilities | None = None
+        self.server: ServerInfo | None = None
+        self.capabilities: Mapping[str, Any] | None = None
+        self.instructions = ""
         self.awake: Callable[[], Awaitable[None]] | None = None
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
-        self.health = Health(self._check, self._reads)
-        self._log_level: str | None = None
+        self.health = Health(self._check, lambda: self.is_read)
+        self._threshold = LogThreshold()
+        self._keeps_time = False
 
     @property
     def modern(self) -> bool:
@@ -106,64 +121,78 @@ class UpstreamSession:
         return is_modern(self.protocol_version)
 
     @asynccontextmanager
-    async def connected(
-        self, stderr: StderrTail, notified: Notified
-    ) -> AsyncGenerator[tuple[ClientSession, ObservedDispatcher]]:
-        """The transport and the SDK's session over it; nothing is said on it yet."""
-        async with self.link.open(stderr) as inner:
-            dispatcher = ObservedDispatcher(
-                inner,
-                None if self.link.facts.in_process else self._of_a_call,
-                partial(self._notified, notified),
-                self.questions.put,
-                self._says,
-            )
+    async def connected(self, stderr: StderrTail, notified: Notified) -> AsyncGenerator[Dispatcher]:
+        """The connection, whose messages are taken; nothing is said on it yet."""
+        async with self.link.open(stderr) as dispatcher:
             # Notifications are handed over in callbacks of the loop, where a task group can start nothing.
             sending = Handling(self._not_sent)
             try:
                 with self.calls.told_by(sending.begin):
-                    async with ClientSession(dispatcher=dispatcher, client_info=CLIENT) as session:  # pyright: ignore[reportArgumentType]
-                        yield session, dispatcher
+                    async with anyio.create_task_group() as group:
+                        await group.start(self._run, dispatcher, notified)
+                        try:
+                            yield dispatcher
+                        finally:
+                            group.cancel_scope.cancel()
             finally:
                 await sending.end()
+
+    async def _run(
+        self, dispatcher: Dispatcher, notified: Notified, *, task_status: Started = NOT_AWAITED
+    ) -> None:
+        """Take what the server sends until its connection ends."""
+        closed = self.closed = anyio.Event()
+        of_a_call = None if self.link.facts.in_process else self._of_a_call
+        try:
+            await dispatcher.run(
+                self._answer, partial(self._notified, notified), of_a_call, task_status=task_status
+            )
+        finally:
+            closed.set()
 
     def _not_sent(self) -> None:
         _log.error("notifications to clients are not sent on any more")
 
-    async def begin(
-        self,
-        session: ClientSession,
-        dispatcher: ObservedDispatcher,
-        era: str | None,
-        protocol: ProtocolRule = "auto",
-    ) -> str:
+    async def begin(self, dispatcher: Dispatcher, era: str | None, protocol: ProtocolRule = "auto") -> Era:
         """Settle the revision; returns the era, to be remembered.
 
         Raises:
             MCPError: the server refused, or the connection broke.
         """
-        era = await negotiate(session, dispatcher, era, protocol)
-        self.protocol_version = session.protocol_version
-        self.server = session.server_info
-        self.capabilities = session.server_capabilities
-        self._log_level = None
+        declares = {**self._shows, **self.declares}
+        agreed = await Negotiation(dispatcher, self.closed, declares, self._shows).settle(era, protocol)
+        self.protocol_version, self.capabilities = agreed.version, agreed.capabilities
+        self.server, self.instructions = agreed.server, agreed.instructions
+        self._stamp.begin(agreed.version)
+        self._threshold.begin(agreed.capabilities, modern=self.modern)
+        self._keeps_time = not self.declares and getattr(dispatcher, "keeps_time", False)
         self.dispatcher = dispatcher
-        return era
+        return agreed.era
+
+    async def _answer(
+        self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Answer a request of the server: by its client, or here if it is no question."""
+        if method in _ASKS_CLIENTS:
+            given_up.set(lambda: getattr(context, "reason", None))
+            return await self.questions.put(method, params)
+        if method == "ping" and not self.modern:
+            return {}
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
 
     def _of_a_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
         """Have a notification of a call sent on to its client; `False` if it is none."""
         self.health.heard()
         return self.calls.take(method, self.link.cleaned(params))
 
-    async def _notified(self, notified: Notified, method: str, params: Mapping[str, Any] | None) -> bool:
+    async def _notified(
+        self, notified: Notified, context: DispatchContext, method: str, params: Mapping[str, Any] | None
+    ) -> None:
         self.health.heard()
         if method == "notifications/elicitation/complete":
             await self.questions.page_done(params)
-        elif not await notified(method, params):
-            if method == "notifications/progress":
-                return False
+        elif not await notified(method, params) and method != "notifications/progress":
             await self.calls.notify(method, self.link.cleaned(params))
-        return True
 
     async def perform(
         self,
@@ -192,39 +221,43 @@ class UpstreamSession:
         """
         if self.health.fault:
             raise UpstreamUnavailableError(self.link.name, f"{self.health.fault}; the call did not run")
-        opts: CallOptions = {}
-        token = None
-        began = time.monotonic()
+        dispatcher, closed = self.dispatcher, self.closed
+        opts, token = self._options(call)
+        level = self._threshold.wanted_by(call.context) if self._threshold.applies else None
+        # One request that asks nobody is timed where it is sent; the time of others may stand still.
+        is_plain = self._keeps_time and dispatcher is not None and level is None and slots.value > 0
         call.answered = False
-        if call.context.wants_progress:
-            if self.link.facts.in_process:
-                opts["on_progress"] = call.context.progress
-            else:
-                # As in most clients the id of a request with progress is its token: some servers take one
-                # for the other.
-                token = opts["request_id"] = self.calls.token(call)
+        began = time.monotonic()
         why = given_up.set(call.reason)
         try:
-            if slots.value and self._keeps_time_of(call):
-                opts["timeout"] = seconds
-                slots.acquire_nowait()
+            with _TIMED_BY_DISPATCHER if is_plain else _within(seconds, call):
+                if is_plain:
+                    opts["timeout"] = seconds
+                    slots.acquire_nowait()
+                else:
+                    await slots.acquire()
                 try:
-                    return await self.request(
-                        method, params, context=call.context, opts=opts, tool=tool, token=token
-                    )
+                    if dispatcher is None:
+                        dispatcher, closed = await self._woken(), self.closed
+                    if level is not None:
+                        await self._threshold.lower(level, self.request)
+                    self._stamp.put(method, params, call.context, opts, tool, token)
+                    answer = await dispatcher.send_raw_request(method, params, opts)
                 finally:
                     slots.release()
-            return await self._in_time(call, method, params, opts, token, seconds, slots, tool)
-        except TimeoutError:
+            self.health.heard()
+            return answer
+        except (TimeoutError, RequestTimedOut):
             self.health.missed(seconds)
             raise UpstreamTimeoutError(
                 self.link.name, f"no answer within {seconds:g} s; it was told to cancel"
             ) from None
+        except MCPError as fault:
+            told = self._translated(fault, dispatcher, closed)
+            self.questions.note_refusal(told, call.context)
+            raise told from None
         except anyio.get_cancelled_exc_class():
             self.health.given_up(time.monotonic() - began)
-            raise
-        except UpstreamProtocolError as fault:
-            self._note_pages(fault, call)
             raise
         finally:
             given_up.reset(why)
@@ -234,58 +267,28 @@ class UpstreamSession:
             if call.has_notifications:
                 await call.told()
 
-    async def _in_time(
-        self,
-        call: CallInFlight,
-        method: str,
-        params: dict[str, Any],
-        opts: CallOptions,
-        token: str | None,
-        seconds: float,
-        slots: anyio.Semaphore,
-        tool: ToolDefinition | None,
-    ) -> dict[str, Any]:
-        """Send a request whose time is kept here, because it may stand still."""
-        with anyio.fail_after(seconds) as scope:
-            call.time = WorkingTime(scope)
-            async with slots:
-                await self._hear(call.context)
-                return await self.request(
-                    method, params, context=call.context, opts=opts, tool=tool, token=token
-                )
+    def _options(self, call: CallInFlight) -> tuple[CallOptions, str | None]:
+        """How the progress of a call is reported, and its token on a wire."""
+        if not call.context.wants_progress:
+            return {}, None
+        if self.link.facts.in_process:
+            return {"on_progress": call.context.progress}, None
+        # As in most clients the id of a request with progress is its token: some servers take one
+        # for the other.
+        token = self.calls.token(call)
+        return {"request_id": token}, token
 
-    def _keeps_time_of(self, call: CallInFlight) -> bool:
-        """Whether the dispatcher may keep the time of a call: it is one request, and asks nobody."""
-        keeps = self.dispatcher is not None and self.dispatcher.keeps_time
-        return keeps and not self.declares and self._unheard(call.context) is None
+    async def _woken(self) -> Dispatcher:
+        """What sends, once a session that rests is open again.
 
-    def _unheard(self, context: ToolContext) -> str | None:
-        """The log level that the upstream is to be told of, because it leaves out what this caller wants."""
-        if self.modern or not isinstance(context, WireContext) or context.log_level is None:
-            return None
-        if self.capabilities is None or self.capabilities.logging is None:
-            return None
-        wanted, heard = context.log_level, self._log_level
-        if wanted not in LOG_LEVELS or (heard and LOG_LEVELS.index(heard) <= LOG_LEVELS.index(wanted)):
-            return None
-        return wanted
-
-    async def _hear(self, context: ToolContext) -> None:
-        """Have a legacy upstream send what the most curious of its callers wants; others get their share."""
-        wanted = self._unheard(context)
-        if wanted is None:
-            return
-        self._log_level = wanted
-        try:
-            await self.request("logging/setLevel", {"level": wanted})
-        except UpstreamProtocolError:
-            return
-
-    def _note_pages(self, fault: UpstreamProtocolError, call: CallInFlight) -> None:
-        if fault.code == URL_ELICITATION_REQUIRED and isinstance(call.context, WireContext):
-            data: Any = fault.data
-            pages = data.get("elicitations") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-            self.questions.note_pages(cast("object", pages), call.context.client)
+        Raises:
+            UpstreamUnavailableError: the session is not open.
+        """
+        if self.dispatcher is None and self.awake is not None:
+            await self.awake()
+        if self.dispatcher is None:
+            raise UpstreamUnavailableError(self.link.name, ENDED)
+        return self.dispatcher
 
     async def request(
         self,
@@ -294,29 +297,23 @@ class UpstreamSession:
         *,
         context: ToolContext | None = None,
         opts: CallOptions | None = None,
-        tool: ToolDefinition | None = None,
-        token: str | None = None,
     ) -> dict[str, Any]:
-        """Send a request as it is; its progress comes with `token`.
+        """Send a request of the bridge itself.
 
         Raises:
             UpstreamUnavailableError: the session is not open, or was lost.
             UpstreamProtocolError: the upstream answered with an error.
             TimeoutError: there was no answer within the time that `opts` gives.
         """
-        if self.dispatcher is None and self.awake is not None:
-            await self.awake()
-        dispatcher, version = self.dispatcher, self.protocol_version
-        if dispatcher is None or version is None:
-            raise UpstreamUnavailableError(self.link.name, "the connection was lost")
+        dispatcher, closed = self.dispatcher or await self._woken(), self.closed
         opts = opts or {}
-        self._stamp.put(version, method, params, context, opts, tool, token)
+        self._stamp.put(method, params, context, opts)
         try:
             answer = await dispatcher.send_raw_request(method, params, opts)
         except RequestTimedOut:
             raise TimeoutError from None
         except MCPError as fault:
-            raise self._translated(fault, dispatcher) from None
+            raise self._translated(fault, dispatcher, closed) from None
         self.health.heard()
         return answer
 
@@ -331,22 +328,26 @@ class UpstreamSession:
             "server/discover" if self.modern else "ping", {}, opts={"cancel_on_abandon": False}
         )
 
-    def _reads(self) -> bool:
-        return self.dispatcher is None or self.dispatcher.reads
+    @property
+    def is_read(self) -> bool:
+        """Whether messages are read at the moment; not while a client has no room for an answer."""
+        return not getattr(self.dispatcher, "paced", False)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification, if it is open."""
         if self.dispatcher is not None:
-            await self.dispatcher.notify(method, params)
+            await self.dispatcher.notify(method, params, self._stamp.of_notification(method))
 
     def _lost(self) -> str:
         """What becomes of a call when the session ends."""
         silent = self.health.fault
         return f"{silent}; the call may have run and was not repeated" if silent else LOST
 
-    def _translated(self, fault: MCPError, dispatcher: ObservedDispatcher) -> UpstreamError:
-        """The SDK's error as ours; what the transport made up is not passed on as the upstream's."""
-        if says_ended(fault) or dispatcher.closed.is_set():
+    def _translated(
+        self, fault: MCPError, dispatcher: Dispatcher | None, closed: anyio.Event
+    ) -> UpstreamError:
+        """The error of an answer as ours; what the transport made up is not told as the upstream's."""
+        if says_ended(fault) or closed.is_set():
             if dispatcher is self.dispatcher:
                 self.on_lost()
             return UpstreamUnavailableError(self.link.name, self._lost())
@@ -360,6 +361,14 @@ class UpstreamSession:
         if missing := missing_extensions(fault.code, fault.data):
             message += f"; it runs only with {missing}, which this bridge does not carry"
         return UpstreamProtocolError(self.link.name, fault.code, message, self.link.cleaned(fault.data))
+
+
+@contextmanager
+def _within(seconds: float, call: CallInFlight) -> Generator[None]:
+    """Time a call here, because its time may stand still: `TimeoutError` when it is over."""
+    with anyio.fail_after(seconds) as scope:
+        call.time = WorkingTime(scope)
+        yield
 
 
 def _nothing() -> None:
