@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -112,9 +113,10 @@ async def test_u36_a_server_that_cannot_be_opened_again_is_offline_with_the_reas
         async with client_of(server) as (client, _):
             pid = await who(client)
             await until(lambda: servers() == {int(pid)})
-            process = mounted.connection.link.process
-            assert process is not None
-            monkeypatch.setattr(process, "command", str(tmp_path / "gone"))
+            link = mounted.connection.link
+            assert link.process is not None
+            gone = replace(link.process, command=str(tmp_path / "gone"))
+            monkeypatch.setitem(vars(link), "process", gone)
         await until(lambda: mounted.status.state == "offline")
         assert "command not found" in mounted.status.reason
         with anyio.fail_after(40):

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Generator
 from os import devnull
+from pathlib import Path
 from typing import Any, TextIO
 
 import anyio
 import anyio.lowlevel
 import pytest
 from anyio.abc import Process
-from mcp.client.stdio import StdioServerParameters
+from mcp.client import stdio
 from tests.faults.harness import alive, until
 
-from mcp_toolset.transports.stdio_client import child_dispatcher
+from mcp_toolset import RemoteToolset
+from mcp_toolset.transports.stdio_client import (
+    INHERITED_VARIABLES,
+    ProcessTarget,
+    child_dispatcher,
+    inherited_environment,
+)
 
 pytestmark = pytest.mark.anyio
+
+PLAIN = Path(__file__).parents[1] / "support" / "plain_server.py"
 
 
 @pytest.fixture
@@ -39,9 +49,37 @@ async def test_a_child_whose_start_is_cancelled_is_ended(
 
     monkeypatch.setattr(anyio, "open_process", slow)
     sleeper = ["-S", "-c", "import time; time.sleep(600)"]
-    parameters = StdioServerParameters(command=sys.executable, args=sleeper)
+    target = ProcessTarget(sys.executable, tuple(sleeper))
     with anyio.fail_after(60), anyio.CancelScope() as scope:
-        async with child_dispatcher(parameters, errors, name="sleeper"):
+        async with child_dispatcher(target, errors, name="sleeper"):
             await anyio.sleep_forever()
     (child,) = children
     await until(lambda: not alive(child.pid))
+
+
+def test_a_child_gets_the_variables_that_the_sdk_gives_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "() { :; }")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("API_KEY", "secret")
+    assert INHERITED_VARIABLES == tuple(stdio.DEFAULT_INHERITED_ENV_VARS)
+    assert inherited_environment() == stdio.get_default_environment()
+    assert not inherited_environment().keys() & {"SHELL", "API_KEY"}
+
+
+def test_a_command_is_read_from_the_attributes_of_the_sdks_parameters() -> None:
+    given = stdio.StdioServerParameters(
+        command="serve", args=["-x"], env={"A": "b"}, cwd="/tmp", encoding="latin-1"
+    )
+    assert ProcessTarget.of(given) == ProcessTarget("serve", ("-x",), {"A": "b"}, "/tmp", "latin-1")
+    assert ProcessTarget.of(["serve", "-x"]) is None and ProcessTarget.of("http://localhost/mcp") is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+async def test_a_command_is_spoken_to_in_its_encoding(encoding: str) -> None:
+    """By the SDK's transport where that is not UTF-8."""
+    server = stdio.StdioServerParameters(
+        command=sys.executable, args=[str(PLAIN), json.dumps({"tools": ["one"]})], encoding=encoding
+    )
+    with anyio.fail_after(60):
+        async with RemoteToolset(server, name="up") as mount:
+            assert [tool.name for tool in mount.bindings()] == ["one"]

@@ -17,10 +17,11 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.config import ProtocolRule
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.upstream.sessions import handshake
-from mcp_toolset.upstream.sessions.handshake import Negotiation
+from mcp_toolset.upstream.sessions.handshake import negotiate
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +65,7 @@ async def _refuse(*_: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connected(server: ModernOnly) -> AsyncGenerator[Negotiation]:
+async def connected(server: ModernOnly) -> AsyncGenerator[Dispatcher]:
     with anyio.fail_after(40):
         async with (
             create_client_server_memory_streams() as (ours, theirs),
@@ -73,7 +74,7 @@ async def connected(server: ModernOnly) -> AsyncGenerator[Negotiation]:
             await group.start(stream_dispatcher(*theirs).run, server.answer, _ignore)
             dispatcher = stream_dispatcher(*ours)
             await group.start(dispatcher.run, _refuse, _ignore)
-            yield Negotiation(dispatcher, anyio.Event(), {}, {})
+            yield dispatcher
             group.cancel_scope.cancel()
 
 
@@ -82,17 +83,17 @@ async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
 ) -> None:
     monkeypatch.setattr(handshake, "PROBE_DEADLINE", 0.1)
     server = ModernOnly(slow=True)
-    async with connected(server) as negotiation:
-        agreed = await negotiation.settle(None)
-        assert (agreed.era, agreed.version) == ("modern", "2026-07-28")
+    async with connected(server) as dispatcher:
+        said = await negotiate(dispatcher, anyio.Event(), {})
+        assert said.is_modern and said.protocol_version == "2026-07-28"
     assert server.asked == ["server/discover", "initialize", "server/discover"]
 
 
 async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_not_for_it() -> None:
     server = ModernOnly()
-    async with connected(server) as negotiation:
+    async with connected(server) as dispatcher:
         with pytest.raises(MCPError, match=r"no revision up to 2025-11-25; protocol: auto"):
-            await negotiation.settle(None, "legacy")
+            await negotiate(dispatcher, anyio.Event(), {}, protocol="legacy")
     assert server.asked == ["initialize"]
 
 

@@ -23,15 +23,15 @@ from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target,
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError
 from mcp_toolset.hub.toolset import ConfiguredToolset, toolset_from_config
-from mcp_toolset.sdk.servers import lowlevel_of
-from mcp_toolset.sdk.transports import DEFAULT_INHERITED_ENV_VARS
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.transports.stdio_client import INHERITED_VARIABLES
 from mcp_toolset.upstream.secrets import may_hold_a_token
+from mcp_toolset.upstream.target import sdk_server
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
 __all__ = [
@@ -51,7 +51,7 @@ LOCK_HERE: Final = "mcp-toolset.lock.json"
 
 # Variables that every child process gets, and the shell's own: they are not secret, so messages may show
 # them.
-_NOT_PASSED_ON: Final = frozenset({*DEFAULT_INHERITED_ENV_VARS, "PWD", "OLDPWD", "SHLVL", "_"})
+_NOT_PASSED_ON: Final = frozenset({*INHERITED_VARIABLES, "PWD", "OLDPWD", "SHLVL", "_"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def is_mountable(value: object) -> bool:
     if isinstance(value, list | tuple):
         items = cast("list[object] | tuple[object, ...]", value)
         return bool(items) and all(isinstance(item, Tool | Toolset) for item in items)
-    return isinstance(value, Tool | Toolset | ToolsetServer) or lowlevel_of(value) is not None
+    return isinstance(value, Tool | Toolset | ToolsetServer) or sdk_server(value) is not None
 
 
 def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
@@ -229,7 +229,7 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
     if isinstance(value, Toolset):
         toolset = cast("Toolset", value)
         return _server(toolset, toolset.name or name, options)
-    if lowlevel_of(value) is not None:
+    if sdk_server(value) is not None:
         return _server(RemoteToolset(value, name=name, **_times(options.timeout)), name, options)
     if isinstance(value, list | tuple):
         return _server(Toolset(*cast("list[Any]", value), name=name), name, options)

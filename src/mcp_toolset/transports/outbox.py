@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import anyio
@@ -26,6 +27,7 @@ FEW: Final = 1
 _LATER: Final = 1.0
 """Seconds after which it is looked again whether a request is too late."""
 
+_UNTRACED: Final = nullcontext()
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -66,10 +68,33 @@ class Outbox:
             raise MCPError.from_error_data(CLOSED)
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
-        if not tracing():
-            return await self._asked(method, params, opts or {})
-        with client_span(method, params) as stamped:
-            return await self._asked(method, stamped, opts or {})
+        opts = opts or {}
+        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
+        with client_span(method, params) if tracing() else _UNTRACED as stamped:
+            if not self._pipes.has_room:
+                timeout = await self._room_within(timeout, method)
+            key, number = self._numbered(opts.get("request_id"))
+            line = request_line(number, method, stamped or params, with_progress=on_progress is not None)
+            # The peer works while what waits for it is made: no answer is taken before this task waits.
+            self._pipes.write_line(line, more=len(self._waiting) >= FEW)
+            waiting = self._waiting[key] = Waiting(on_progress, calling.get())
+            timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
+            try:
+                answer = await waiting.answer
+                await waiting.reported()
+                return result_of(answer)
+            except TimeoutError:
+                self._abandon(number, f"timed out after {timeout:g} s", opts)
+                raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
+            except anyio.get_cancelled_exc_class():
+                # One that was answered has nothing left to cancel.
+                if waiting.answer.cancelled():
+                    self._abandon(number, reason_or("caller cancelled"), opts)
+                raise
+            finally:
+                del self._waiting[key]
+                if timer is not None:
+                    timer.cancel()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -78,35 +103,6 @@ class Outbox:
         if not self._pipes.has_room:
             await self._pipes.room()
         self._tell(method, params)
-
-    async def _asked(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions
-    ) -> dict[str, Any]:
-        on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
-        if not self._pipes.has_room:
-            timeout = await self._room_within(timeout, method)
-        key, number = self._numbered(opts.get("request_id"))
-        line = request_line(number, method, params, with_progress=on_progress is not None)
-        # The peer works while what waits for it is made: no answer is taken before this task waits.
-        self._pipes.write_line(line, more=len(self._waiting) >= FEW)
-        waiting = self._waiting[key] = Waiting(on_progress, calling.get())
-        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, waiting)
-        try:
-            answer = await waiting.answer
-            await waiting.reported()
-            return result_of(answer)
-        except TimeoutError:
-            self._abandon(number, f"timed out after {timeout:g} s", opts)
-            raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out") from None
-        except anyio.get_cancelled_exc_class():
-            # One that was answered has nothing left to cancel.
-            if waiting.answer.cancelled():
-                self._abandon(number, reason_or("caller cancelled"), opts)
-            raise
-        finally:
-            del self._waiting[key]
-            if timer is not None:
-                timer.cancel()
 
     def _expire(self, waiting: Waiting) -> None:
         """Say that the time for an answer is over, unless answers are not read for a client's sake."""

@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO, cast
 
 import anyio
 import anyio.abc
@@ -23,8 +26,6 @@ from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.framing import MAX_MESSAGE
-from mcp_toolset.sdk.dispatch import stream_dispatcher
-from mcp_toolset.sdk.transports import StdioServerParameters, get_default_environment, stdio_client
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, lean, widened
 from mcp_toolset.transports.watchdog import watchdog
@@ -41,47 +42,98 @@ _AFTER_KILL: Final = 0.2
 
 _POLL: Final = 0.01
 
+INHERITED_VARIABLES: Final = (
+    tuple(
+        "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE SYSTEMROOT "
+        "TEMP USERNAME USERPROFILE".split()
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+)
+"""The variables of this process that each child gets: places and names, no secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTarget:
+    """A command that starts a server.
+
+    Attributes:
+        command: The program.
+        args: Its arguments.
+        env: Variables that it gets beside the inherited ones.
+        cwd: Its working directory; `None` for ours.
+        encoding: What its messages are written in.
+        encoding_error_handler: What is done about bytes that are none of that.
+    """
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | Path | None = None
+    encoding: str = "utf-8"
+    encoding_error_handler: str = "strict"
+
+    @classmethod
+    def of(cls, target: object) -> ProcessTarget | None:
+        """The command in an object like the SDK's `StdioServerParameters`; `None` for any other object."""
+        command, args = getattr(target, "command", None), getattr(target, "args", None)
+        if not isinstance(command, str) or not isinstance(args, list | tuple):
+            return None
+        found: Any = target
+        return cls(
+            command,
+            tuple(map(str, cast("list[object]", args))),
+            getattr(found, "env", None),
+            getattr(found, "cwd", None),
+            getattr(found, "encoding", "utf-8"),
+            getattr(found, "encoding_error_handler", "strict"),
+        )
+
+
+def inherited_environment() -> dict[str, str]:
+    """The part of the environment that each child gets; functions of a shell are left out."""
+    found = {name: os.environ.get(name) for name in INHERITED_VARIABLES}
+    return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
+
 
 @asynccontextmanager
-async def child_dispatcher(
-    parameters: StdioServerParameters, errors: TextIO, *, name: str
-) -> AsyncGenerator[Dispatcher]:
+async def child_dispatcher(target: ProcessTarget, errors: TextIO, *, name: str) -> AsyncGenerator[Dispatcher]:
     """Start a child and yield a dispatcher to it; the child ends with the block.
 
     Where pipes cannot be waited for (Windows, trio), or on request (`lean`), the SDK's transport is used.
 
     Args:
-        parameters: The command, with the environment that is added to the safe part of ours.
+        target: The command, with the environment that is added to the inherited variables.
         errors: Where its stderr goes.
         name: The name it is mounted under, for messages.
 
     Raises:
         OSError: the command cannot be started.
     """
-    if not lean() or parameters.encoding.lower() not in ("utf-8", "utf8"):
-        async with stdio_client(parameters, errlog=errors) as (read, write):
-            yield stream_dispatcher(read, write)
+    if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
+        from mcp_toolset.sdk.transports import sdk_child_dispatcher
+
+        async with sdk_child_dispatcher(target, errors) as dispatcher:
+            yield dispatcher
         return
     with _Pipe() as stdin, _Pipe() as stdout:
-        process = await _started(parameters, stdin.reader, stdout.writer, errors)
+        process = await _started(target, stdin.reader, stdout.writer, errors)
         stdin.close_reader()
         stdout.close_writer()
         async with watchdog(process.pid), _Child(name, process, stdin, stdout).opened() as dispatcher:
             yield dispatcher
 
 
-async def _started(
-    parameters: StdioServerParameters, stdin: int, stdout: int, errors: TextIO
-) -> anyio.abc.Process:
+async def _started(target: ProcessTarget, stdin: int, stdout: int, errors: TextIO) -> anyio.abc.Process:
     # Cut short in the middle, this would leave a child that is ended by nobody.
     with anyio.CancelScope(shield=True):
         return await anyio.open_process(
-            [parameters.command, *parameters.args],
+            [target.command, *target.args],
             stdin=stdin,
             stdout=stdout,
             stderr=errors,
-            env=get_default_environment() | (parameters.env or {}),
-            cwd=parameters.cwd,
+            env=inherited_environment() | dict(target.env or {}),
+            cwd=target.cwd,
             start_new_session=True,
         )
     raise AssertionError("a shielded scope that nobody cancels is left by its return")

@@ -14,13 +14,10 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 
-from mcp_toolset.catalog.deferred.preview import one_line
-from mcp_toolset.catalog.instructions import clean_instructions
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
-from mcp_toolset.concurrency.drain import Ending
 from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
 from mcp_toolset.context.offer_kinds import KINDS
@@ -37,6 +34,7 @@ from mcp_toolset.tools.core.result_shape import fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.upstream.forwarding import Exchange
 from mcp_toolset.upstream.kept_mount import catalog_of, keep_key
+from mcp_toolset.upstream.known_server import KnownServer
 from mcp_toolset.upstream.listing_session import ListingSession
 from mcp_toolset.upstream.lists.change_stream import ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
@@ -93,13 +91,10 @@ class UpstreamConnection:
         self._shows = {name: ANSWERABLE_WHOLE[name] for name in shows}
         self._forwards = forward_authorization
         self._protocol: ProtocolRule = options.protocol
-        self._introduced: ServerInfo | None = None
-        self._instructions = self._about = ""
+        self._server = KnownServer(link)
         self._state = MountState(link)
         self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
-        self._exchange = Exchange(link, self.pool, timeout=timeout)
-        self._ending = Ending()
-        self._exchange.parked.on_freed = self._ending.freed
+        self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._rest = Rest(self.pool, at_work=self._at_work)
         log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         request, changed = self._listing.request, self._state.changed
@@ -127,7 +122,7 @@ class UpstreamConnection:
             self._client_watches,
             self.watches,
             self.pool,
-            exchange=self.exchange,
+            exchange=self._exchange.perform,
             said=self.said,
             met=self._listing.met,
         )
@@ -142,7 +137,7 @@ class UpstreamConnection:
             rest=self._rest,
             state=self._state,
             log=log,
-            introduced=self._introduce,
+            introduced=self._server.take,
             notified=self._notification,
         )
         self._connect_callbacks()
@@ -162,7 +157,7 @@ class UpstreamConnection:
     @property
     def server_info(self) -> ServerInfo | None:
         """What the server says about itself; while it is down, what it said last."""
-        return self._listing.main.server or self._introduced
+        return self._listing.main.server or self._server.info
 
     @property
     def server_capabilities(self) -> Mapping[str, Any] | None:
@@ -197,13 +192,13 @@ class UpstreamConnection:
             changes=snapshot.changes,
             flagged=snapshot.flagged,
             remembered=bool(self.tools.remembered.tools),
-            about=self._about,
+            about=self._server.about,
         )
 
     @property
     def identity(self) -> str:
         """Which server this is: its address, and the name that it gave itself when it was reached."""
-        return f"{self.link.identity}:{self.server_info.name if self.server_info else ''}"
+        return self._server.identity(self._listing.main.server)
 
     def list_hint(self) -> CacheHint | None:
         """How long the tools may be kept from now on; `None` if it declares that it has none."""
@@ -212,7 +207,7 @@ class UpstreamConnection:
     @property
     def instructions(self) -> str:
         """What the server tells models, as the policy lets it through; while it is down, what it said."""
-        return clean_instructions(self.link.scrubbed(self._instructions), self.pins.hidden_text)
+        return self._server.shown_instructions(self.pins.hidden_text)
 
     @cached_property
     def keep_key(self) -> str | None:
@@ -226,8 +221,8 @@ class UpstreamConnection:
         return catalog_of(
             self.link,
             self.tools.listed,
-            server=self._introduced,
-            instructions=self._instructions,
+            server=self._server.info,
+            instructions=self._server.instructions,
             capabilities=self.offers.declared,
             offers=self.offers.entries(),
         )
@@ -236,7 +231,7 @@ class UpstreamConnection:
         """Serve what the last run knew until the server has listed; calls wait for it (see `call`)."""
         if self.tools.known:
             return
-        self._introduce(ServerInfo.of(kept.server), kept.instructions)
+        self._server.take(ServerInfo.of(kept.server), kept.instructions)
         self.offers.remember(kept.capabilities, kept.offers)
         await self.tools.remember(kept.tools)
         self._state.changed()
@@ -253,18 +248,12 @@ class UpstreamConnection:
         """
         if self._state.now != "closed":
             raise StateError(f"mount {self.link.name!r} is open already; mount the server a second time")
-        with self._ending.open():
+        with self._exchange.ending.open():
             await self.owner.supervise(task_status)
 
     async def end(self, drain: float) -> None:
         """Have `run` return, once nothing is under way here; after `drain` seconds that is ended too."""
-        await self._ending.after(drain, lambda: bool(self._exchange.parked))
-
-    def _introduce(self, server: ServerInfo | None, instructions: str) -> None:
-        """Note what the server says about itself."""
-        self._introduced, self._instructions = server, instructions
-        said = "" if server is None else server.description or server.title or ""
-        self._about = self.link.scrubbed(one_line(said or self.instructions))
+        await self._exchange.ending.after(drain, lambda: bool(self._exchange.parked))
 
     def _at_work(self) -> bool:
         """Whether the session that lists has anything under way, or tells somebody of a resource."""
@@ -315,39 +304,13 @@ class UpstreamConnection:
             await self._state.arrived(self.timeout)
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
-        result = self._result(await self.exchange("tools/call", params, context, tool=definition))
+        result = self._result(await self._exchange.perform("tools/call", params, context, definition))
         output = definition.output_schema
         if output is None or "structuredContent" in result.wire or output.get("type") == "object":
             return result
         # The server may have answered in the revision of its client, which has structured objects alone.
         legacy = isinstance(context, WireContext) and not context.modern
         return replace(result, unstructured=legacy)
-
-    async def exchange(
-        self,
-        method: str,
-        params: dict[str, Any],
-        context: ToolContext,
-        *,
-        tool: ToolDefinition | None = None,
-    ) -> dict[str, Any]:
-        """Send a request of a client on, once, and return the answer in wire form; see `Exchange`.
-
-        Raises:
-            InputRequired: the client is to be asked, and to repeat its request.
-            CallError: the client cannot be asked for what the upstream wants.
-            UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
-        """
-        if self._state.now == "starting":
-            await self._state.arrived(self.timeout)
-        self._state.require_ready()
-        ending = self._ending
-        ending.working += 1
-        try:
-            return await self._exchange.perform(self._listing.main, method, params, context, tool)
-        finally:
-            ending.working -= 1
-            ending.freed()
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_task(wire) or fault_of_result(wire)

@@ -13,27 +13,28 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 
+from mcp_toolset.concurrency.drain import Ending
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
     URL_ELICITATION_REQUIRED,
-    MCPError,
 )
 from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.upstream.input_requests import answers_to, check_declared, requests_in
+from mcp_toolset.upstream.listing_session import ListingSession
+from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.client_questions import for_legacy, pages_of, required, undeclared
+from mcp_toolset.upstream.sessions.client_questions import pages_of, undeclared
 from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.pooled_session import OtherEraError
+from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey
 from mcp_toolset.upstream.suspended import ParkedCall, ParkedCalls
@@ -59,30 +60,43 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Exchange:
-    """The way of requests to one upstream."""
+    """The way of requests to one upstream.
 
-    def __init__(self, link: Link, pool: SessionPool, *, timeout: float) -> None:
-        """Describe the way; `timeout` is the seconds that the upstream may work on one request."""
+    Attributes:
+        parked: The calls that go on while their clients are asked.
+        timeout: Seconds that the upstream may work on one request.
+    """
+
+    def __init__(
+        self, link: Link, listing: ListingSession, pool: SessionPool, state: MountState, *, timeout: float
+    ) -> None:
+        """Describe the way.
+
+        Args:
+            link: How the upstream is reached.
+            listing: The session that lists.
+            pool: The sessions of clients.
+            state: How the server is doing.
+            timeout: Seconds that the upstream may work on one request.
+        """
         self.parked = ParkedCalls()
+        self.timeout = timeout
+        self.ending = Ending()
+        self.parked.on_freed = self.ending.freed
         self._by_rounds: set[str] = set()
         self._link = link
+        self._listing = listing
         self._pool = pool
-        self.timeout = timeout
+        self._state = state
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
 
     async def perform(
-        self,
-        main: UpstreamSession,
-        method: str,
-        params: dict[str, Any],
-        context: ToolContext,
-        tool: ToolDefinition | None = None,
+        self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition | None = None
     ) -> dict[str, Any]:
-        """Send a request of a client on, and return the answer in wire form.
+        """Send a request of a client on, once, and return the answer in wire form.
 
         Args:
-            main: The session that lists.
-            method: `tools/call`, `prompts/get` or `resources/read`.
+            method: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
             params: Its parameters, without what belongs to one connection.
             context: Whose request it is.
             tool: The definition of the tool that is called.
@@ -90,25 +104,30 @@ class Exchange:
         Raises:
             InputRequired: a modern client is to be asked, and to repeat its request.
             CallError: the client cannot be asked, or the upstream does not end asking.
-            UpstreamError: the upstream failed.
+            UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
         """
-        caller = context if isinstance(context, WireContext) else None
-        if caller is None:
-            apart = not main.modern and self._pool.routing.lists_apart
-            key = SessionKey("legacy") if apart else None
-            if key is None:
-                return await self._sent(main, CallInFlight(context), method, params, tool)
-            return await self._on_lease(key, None, method, params, tool, CallInFlight(context))
-        name = str(params.get("name", params.get("uri", "")))
-        by_rounds = main.modern and not caller.modern and name in self._by_rounds
-        key = None if by_rounds else self._pool.routing.key(caller, name)
-        if key is None and main.modern:
-            return await self._to_modern(main, method, params, caller, tool)
-        if caller.modern and caller.replay.foreign:
-            raise CallError("the request state is not one of this server's, or has ended; call again")
-        if key is None:
-            return await self._sent(main, _in_flight(caller), method, params, tool)
-        return await self._on_own(key, main, method, params, caller, tool)
+        if self._state.now == "starting":
+            await self._state.arrived(self.timeout)
+        self._state.require_ready()
+        main = self._listing.main
+        self.ending.working += 1
+        try:
+            if not isinstance(context, WireContext):
+                apart = not main.modern and self._pool.routing.lists_apart
+                pooled = await self._leased(SessionKey("legacy"), None) if apart else None
+                return await self._sent(main, CallInFlight(context), method, params, tool, pooled)
+            name = str(params.get("name", params.get("uri", "")))
+            by_rounds = main.modern and not context.modern and name in self._by_rounds
+            key = None if by_rounds else self._pool.routing.key(context, name)
+            if key is not None:
+                return await self._on_own(key, main, method, params, context, tool)
+            if main.modern:
+                return await self._to_modern(main, method, params, context, tool)
+            _refuse_foreign(context)
+            return await self._sent(main, _in_flight(context), method, params, tool)
+        finally:
+            self.ending.working -= 1
+            self.ending.freed()
 
     async def _on_own(
         self,
@@ -120,11 +139,19 @@ class Exchange:
         tool: ToolDefinition | None,
     ) -> dict[str, Any]:
         """Send it over a session with the older side of the server; what that cannot do goes over `main`."""
+        _refuse_foreign(caller)
         name = str(params.get("name", params.get("uri", "")))
         try:
             if not caller.modern:
-                return await self._on_lease(key, caller, method, params, tool, _in_flight(caller))
-            work = partial(self._on_lease, key, caller, method, params, tool)
+                pooled = await self._leased(key, caller)
+                return await self._sent(main, _in_flight(caller), method, params, tool, pooled)
+
+            async def work(call: ParkedCall) -> dict[str, Any]:
+                pooled = await self._leased(key, caller)
+                result = await self._sent(main, call, method, params, tool, pooled)
+                await call.drained()
+                return result
+
             carried = f"{self._link.name} {method} {name}"
             return await self.parked.carry(caller, carried, self._pool.start, work)
         except OtherEraError:
@@ -139,6 +166,14 @@ class Exchange:
                 ) from None
         return await self._to_modern(main, method, params, caller, tool)
 
+    async def _leased(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
+        """A session of its key for one call, which may have to be opened first."""
+        pooled = self._pool.ready(key, None if caller is None else caller.client_key)
+        if pooled is None:
+            pooled = await self._pool.take(key, caller, within=self.timeout)
+        pooled.called = True
+        return pooled
+
     async def _sent(
         self,
         session: UpstreamSession,
@@ -146,32 +181,39 @@ class Exchange:
         method: str,
         params: dict[str, Any],
         tool: ToolDefinition | None,
+        pooled: PooledSession | None = None,
     ) -> dict[str, Any]:
-        self._pool.uses_listing = True
+        """Send it over the session that lists, or over a leased one; again once pages have been opened.
+
+        Raises:
+            OtherEraError: the server does not speak the era of the leased session; nothing was sent.
+        """
+        if pooled is None:
+            self._pool.uses_listing = True
+        else:
+            session = pooled.session
+        # Counted from before it is open: what a server asks at the handshake is for this caller.
         try:
             with session.calls.of(call):
-                return await self._worked(session, call, method, params, tool)
+                if pooled is not None:
+                    await pooled.opened()
+                    if tool is not None and pooled.unsaid:
+                        await pooled.check_offered(tool.name, self._pool.start_timeout)
+                for _ in range(MAX_ROUNDS):
+                    try:
+                        return await session.perform(
+                            call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
+                        )
+                    except UpstreamProtocolError as fault:
+                        if fault.code != URL_ELICITATION_REQUIRED or session.modern:
+                            raise
+                        await self._opened(session, call, fault)
         except anyio.get_cancelled_exc_class():
             await call.withdrawn()
             raise
-
-    async def _worked(
-        self,
-        session: UpstreamSession,
-        call: CallInFlight,
-        method: str,
-        params: dict[str, Any],
-        tool: ToolDefinition | None,
-    ) -> dict[str, Any]:
-        for _ in range(MAX_ROUNDS):
-            try:
-                return await session.perform(
-                    call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
-                )
-            except UpstreamProtocolError as fault:
-                if fault.code != URL_ELICITATION_REQUIRED or session.modern:
-                    raise
-                await self._opened(session, call, fault)
+        finally:
+            if pooled is not None:
+                self._pool.give_back(pooled)
         raise CallError(
             f"{self._link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
@@ -199,41 +241,6 @@ class Exchange:
         if obstacle:
             raise CallError(f"{self._link.name}: {obstacle}")
 
-    async def _on_lease(
-        self,
-        key: SessionKey,
-        caller: WireContext | None,
-        method: str,
-        params: dict[str, Any],
-        tool: ToolDefinition | None,
-        call: CallInFlight,
-    ) -> dict[str, Any]:
-        """Perform it over a session of its key, which may have to be opened first.
-
-        Raises:
-            OtherEraError: the server does not speak the era of the session; nothing was sent.
-        """
-        pooled = self._pool.ready(key, call.client)
-        if pooled is None:
-            pooled = await self._pool.take(key, caller, within=self.timeout)
-        pooled.called = True
-        # Counted from before it is open: what a server asks at the handshake is for this caller.
-        try:
-            with pooled.session.calls.of(call):
-                session = await pooled.opened()
-                if tool is not None:
-                    await pooled.check_offered(tool.name, self._pool.start_timeout)
-                result = await self._worked(session, call, method, params, tool)
-                if isinstance(call, ParkedCall):
-                    call.end()
-                    await call.drained()
-                return result
-        except anyio.get_cancelled_exc_class():
-            await call.withdrawn()
-            raise
-        finally:
-            self._pool.give_back(pooled)
-
     async def _to_modern(
         self,
         session: UpstreamSession,
@@ -247,16 +254,16 @@ class Exchange:
                 session, _in_flight(caller), method, {**params, **round_trip(caller.params)}, tool
             )
             if wire.get("resultType") == "input_required":
-                self._check_declared(wire, caller)
+                check_declared(self._link.name, wire, caller)
             return wire
         call, pause = _in_flight(caller), _FIRST_PAUSE
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
                 return wire
-            self._check_declared(wire, caller)
-            if requests := _requests(wire):
-                params = {**params, "inputResponses": await self._answers(requests, caller)}
+            check_declared(self._link.name, wire, caller)
+            if requests := requests_in(wire):
+                params = {**params, "inputResponses": await answers_to(self._link.name, requests, caller)}
             else:
                 params.pop("inputResponses", None)
                 await anyio.sleep(pause)
@@ -265,45 +272,15 @@ class Exchange:
             params = {key: value for key, value in params.items() if value is not None}
         raise CallError(f"{self._link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
 
-    def _check_declared(self, wire: Mapping[str, Any], caller: WireContext) -> None:
-        """Refuse what the client has not declared, as the upstream should have (-32021)."""
-        declares = caller.declares
-        for request in _requests(wire).values():
-            method, params = (
-                str(request.get("method")),
-                cast("Mapping[str, Any]", request.get("params") or {}),
-            )
-            missing = undeclared(method, params, declares)
-            if missing:
-                raise UpstreamProtocolError(
-                    self._link.name,
-                    MISSING_REQUIRED_CLIENT_CAPABILITY,
-                    f"it asks for {method}, and the client has not declared {missing}",
-                    required(missing),
-                )
 
-    async def _answers(
-        self, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
-    ) -> dict[str, dict[str, Any]]:
-        """What a legacy client answers to the requests of one round, asked all at once."""
-        answers: dict[str, dict[str, Any]] = {}
-        refused: list[MCPError] = []
+def _refuse_foreign(caller: WireContext) -> None:
+    """Refuse a request state that no call of this server has given out.
 
-        async def ask(key: str, request: Mapping[str, Any]) -> None:
-            try:
-                answers[key] = await caller.relay(*for_legacy(request))
-            except MCPError as fault:
-                refused.append(fault)
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            for key, request in requests.items():
-                group.start_soon(ask, key, request)
-        if refused:
-            raise CallError(
-                f"{self._link.name}: the client did not answer what the server asked: {refused[0].message}"
-            )
-        return answers
+    Raises:
+        CallError: the request has such a state.
+    """
+    if caller.modern and caller.replay.foreign:
+        raise CallError("the request state is not one of this server's, or has ended; call again")
 
 
 def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
@@ -324,11 +301,3 @@ def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
 
 def _in_flight(caller: WireContext) -> CallInFlight:
     return CallInFlight(caller, client=caller.client_key)
-
-
-def _requests(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    requests = wire.get("inputRequests") or _NOTHING
-    if not isinstance(requests, Mapping):
-        return {}
-    asked = cast("Mapping[str, Any]", requests)
-    return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}

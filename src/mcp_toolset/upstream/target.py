@@ -11,6 +11,7 @@ import json
 import logging
 import secrets
 import shutil
+import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -23,19 +24,17 @@ from mcp_toolset.config import chain
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
-from mcp_toolset.sdk.models import Server
-from mcp_toolset.sdk.servers import lowlevel_of
-from mcp_toolset.sdk.transports import StdioServerParameters
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
 from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.transports.stdio_client import child_dispatcher
+from mcp_toolset.transports.stdio_client import ProcessTarget, child_dispatcher
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 
 if TYPE_CHECKING:
     import httpx2
 
-Target = str | Sequence[str] | StdioServerParameters | Server[Any] | object
+Target = str | Sequence[str] | ProcessTarget | object
+"""A URL, an argument list, what has the attributes of `ProcessTarget`, or a server of this process."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,8 @@ class Link:
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     auth: httpx2.Auth | None = field(default=None, repr=False)
-    process: StdioServerParameters | None = field(default=None, repr=False)
-    server: Server[Any] | None = field(default=None, repr=False)
+    process: ProcessTarget | None = field(default=None, repr=False)
+    server: Any = field(default=None, repr=False)
     hidden: tuple[str, ...] = field(default=(), repr=False)
 
     @cached_property
@@ -136,7 +135,7 @@ class Link:
         """A JSON value, every text in it scrubbed."""
         return self.secrets.cleaned(value)
 
-    def _check_command(self, process: StdioServerParameters) -> None:
+    def _check_command(self, process: ProcessTarget) -> None:
         if process.cwd is not None and not Path(process.cwd).is_dir():
             raise UpstreamUnavailableError(
                 self.name, self.scrubbed(f"its folder does not exist: {process.cwd}; make it, or correct cwd")
@@ -168,10 +167,11 @@ def link_to(
     """
     if isinstance(target, str):
         return replace(_url_link(target, name, transport, headers or {}), auth=auth, hidden=tuple(hidden))
-    if isinstance(target, StdioServerParameters):
-        env = chain.inherited() | (target.env or {})
-        return Link(name, "stdio", process=target.model_copy(update={"env": env or None}))
-    server: Any = target if answers_of(target) is not None else lowlevel_of(target)
+    process = ProcessTarget.of(target)
+    if process is not None:
+        given = chain.inherited() | dict(process.env or {})
+        return Link(name, "stdio", process=replace(process, env=given or None))
+    server = target if answers_of(target) is not None else sdk_server(target)
     if server is not None:
         return Link(name, "in-process", server=server)
     if isinstance(target, Sequence):
@@ -181,12 +181,22 @@ def link_to(
                 f"mount {name!r}: the argument list is empty; give a command and its arguments"
             )
         given = chain.inherited() | dict(env or {})
-        process = StdioServerParameters(command=command[0], args=command[1:], env=given, cwd=cwd)
+        process = ProcessTarget(command[0], tuple(command[1:]), given, cwd)
         return Link(name, "stdio", process=process, hidden=tuple(hidden))
     raise DefinitionError(
         f"mount {name!r}: {type(target).__name__} is no target; give a URL, an argument list, "
         "StdioServerParameters or an in-process server"
     )
+
+
+def sdk_server(target: object) -> Any:
+    """The SDK's server behind a target; `None` for any other target, and the SDK is not imported for it."""
+    # While the server side of the SDK is not imported, nothing is a server of the SDK.
+    if "mcp.server" not in sys.modules:
+        return None
+    from mcp_toolset.sdk.servers import lowlevel_of
+
+    return lowlevel_of(target)
 
 
 def _told(target: str) -> str:

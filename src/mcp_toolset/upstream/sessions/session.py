@@ -40,7 +40,7 @@ from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import Questions
-from mcp_toolset.upstream.sessions.handshake import Negotiation
+from mcp_toolset.upstream.sessions.handshake import negotiate
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 from mcp_toolset.upstream.sessions.log_threshold import LogThreshold
@@ -159,15 +159,21 @@ class UpstreamSession:
         Raises:
             MCPError: the server refused, or the connection broke.
         """
-        declares = {**self._shows, **self.declares}
-        agreed = await Negotiation(dispatcher, self.closed, declares, self._shows).settle(era, protocol)
-        self.protocol_version, self.capabilities = agreed.version, agreed.capabilities
-        self.server, self.instructions = agreed.server, agreed.instructions
-        self._stamp.begin(agreed.version)
-        self._threshold.begin(agreed.capabilities, modern=self.modern)
+        said = await negotiate(
+            dispatcher,
+            self.closed,
+            {**self._shows, **self.declares},
+            protocol=protocol,
+            known_legacy=era == "legacy",
+        )
+        self.protocol_version = said.protocol_version
+        self.capabilities = {key: value for key, value in said.capabilities.items() if value is not None}
+        self.server, self.instructions = ServerInfo.of(said.server_info), said.instructions or ""
+        self._stamp.begin(said.protocol_version)
+        self._threshold.begin(self.capabilities, modern=said.is_modern)
         self._keeps_time = not self.declares and getattr(dispatcher, "keeps_time", False)
         self.dispatcher = dispatcher
-        return agreed.era
+        return "modern" if said.is_modern else "legacy"
 
     async def _answer(
         self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
