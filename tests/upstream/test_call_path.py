@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -56,3 +58,32 @@ async def test_between_the_call_of_an_upstream_and_the_written_line_are_few_func
             await caller.call_tool("double", {"n": 2})
     assert [len(stack) for stack in stacks if len(stack) > MOST_FRAMES] == []
     assert any(stacks)
+
+
+ASKS = """
+import asyncio, sys
+from mcp_toolset import RemoteToolset
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
+
+async def main():
+    async with RemoteToolset(sys.argv[1:], name="up") as mount:
+        [tool] = mount.bindings()
+        result = await tool.execute(ToolCall("one", {}), LOCAL_CONTEXT)
+        assert not result.is_error
+
+asyncio.run(main())
+print(*sorted({"mcp", "mcp_types", "httpx2", "starlette", "uvicorn"} & sys.modules.keys()))
+"""
+"""A program that mounts a server over stdio and calls its tool, and then says what it has imported."""
+
+
+def test_a_server_over_stdio_is_mounted_and_called_without_the_sdk_and_without_http() -> None:
+    server = str(Path(__file__).parents[1] / "support" / "plain_server.py")
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS, sys.executable, server, json.dumps({"tools": ["one"]})],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr, done.returncode) == ("", "", 0)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -20,7 +20,6 @@ from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.config import Asked, ProtocolRule
 from mcp_toolset.context.client import ANSWERABLE_WHOLE
-from mcp_toolset.context.offer_kinds import KINDS
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import (
     InvalidOutputError,
@@ -42,19 +41,18 @@ from mcp_toolset.upstream.lists.client_offers import ClientOffers
 from mcp_toolset.upstream.lists.client_watches import ClientWatches
 from mcp_toolset.upstream.lists.offers import UpstreamOffers
 from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
-from mcp_toolset.upstream.lists.taken_list import CAPABILITIES, TOOLS
+from mcp_toolset.upstream.lists.taken_list import TOOLS, ListTaker
 from mcp_toolset.upstream.lists.tool_list import UpstreamTools
 from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
 from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.owner import Lists, Owner
-from mcp_toolset.upstream.pagination import Listing
 from mcp_toolset.upstream.resting import Rest
 from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
-from mcp_toolset.upstream.sessions.unsupported import fault_of_task
 from mcp_toolset.upstream.target import Link
+from mcp_toolset.upstream.unsupported import fault_of_task
 
 
 class UpstreamConnection:
@@ -111,9 +109,7 @@ class UpstreamConnection:
             link.name,
             self.pool,
             request=request,
-            common=self._common,
-            checked=self._usable,
-            told_of=lambda method: self.offers.declares(CAPABILITIES[method], "listChanged"),
+            taker=ListTaker(self.tools, self.offers),
         )
         self._client_watches = ClientWatches(link.name, self.pool)
         self.client_offers = ClientOffers(
@@ -329,18 +325,6 @@ class UpstreamConnection:
 
     async def _merge(self) -> None:
         await self.tools.admit_more(self.lists.more(TOOLS))
-
-    def _common(self, method: str) -> Sequence[Mapping[str, Any]] | None:
-        if method == TOOLS:
-            return self.tools.entries
-        kind = next(kind for kind in KINDS if kind.method == method)
-        return self.offers.common(method) if self.offers.declares(kind.capability) else None
-
-    def _usable(self, listing: Listing) -> Sequence[Mapping[str, Any]]:
-        if listing.method == TOOLS:
-            return [cast("Mapping[str, Any]", entry) for entry in listing.tools if isinstance(entry, dict)]
-        kind = next(kind for kind in KINDS if kind.method == listing.method)
-        return self.offers.checked(kind, listing).sequence
 
     def _heard_by_client(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
         return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)

@@ -31,7 +31,8 @@ from mcp_toolset.upstream.mount_state import MountState
 from mcp_toolset.upstream.resting import Rest
 from mcp_toolset.upstream.server_info import ServerInfo
 from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.session import Notified, UpstreamSession
+from mcp_toolset.upstream.sessions.server_messages import Notified
+from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
 Introduced = Callable[[ServerInfo | None, str], None]

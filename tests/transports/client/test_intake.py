@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 import pytest
 from tests.faults.test_unread import Slow, caller_of
 
-from mcp_toolset.sdk.dispatch import ObservedDispatcher
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.transports.client.http_client import HttpClient
 from mcp_toolset.transports.client.intake import Intake, Meter
+from mcp_toolset.upstream.sessions.session import UpstreamSession
+from mcp_toolset.upstream.target import link_to
 
 pytestmark = pytest.mark.anyio
 
@@ -91,8 +90,6 @@ async def test_u40_a_read_that_is_cancelled_makes_way_for_the_next() -> None:
 async def test_u40_a_server_whose_answers_are_not_read_is_not_called_silent(is_paced: bool) -> None:
     client = HttpClient("up", "http://127.0.0.1:1/mcp", {})
     client._intake.waiting = int(is_paced)
-    assert ObservedDispatcher(client, None, nothing, nothing, {}).reads is not is_paced
-
-
-async def nothing(*_: object) -> Any:
-    raise AssertionError("nothing is sent")
+    session = UpstreamSession(link_to("http://127.0.0.1:1/mcp", name="up"))
+    session.dispatcher = client
+    assert session.is_read is not is_paced

@@ -25,8 +25,6 @@ from mcp_toolset.upstream.lists.taken_list import (
     CAPABILITIES,
     LIST_DEADLINE,
     METHODS_OF_CHANGE,
-    Checked,
-    Common,
     ListTaker,
     Request,
     TakenList,
@@ -93,9 +91,7 @@ class ClientLists:
         pool: SessionPool,
         *,
         request: Request,
-        common: Common,
-        checked: Checked,
-        told_of: Callable[[str], bool],
+        taker: ListTaker,
     ) -> None:
         """Start with what everybody sees.
 
@@ -103,14 +99,11 @@ class ClientLists:
             name: The name of the mount.
             pool: The sessions that clients have.
             request: Sends a request over the session that lists.
-            common: What that session has listed by a method; `None` if it has not yet, or never does.
-            checked: The entries of a list that can be used.
-            told_of: Whether the server says when what it lists by a method is another list.
+            taker: Takes a list, and compares it with what that session has listed.
         """
-        self._told_of = told_of
         self._pool = pool
         self._request = request
-        self._taker = ListTaker(common, checked)
+        self._taker = taker
         self._shelves: dict[Shelf, Lists] = {}
         self._own: dict[SessionKey, dict[str, TakenList]] = {}
         self._learning: dict[Shelf, anyio.Event] = {}
@@ -242,7 +235,11 @@ class ClientLists:
         if self._has_own(key) or (pooled.called and pooled.serial in self._stale):
             return None
         # What a call may have changed unannounced is looked at for each client; see `look`.
-        return {method: each for method, each in lists.items() if not pooled.called or self._told_of(method)}
+        return {
+            method: each
+            for method, each in lists.items()
+            if not pooled.called or self._taker.tells_of_changes(method)
+        }
 
     def heard(self, pooled: PooledSession, method: str, params: Mapping[str, Any] | None) -> bool:
         """Take in what a session says of its lists; `False` if it says nothing of them."""

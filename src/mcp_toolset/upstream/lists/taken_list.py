@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp_toolset.context.offer_kinds import KINDS, Wire
 from mcp_toolset.errors import UpstreamError
+from mcp_toolset.upstream.lists.offers import UpstreamOffers
+from mcp_toolset.upstream.lists.tool_list import UpstreamTools
 from mcp_toolset.upstream.pagination import Listing
 
 LIST_DEADLINE: Final = 5.0
@@ -32,8 +34,6 @@ METHODS_OF_CHANGE: Final = {
 """The methods that list what a notification says to have changed."""
 
 Request = Callable[..., Awaitable[dict[str, Any]]]
-Common = Callable[[str], Sequence[Wire] | None]
-Checked = Callable[[Listing], Sequence[Wire]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +52,27 @@ class TakenList:
 class ListTaker:
     """Takes lists of one server over any session with it."""
 
-    def __init__(self, common: Common, checked: Checked) -> None:
-        """Take nothing yet.
+    def __init__(self, tools: UpstreamTools, offers: UpstreamOffers) -> None:
+        """Compare with what everybody is listed: the server's tools, and what it offers besides."""
+        self._tools = tools
+        self._offers = offers
 
-        Args:
-            common: What everybody is listed by a method; `None` if nothing has been listed, or never is.
-            checked: The entries of a list that can be used.
-        """
-        self._common = common
-        self._checked = checked
+    def tells_of_changes(self, method: str) -> bool:
+        """Whether the server says when what it lists by a method is another list."""
+        return self._offers.declares(CAPABILITIES[method], "listChanged")
+
+    def _common(self, method: str) -> Sequence[Wire] | None:
+        """What everybody is listed by a method; `None` if nothing has been listed, or never is."""
+        if method == TOOLS:
+            return self._tools.entries
+        return self._offers.common(method) if self._offers.declares(CAPABILITIES[method]) else None
+
+    def _usable(self, listing: Listing) -> Sequence[Wire]:
+        """The entries of a list that can be used."""
+        if listing.method == TOOLS:
+            return [cast("Wire", entry) for entry in listing.tools if isinstance(entry, dict)]
+        kind = next(kind for kind in KINDS if kind.method == listing.method)
+        return self._offers.checked(kind, listing).sequence
 
     async def taken(self, request: Request, method: str) -> TakenList | None:
         """A list as it is now; `None` if the server has none.
@@ -76,7 +88,7 @@ class ListTaker:
             if getattr(fault, "code", None) is None:
                 raise
             return None
-        entries = self._checked(listing)
+        entries = self._usable(listing)
         identity = _IDENTITIES[method]
         return TakenList(entries, frozenset(str(entry.get(identity)) for entry in entries))
 

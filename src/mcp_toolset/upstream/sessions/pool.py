@@ -30,13 +30,6 @@ from mcp_toolset.errors import (
     innermost,
 )
 from mcp_toolset.protocol.connection_faults import reason_of
-from mcp_toolset.protocol.json_rpc import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    MCPError,
-)
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
@@ -60,16 +53,6 @@ TURN: Final = 1.0
 
 TRIAL: Final = 10.0
 """Seconds that a server has to say whether it speaks the legacy era, while that is not known."""
-
-_REFUSALS: Final = frozenset(
-    {
-        UNSUPPORTED_PROTOCOL_VERSION,
-        METHOD_NOT_FOUND,
-        INVALID_REQUEST,
-        INVALID_PARAMS,
-    }
-)
-"""Errors with which a server of the modern era alone answers `initialize`."""
 
 Ended = Callable[[PooledSession], None]
 """Is told that a session has ended."""
@@ -315,13 +298,7 @@ class SessionPool:
         if pooled.open.is_set() or not self.routing.is_modern:
             return
         # The server works in the other era, so the call goes there.
-        cause = None if fault is None else innermost(fault)
-        if isinstance(cause, MCPError) and cause.code in _REFUSALS:
-            pooled.refused = True
-            self.routing.learn({"legacy": False})
-        elif self.routing.facts.legacy is None:
-            pooled.refused = True
-            self.routing.suppose_no_legacy()
+        pooled.refused = self.routing.legacy_failed(None if fault is None else innermost(fault))
 
     def _forget(self, pooled: PooledSession) -> None:
         pooled.retired = True

@@ -18,6 +18,13 @@ import anyio.to_thread
 from mcp_toolset.config import Era
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.protocol.json_rpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    MCPError,
+)
 from mcp_toolset.upstream.sessions.known_eras import KnownEras
 from mcp_toolset.upstream.sessions.session_key import (
     MODERN,
@@ -34,6 +41,16 @@ from mcp_toolset.upstream.target import Link
 
 SECOND_TRIAL: Final = 300.0
 """Seconds after which the legacy era is tried once more, if the server said nothing to the first attempt."""
+
+_REFUSALS: Final = frozenset(
+    {
+        UNSUPPORTED_PROTOCOL_VERSION,
+        METHOD_NOT_FOUND,
+        INVALID_REQUEST,
+        INVALID_PARAMS,
+    }
+)
+"""Errors with which a server of the modern era alone answers `initialize`."""
 
 _NEVER: Final = float("-inf")
 
@@ -97,10 +114,20 @@ class Routing:
         if self._known is not None and self.options.protocol == "auto":
             self.start(anyio.to_thread.run_sync, partial(self._known.note, dict(findings)))
 
-    def suppose_no_legacy(self) -> None:
-        """Route without the legacy era for a while, as the server did not answer in it."""
-        self._without_legacy = replace(self.facts, legacy=False)
-        self._try_again_at = anyio.current_time() + SECOND_TRIAL
+    def legacy_failed(self, cause: BaseException | None) -> bool:
+        """Note that no legacy session could be opened with a modern server; whether that is for its era.
+
+        Args:
+            cause: What the attempt failed by; `None` if there was no answer in time.
+        """
+        if isinstance(cause, MCPError) and cause.code in _REFUSALS:
+            self.learn({"legacy": False})
+        elif self.facts.legacy is None:
+            self._without_legacy = replace(self.facts, legacy=False)
+            self._try_again_at = anyio.current_time() + SECOND_TRIAL
+        else:
+            return False
+        return True
 
     def same(self, shelf: Shelf) -> bool:
         """Whether the server was found to list to these clients what it lists to everybody."""

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -30,10 +29,9 @@ from mcp_toolset.protocol.connection_faults import (
     says_ended,
     told_briefly,
 )
-from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, DispatchContext, Dispatcher, Started
+from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
 from mcp_toolset.protocol.eras import is_modern
-from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError, RequestTimedOut
-from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
+from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
@@ -45,15 +43,12 @@ from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
 from mcp_toolset.upstream.sessions.log_threshold import LogThreshold
 from mcp_toolset.upstream.sessions.request_stamp import RequestStamp
-from mcp_toolset.upstream.sessions.unsupported import missing_extensions
+from mcp_toolset.upstream.sessions.server_messages import Notified, ServerMessages
 from mcp_toolset.upstream.target import Link
+from mcp_toolset.upstream.unsupported import missing_extensions
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-_ASKS_CLIENTS: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
 _TIMED_BY_DISPATCHER: Final = nullcontext()
-
-Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
-"""Takes a notification of the server first; `True` says that it is dealt with."""
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -112,6 +107,7 @@ class UpstreamSession:
         self.on_lost: Callable[[], None] = _nothing
         self.on_broken_off: Callable[[], None] = _nothing
         self.health = Health(self._check, lambda: self.is_read)
+        self._messages = ServerMessages(link, self.calls, self.questions, self.health)
         self._threshold = LogThreshold()
         self._keeps_time = False
 
@@ -142,11 +138,11 @@ class UpstreamSession:
     ) -> None:
         """Take what the server sends until its connection ends."""
         closed = self.closed = anyio.Event()
-        of_a_call = None if self.link.facts.in_process else self._of_a_call
+        messages = self._messages
+        messages.notified = notified
+        of_a_call = None if self.link.facts.in_process else messages.take_of_call
         try:
-            await dispatcher.run(
-                self._answer, partial(self._notified, notified), of_a_call, task_status=task_status
-            )
+            await dispatcher.run(messages.answer, messages.take, of_a_call, task_status=task_status)
         finally:
             closed.set()
 
@@ -169,36 +165,12 @@ class UpstreamSession:
         self.protocol_version = said.protocol_version
         self.capabilities = {key: value for key, value in said.capabilities.items() if value is not None}
         self.server, self.instructions = ServerInfo.of(said.server_info), said.instructions or ""
+        self._messages.answers_pings = not said.is_modern
         self._stamp.begin(said.protocol_version)
         self._threshold.begin(self.capabilities, modern=said.is_modern)
         self._keeps_time = not self.declares and getattr(dispatcher, "keeps_time", False)
         self.dispatcher = dispatcher
         return "modern" if said.is_modern else "legacy"
-
-    async def _answer(
-        self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        """Answer a request of the server: by its client, or here if it is no question."""
-        if method in _ASKS_CLIENTS:
-            given_up.set(lambda: getattr(context, "reason", None))
-            return await self.questions.put(method, params)
-        if method == "ping" and not self.modern:
-            return {}
-        raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
-
-    def _of_a_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        """Have a notification of a call sent on to its client; `False` if it is none."""
-        self.health.heard()
-        return self.calls.take(method, self.link.cleaned(params))
-
-    async def _notified(
-        self, notified: Notified, context: DispatchContext, method: str, params: Mapping[str, Any] | None
-    ) -> None:
-        self.health.heard()
-        if method == "notifications/elicitation/complete":
-            await self.questions.page_done(params)
-        elif not await notified(method, params) and method != "notifications/progress":
-            await self.calls.notify(method, self.link.cleaned(params))
 
     async def perform(
         self,
@@ -344,11 +316,6 @@ class UpstreamSession:
         if self.dispatcher is not None:
             await self.dispatcher.notify(method, params, self._stamp.of_notification(method))
 
-    def _lost(self) -> str:
-        """What becomes of a call when the session ends."""
-        silent = self.health.fault
-        return f"{silent}; the call may have run and was not repeated" if silent else LOST
-
     def _translated(
         self, fault: MCPError, dispatcher: Dispatcher | None, closed: anyio.Event
     ) -> UpstreamError:
@@ -356,7 +323,9 @@ class UpstreamSession:
         if says_ended(fault) or closed.is_set():
             if dispatcher is self.dispatcher:
                 self.on_lost()
-            return UpstreamUnavailableError(self.link.name, self._lost())
+            silent = self.health.fault
+            reason = f"{silent}; the call may have run and was not repeated" if silent else LOST
+            return UpstreamUnavailableError(self.link.name, reason)
         if self.link.facts.breaks_requests and says_broke_off(fault):
             self.on_broken_off()
             return UpstreamUnavailableError(
