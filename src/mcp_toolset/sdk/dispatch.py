@@ -5,7 +5,7 @@ The dispatcher protocol is marked provisional by the SDK; its table of requests 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import Context
 from typing import Any, cast
 

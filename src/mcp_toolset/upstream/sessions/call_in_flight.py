@@ -165,8 +165,9 @@ class CallInFlight:
     def end(self) -> None:
         """Nobody is asked on behalf of this call from now on."""
         self.ended = True
-        for asking in self._orphaned():
-            asking.scope.cancel()
+        if self._asking or (self.home is not None and self.home.asking):
+            for asking in self._orphaned():
+                asking.scope.cancel()
 
     async def withdrawn(self) -> None:
         """Wait, for a little while at most, until the client has been told what is asked no more.

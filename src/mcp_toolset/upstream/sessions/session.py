@@ -30,7 +30,6 @@ from mcp_toolset.protocol.connection_faults import (
     told_briefly,
 )
 from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
-from mcp_toolset.protocol.eras import is_modern
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -64,6 +63,7 @@ class UpstreamSession:
         dispatcher: What sends; `None` before it is open, and once it is given up.
         closed: Set when its connection has ended.
         protocol_version: The revision that was settled.
+        modern: Whether that is 2026-07-28 or later.
         server: What the upstream says that it is.
         capabilities: What the upstream declares, in wire form; `None` before it is known.
         instructions: What the upstream tells models.
@@ -100,6 +100,7 @@ class UpstreamSession:
         self.dispatcher: Dispatcher | None = None
         self.closed = anyio.Event()
         self.protocol_version: str | None = None
+        self.modern = False
         self.server: ServerInfo | None = None
         self.capabilities: Mapping[str, Any] | None = None
         self.instructions = ""
@@ -110,11 +111,6 @@ class UpstreamSession:
         self._messages = ServerMessages(link, self.calls, self.questions, self.health)
         self._threshold = LogThreshold()
         self._keeps_time = False
-
-    @property
-    def modern(self) -> bool:
-        """Whether it speaks 2026-07-28 or later."""
-        return is_modern(self.protocol_version)
 
     @asynccontextmanager
     async def connected(self, stderr: StderrTail, notified: Notified) -> AsyncGenerator[Dispatcher]:
@@ -162,7 +158,7 @@ class UpstreamSession:
             protocol=protocol,
             known_legacy=era == "legacy",
         )
-        self.protocol_version = said.protocol_version
+        self.protocol_version, self.modern = said.protocol_version, said.is_modern
         self.capabilities = {key: value for key, value in said.capabilities.items() if value is not None}
         self.server, self.instructions = ServerInfo.of(said.server_info), said.instructions or ""
         self._messages.answers_pings = not said.is_modern
