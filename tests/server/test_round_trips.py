@@ -32,7 +32,7 @@ def prompting() -> Server[Any]:
 
     async def prompt(ctx: Any, params: types.GetPromptRequestParams) -> Any:
         connection = Connection(protocol_version=ctx.protocol_version)
-        way = SdkWay(request_outbound(ctx.session))
+        way = SdkWay(request_outbound(ctx.session), ctx.request_id, None)
         context = WireContext(RequestContext(ctx.method, ctx.params, ctx.request_id, connection, way))
 
         async def run() -> dict[str, Any]:

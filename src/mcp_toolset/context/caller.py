@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.protocol.http_headers import SESSION
-from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
+from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
 from mcp_toolset.tools.core.asking import (
     ANSWERABLE,
 )
@@ -46,7 +46,7 @@ class Caller(ToolContext):
         """Read the caller off a request."""
         self._request = request
         self.protocol_version = request.protocol_version
-        modern = self.modern = is_modern(request.protocol_version)
+        modern = self.modern = request.modern
         self._client: ServedClient | None = None if modern else client_of(request)
         self.session = None if self._client is None else self._client.key
         self.principal = _principal(request)

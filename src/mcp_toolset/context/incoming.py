@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.protocol.json_rpc import RequestId
+from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from mcp_toolset.context.connection import Connection
@@ -67,10 +68,11 @@ class RequestContext:
         connection: What it has in common with others of its client.
         way: The way back to its client.
         http: The HTTP request that it came in.
+        modern: Whether it is of the modern era.
         protocol_version: The revision that it is answered in.
     """
 
-    __slots__ = ("connection", "http", "method", "params", "protocol_version", "request_id", "way")
+    __slots__ = ("connection", "http", "method", "modern", "params", "protocol_version", "request_id", "way")
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class RequestContext:
         self.way = way
         self.http = http
         self.protocol_version = connection.protocol_version
+        self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 class Answers(Protocol):

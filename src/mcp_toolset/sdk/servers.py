@@ -21,6 +21,7 @@ __all__ = [
     "ServerRunner",
     "aclose_shielded",
     "connection_of",
+    "ends_of",
     "holds_cleanup",
     "lowlevel_of",
     "request_outbound",
@@ -42,6 +43,11 @@ def lowlevel_of(server: object) -> Server[Any] | None:
 def connection_of(session: ServerSession) -> Connection:
     """The connection behind a request's session: one object for the life of a legacy connection."""
     return session._connection  # pyright: ignore[reportPrivateUsage]
+
+
+def ends_of(session: ServerSession) -> tuple[DispatchContext, Connection]:
+    """What a request's session sends messages by: on the stream of the request, and outside of it."""
+    return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage, reportReturnType]
 
 
 def request_outbound(session: ServerSession) -> DispatchContext:

@@ -16,7 +16,7 @@ from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.spans import provide, server_span, tracing
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
-from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY, is_modern
+from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
 from mcp_toolset.server.answers.announcements import Announcements
 from mcp_toolset.server.answers.handshake import Handshake
 from mcp_toolset.server.answers.surface import Surface
@@ -134,7 +134,7 @@ class MCPServer:
         self.subscriptions.end_streams()
 
     async def _note(self, request: RequestContext) -> dict[str, Any]:
-        if not is_modern(request.protocol_version):
+        if not request.modern:
             match request.method:
                 case "notifications/initialized":
                     request.connection.initialize_accepted = True

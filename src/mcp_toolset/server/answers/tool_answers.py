@@ -78,12 +78,13 @@ class ToolAnswers:
         """The result of one call."""
         params: Mapping[str, Any] = request.params or {}
         context = WireContext(request)
-        issued = self._surface.grants_issued(context)
+        # What a modern client is granted is not on its list.
+        issued = 0 if request.modern else self._surface.grants_issued(context)
         try:
             result = await self._answered(ToolCall(params["name"], params.get("arguments") or {}), context)
         except (UnknownToolError, UpstreamProtocolError) as fault:
             raise refusal(fault) from None
-        if self._surface.grants_issued(context) != issued:
+        if not request.modern and self._surface.grants_issued(context) != issued:
             await self._announcements.to(request.connection)
         return result_for(halted(result).wire, version=request.protocol_version, stamp=self._stamp)
 

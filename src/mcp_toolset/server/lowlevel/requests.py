@@ -37,7 +37,7 @@ class KnownConnection:
         info, declared = sdk.client_params, sdk.client_capabilities
         self.machine = ServerMachine("legacy", version=sdk.protocol_version, initialize_accepted=accepted)
         self.connection = Connection(
-            Outward(sdk),
+            _Outward(sdk),
             protocol_version=sdk.protocol_version,
             client_info=None if info is None else _wire(info.client_info),
             client_capabilities=None if declared is None else _wire(declared),
@@ -76,7 +76,7 @@ def sdk_connection(connection: Connection) -> SdkConnection:
     return made
 
 
-class Outward:
+class _Outward:
     """Sends messages to a client outside of its requests, through the SDK."""
 
     def __init__(self, sdk: SdkConnection) -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.protocol.json_rpc import MCPError
-from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, is_modern
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.sdk.errors import from_sdk, theirs, to_sdk
 from mcp_toolset.sdk.models import (
@@ -28,11 +28,10 @@ from mcp_toolset.sdk.models import (
     Server,
     ServerRequestContext,
 )
-from mcp_toolset.sdk.servers import ServerRunner, connection_of, request_outbound
-from mcp_toolset.server.lowlevel.requests import KnownConnection, Outward, PassedRequest, sdk_connection
+from mcp_toolset.sdk.servers import ServerRunner, ends_of
+from mcp_toolset.server.lowlevel.requests import KnownConnection, PassedRequest, sdk_connection
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.transports.message_dispatcher import serve_streams
-from mcp_toolset.transports.serving import modern_connection
 from mcp_toolset.transports.through_sdk.contexts import SdkWay
 
 Request = ServerRequestContext[Any, Any]
@@ -183,27 +182,29 @@ class LowlevelServer(Server[Any]):
         Raises:
             MCPError: it is refused.
         """
-        outbound: Any = request_outbound(ctx.session)
+        outbound, sdk = ends_of(ctx.session)
         if isinstance(outbound, PassedRequest):
             before = outbound.passed
             return RequestContext(
                 ctx.method, ctx.params, before.request_id, before.connection, before.way, before.http
             )
-        sdk = connection_of(ctx.session)
-        if is_modern(sdk.protocol_version):
-            connection = self._modern_connection(sdk, ctx)
-        else:
-            known = KnownConnection.of(sdk)
-            connection = known.connection
-            if ctx.request_id is not None:
-                known.machine.receive_request(ctx.method, ctx.params)
-            elif not known.machine.receive_notification(ctx.method, ctx.params):
-                return None
-        return RequestContext(
-            ctx.method, ctx.params, ctx.request_id, connection, SdkWay(outbound), ctx.request
-        )
-
-    def _modern_connection(self, sdk: Any, ctx: Request) -> Connection:
-        if ctx.request_id is None:
-            return modern_connection(self._modern.envelope, Outward(sdk))
-        return modern_connection(self._modern.receive_request(ctx.method, ctx.params), Outward(sdk))
+        number, http, version = ctx.request_id, ctx.request, sdk.protocol_version
+        if version in MODERN_PROTOCOL_VERSIONS:
+            machine = self._modern
+            said = machine.envelope if number is None else machine.receive_request(ctx.method, ctx.params)
+            connection = Connection(
+                None,
+                protocol_version=version,
+                client_info=said.client_info,
+                client_capabilities=said.client_capabilities,
+                initialize_accepted=True,
+            )
+            way = SdkWay(outbound, number, http, asks=False)
+            return RequestContext(ctx.method, ctx.params, number, connection, way, http)
+        known = KnownConnection.of(sdk)
+        if number is not None:
+            known.machine.receive_request(ctx.method, ctx.params)
+        elif not known.machine.receive_notification(ctx.method, ctx.params):
+            return None
+        way = SdkWay(outbound, number, http)
+        return RequestContext(ctx.method, ctx.params, number, known.connection, way, http)

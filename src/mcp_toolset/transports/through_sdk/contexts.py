@@ -15,7 +15,7 @@ from mcp_toolset.protocol.dispatch import (
     TransportContext,
 )
 from mcp_toolset.protocol.errors import error_for_peer
-from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError
+from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError, RequestId
 from mcp_toolset.sdk.errors import from_sdk, theirs
 from mcp_toolset.sdk.models import ServerMessageMetadata
 from mcp_toolset.transports.requests import OneWayContext
@@ -28,13 +28,21 @@ class SdkWay(OneWayContext):
 
     transport = TransportContext(kind="sdk", can_send_request=True)
 
-    def __init__(self, inner: DispatchContext) -> None:
-        """Wrap the SDK's context of a request."""
+    def __init__(
+        self, inner: DispatchContext, number: RequestId | None, http: Any, *, asks: bool = True
+    ) -> None:
+        """Wrap the SDK's context of a request; `asks` says whether the client may be sent requests."""
         self._inner = inner
-        self.can_send_request = inner.can_send_request
-        self.request_id = inner.request_id
+        self.can_send_request = asks
+        self.request_id = number
+        self.http = http
+
+    @classmethod
+    def of(cls, inner: DispatchContext) -> SdkWay:
+        """Wrap a context that a dispatcher of the SDK has made."""
         metadata = inner.message_metadata
-        self.http = metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None
+        http = metadata.request_context if isinstance(metadata, ServerMessageMetadata) else None
+        return cls(inner, inner.request_id, http, asks=inner.can_send_request)
 
     @property
     def reason(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,7 +80,7 @@ def answering(on_request: OnRequest) -> OnRequest:
 
     async def answer(context: DispatchContext, method: str, params: Params) -> dict[str, Any]:
         try:
-            return await on_request(cast("Any", SdkWay(context)), method, params)
+            return await on_request(cast("Any", SdkWay.of(context)), method, params)
         # A handler may raise anything; the SDK knows its own errors alone.
         except Exception as raised:
             raise theirs(MCPError.from_error_data(error_for_peer(raised))) from raised
@@ -84,6 +92,6 @@ def noting(on_notify: OnNotify) -> OnNotify:
     """Take a notification that the SDK's dispatcher has taken."""
 
     async def note(context: DispatchContext, method: str, params: Params) -> None:
-        await on_notify(cast("Any", SdkWay(context)), method, params)
+        await on_notify(cast("Any", SdkWay.of(context)), method, params)
 
     return note
