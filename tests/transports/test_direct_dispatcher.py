@@ -186,3 +186,15 @@ async def test_f4_a_caller_that_is_cancelled_is_not_told_of_a_deadline() -> None
             group.start_soon(partial(calls.send_raw_request, "tools/call", params, {"timeout": 60}))
             await began.wait()
             group.cancel_scope.cancel()
+
+
+async def test_a_revision_that_the_sdk_does_not_know_is_refused_with_those_it_does() -> None:
+    server = answering("text")
+    with anyio.fail_after(40):
+        async with server.lifespan(server) as state:
+            calls = DirectCalls(sdk_answers(server, state), no_back_channel)
+            meta = modern_envelope("2099-01-01", {"name": "c", "version": "1"}, {})
+            with pytest.raises(MCPError) as refused:
+                await calls.send_raw_request("server/discover", {"_meta": meta})
+    assert refused.value.code == types.UNSUPPORTED_PROTOCOL_VERSION
+    assert refused.value.data == {"supported": ["2026-07-28"], "requested": "2099-01-01"}

@@ -7,11 +7,8 @@ from typing import Any
 
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.protocol.cache_hints import STRICTEST
-from mcp_toolset.protocol.revisions import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    LATEST_HANDSHAKE_VERSION,
-    MODERN_PROTOCOL_VERSIONS,
-)
+from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
+from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.answers.surface import Surface
 from mcp_toolset.server.offers.offering import Offering
 
@@ -53,8 +50,7 @@ class Handshake:
     async def initialize(self, request: RequestContext) -> dict[str, Any]:
         """The answer to the handshake of a legacy client, whose connection is open from then on."""
         params = request.params or {}
-        wanted: Any = params.get("protocolVersion")
-        version: str = wanted if wanted in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
+        version = negotiated_version(params.get("protocolVersion", ""))
         answer = {
             "protocolVersion": version,
             "capabilities": self.capabilities(modern=False),

@@ -14,11 +14,13 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 from mcp_types.methods import serialize_server_result
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from mcp_toolset.context.spans import tracing
 from mcp_toolset.protocol.dispatch import DispatchContext, OnRequest, Params
 from mcp_toolset.protocol.errors import INVALID_RESULT
+from mcp_toolset.protocol.inbound import unsupported_version
 from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError
 from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -57,13 +59,19 @@ class _Callers:
         self._envelope: tuple[Any, ...] = ()
 
     def connection(self, meta: Mapping[str, Any]) -> Connection:
-        """A connection for one request, with a state of its own."""
+        """A connection for one request, with a state of its own.
+
+        Raises:
+            MCPError: the SDK does not know the revision of the request.
+        """
         envelope = (
             meta.get(PROTOCOL_VERSION_META_KEY, LATEST_MODERN_VERSION),
             meta.get(CLIENT_INFO_META_KEY),
             meta.get(CLIENT_CAPABILITIES_META_KEY),
         )
         if self._known is None or envelope != self._envelope:
+            if envelope[0] not in MODERN_PROTOCOL_VERSIONS:
+                raise unsupported_version(envelope[0], MODERN_PROTOCOL_VERSIONS)
             self._known = Connection.from_envelope(*envelope)
             self._envelope = envelope
         known = self._known
