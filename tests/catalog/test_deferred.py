@@ -228,7 +228,7 @@ async def test_h21_a_search_can_be_narrowed_and_says_when_nothing_fits():
 def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: dict[str, int]):
     catalog = DeferredCatalog(GrantLedger())
     base = deferred("base")
-    catalog._tools = {
+    catalog._shown.tools = {
         f"{server}_{place}": ToolBinding(
             f"{server}_{place}", base.definition, base.execute, base.arguments, source=server
         )
@@ -237,7 +237,7 @@ def test_h22_a_preview_stays_within_its_length_and_counts_every_tool(servers: di
     }
     preview = catalog.preview()
     assert len(preview) <= 3 * BUDGET
-    assert preview.startswith(f"{len(catalog._tools)} tool")
+    assert preview.startswith(f"{len(catalog._shown.tools)} tool")
 
 
 def test_h22_an_empty_catalog_has_no_preview_and_a_small_one_has_the_names():

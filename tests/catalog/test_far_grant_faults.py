@@ -7,10 +7,12 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.catalog.far_desk import MAX_AGE, RAN, Desk
+from tests.catalog.far_desk import MAX_AGE, RAN, SESSION, Desk
+from tests.catalog.test_deferred import deferred
 from tests.catalog.test_gate import Awaited
 from tests.support.far_store import FarStore
 
+from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import GrantStoreError, UnknownToolError
 from mcp_toolset.grants import MemoryGrantStore
 
@@ -128,3 +130,19 @@ async def test_x1_what_is_taken_back_here_is_refused_here_even_if_the_store_is_d
     with pytest.raises(GrantStoreError):
         await desk.ledger.revoke_async(name="read_invoice")
     assert "was taken back" in await desk.read(grant)
+
+
+async def test_x1_a_search_answers_without_what_the_store_knows_of_a_change(
+    far: Callable[[], FarStore], unreachable: int
+):
+    await Desk(far()).grant(SESSION)
+    desk = Desk(far())
+    await desk.ledger.know_held(SESSION)
+    desk.catalog.update([deferred("read_invoice", text="Read an invoice and send it on.")])
+    desk.dispatch = ToolDispatch(desk.catalog.bindings())
+    found = await desk.call("search_tools", SESSION, query="read an invoice")
+    assert found.structured["hits"][0]["state"] == "changed"
+    desk.copy._definitions.clear()
+    desk.store.port, desk.copy._timeout = unreachable, 0.05
+    found = await desk.call("search_tools", SESSION, query="read an invoice")
+    assert found.structured["hits"][0]["state"] == "available"

@@ -1,0 +1,118 @@
+"""`Resolver`: `resolve_tools`: from the ids of hits to grants, each id by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from mcp_toolset.catalog.deferred.findable import FindableTools
+from mcp_toolset.catalog.deferred.tools import Resolution
+from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, replay_key
+from mcp_toolset.catalog.search.index import SearchIndex
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.store_miss import loaded
+from mcp_toolset.tools.view.view import ToolBinding
+
+_NO_SUCH: Final = "no such tool; use the id of a search hit"
+_LOOKED_AT: Final = 10
+"""Hits among which those are looked for that an unknown id is like."""
+
+
+class Resolver:
+    """Grants the tools that a caller asks for by id, or says why it cannot have them."""
+
+    def __init__(
+        self,
+        shown: FindableTools,
+        ledger: GrantLedger,
+        index: SearchIndex,
+        arrive: Callable[[], Awaitable[None]] | None,
+    ) -> None:
+        """Resolve ids of `shown`; `arrive` waits a bounded time for servers that have not listed yet."""
+        self._shown = shown
+        self._ledger = ledger
+        self._index = index
+        self._arrive = arrive
+
+    async def resolve(self, ids: Sequence[str], context: ToolContext) -> list[Resolution]:
+        """What becomes of each id, in order; one that comes twice is granted once."""
+        if not ids:
+            return []
+        if self._arrive is not None and not all(self._shown.named(id, context) for id in ids):
+            # The tool may be of a server that has not listed its tools yet.
+            await self._arrive()
+        replay = replay_key(context)
+        wanted = {id: self._available(id, context) for id in ids}
+        records = await self._records(wanted, context, replay)
+        return [await loaded(partial(self._resolution, id, records[id], context)) for id in ids]
+
+    async def _records(
+        self, wanted: Mapping[str, ToolBinding | str], context: ToolContext, replay: str
+    ) -> dict[str, GrantRecord]:
+        known = {id: await self._recorded(id, found, context, replay) for id, found in wanted.items()}
+        asked = [(id, found) for id, found in wanted.items() if known[id] is None]
+        fresh = iter(await self._ledger.resolve(asked, context, replay) if asked else ())
+        return {id: record or next(fresh) for id, record in known.items()}
+
+    async def _recorded(
+        self, id: str, found: ToolBinding | str, context: ToolContext, replay: str
+    ) -> GrantRecord | None:
+        """What came of an id under the caller's replay key, or of the same tool by another id."""
+        if not replay:
+            return None
+        others = () if isinstance(found, str) else sorted(self._shown.ids.spellings(found.name))
+        for one in (id, *others):
+            if (record := await self._ledger.recall(one, context, replay)) is not None:
+                return record
+        return None
+
+    def _available(self, id: str, context: ToolContext) -> ToolBinding | str:
+        """The tool that an id or a public name stands for, or why it cannot be had."""
+        names = self._shown.named(id, context)
+        if len(names) > 1:
+            return f"several tools have this id; use {' or '.join(map(self._shown.ids.id_of, names))}"
+        if not names:
+            return self._no_such(id, context)
+        binding = self._shown.found(names[0])
+        _, reason, _ = self._shown.standing(binding, None, context)
+        return reason or binding
+
+    def _no_such(self, id: str, context: ToolContext) -> str:
+        """Alike for what is not there and what is hidden; a server that is down may have it."""
+        hidden = self._shown.hidden(context)
+        near = self._near(id, hidden)
+        told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
+        names = ", ".join(one.server for one in self._shown.unavailable(None, hidden))
+        return f"{told} ({names} cannot be reached now and may have it)" if names else told
+
+    def _near(self, id: str, hidden: frozenset[str]) -> list[str]:
+        """The ids of the tools that somebody may have meant who asks for one that is not there."""
+        hits = self._index.search(id, limit=_LOOKED_AT, exclude=hidden, wait=False)
+        return self._shown.ids.near(id, [hit.name for hit in hits])
+
+    def _resolution(self, id: str, record: GrantRecord, context: ToolContext) -> Resolution:
+        grant = record.grant
+        if grant is None:
+            found = self._shown.named(id, context)
+            binding = self._shown.tools.get(found[0]) if len(found) == 1 else None
+            fault = record.reason
+        else:
+            binding = self._shown.tools.get(grant.name)
+            fault = self._ledger.lapsed(grant) or self._ledger.moved(grant, binding)
+        if (
+            grant is None
+            or fault
+            or binding is None
+            or self._shown.policy.withheld(binding, context) is not None
+        ):
+            retry_in = None if binding is None else self._shown.standing(binding, None, context)[2]
+            reason = fault or _NO_SUCH
+            return Resolution(id=id, status="not_available", reason=reason, retry_in=retry_in)
+        return Resolution(
+            id=id,
+            status="granted",
+            grant=grant.handle,
+            expires_in=self._ledger.remaining(grant),
+            definition=binding.to_wire(),
+        )
