@@ -102,9 +102,12 @@ class SessionTable(Generic[S]):
         try:
             yield
         finally:
-            for session in list(self._sessions.values()):
+            for session in self.all():
                 self.end(session)
             self._closing = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             with anyio.CancelScope(shield=True):
                 await closing.done()
 

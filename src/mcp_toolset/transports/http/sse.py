@@ -140,12 +140,14 @@ class EventStream:
 
     async def run(self) -> None:
         """Send what is written, one event after the other, and comments in silence."""
-        while not self._cut:
+        while True:
             while self._events:
                 event, _ = self._events[0]
                 await self._part(event)
                 if not self._cut:
                     self._forget_first()
+            if self._cut:
+                return
             self._news.clear()
             with anyio.move_on_after(PING_INTERVAL) as silence:
                 await self._news.wait()
@@ -166,6 +168,7 @@ class EventStream:
             self._cut = True
             while self._events:
                 self._forget_first()
+            self._news.set()
             self._on_end()
 
     def _forget_first(self) -> None:

@@ -1,0 +1,224 @@
+"""HTTP+SSE: one event stream for each client, and the POSTs that belong to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message
+from tests.transports.test_http_endpoint import META, body_of
+from tests.transports.test_http_endpoint import call as modern_call
+from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
+
+from mcp_toolset import HttpLimits
+from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.send_buffers import Unsent
+from mcp_toolset.transports.http.sse import EventStream, weight_of
+
+pytestmark = pytest.mark.anyio
+JSON = {"content-type": "application/json"}
+
+
+class Wire:
+    """A client: its stream, and where it posts."""
+
+    def __init__(self, http: httpx2.AsyncClient, path: str, heard: AsyncIterator[dict[str, Any]]) -> None:
+        self.http, self.path, self._heard = http, path, heard
+
+    async def post(self, message: Any, path: str = "", headers: Any = JSON) -> httpx2.Response:
+        return await self.http.post(path or self.path, headers=headers, content=body_of(message))
+
+    async def hear(self) -> dict[str, Any]:
+        return await anext(self._heard)
+
+    async def greet(self) -> None:
+        assert (await self.post(INITIALIZE)).status_code == 202
+        assert (await self.hear())["result"]["protocolVersion"] == "2025-11-25"
+        assert (await self.post(note("notifications/initialized"))).status_code == 202
+
+
+@asynccontextmanager
+async def listening(http: httpx2.AsyncClient, prefix: str = "") -> AsyncGenerator[Wire]:
+    async with http.stream("GET", f"{prefix}/sse") as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = stream.aiter_lines()
+        async for line in lines:
+            if line.startswith("data: "):
+                break
+        yield Wire(http, line.removeprefix("data: "), events(_Rest(lines)))  # type: ignore[arg-type]
+
+
+class _Rest:
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+
+    def aiter_lines(self) -> AsyncIterator[str]:
+        return self._lines
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@asynccontextmanager
+async def over_http(stage: Stage, around: Any = None, **options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
+    server, app = serving(stage, **options)
+    shown: Any = app if around is None else around(app)
+    shown.state = app.state
+    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
+        async with server, anyio.create_task_group() as group:
+            group.start_soon(run_app, shown, sock)
+            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
+                yield http
+            group.cancel_scope.cancel()
+
+
+async def test_p5_calls_reports_and_questions_go_on_one_stream_in_order(stage: Stage) -> None:
+    async with over_http(stage) as http, listening(http) as wire:
+        await wire.greet()
+        await wire.post(call("count", {"until": 2}, number=1, _meta={"progressToken": "t"}))
+        heard = [await wire.hear() for _ in range(4)]
+        assert [message.get("method") for message in heard] == [
+            "notifications/progress",
+            "notifications/progress",
+            "notifications/message",
+            None,
+        ]
+        await wire.post(call("ask", number=2))
+        question = await wire.hear()
+        await wire.post({"jsonrpc": "2.0", "id": question["id"], "result": ELICITATION})
+        assert (await wire.hear())["result"]["content"][0]["text"] == "Ada"
+
+
+async def test_the_modern_era_is_spoken_on_it_too(stage: Stage) -> None:
+    async with over_http(stage) as http, listening(http) as wire:
+        await wire.post({**modern_call(), "id": "m"})
+        answer = await wire.hear()
+        assert answer["id"] == "m" and answer["result"]["resultType"] == "complete"
+        await wire.post({"jsonrpc": "2.0", "id": 2, "method": "server/discover", "params": {"_meta": META}})
+        assert (await wire.hear())["result"]["supportedVersions"] == ["2026-07-28"]
+
+
+async def test_f27_a_client_that_leaves_cancels_its_calls_and_its_session_is_gone(stage: Stage) -> None:
+    async with over_http(stage) as http:
+        async with listening(http) as wire:
+            await wire.greet()
+            await wire.post(call("wait"))
+            await stage.started.wait()
+        await stage.ended.wait()
+        assert stage.seen == ["cancelled"]
+        while (await wire.post(call())).status_code != 404:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+async def test_f26_a_notification_cancels_a_call_and_no_answer_comes(stage: Stage) -> None:
+    async with over_http(stage) as http, listening(http) as wire:
+        await wire.greet()
+        await wire.post(call("wait", number=7))
+        await stage.started.wait()
+        await wire.post({**note("notifications/cancelled", requestId=7), "id": None})
+        await stage.ended.wait()
+        await wire.post(call(number=8))
+        assert (await wire.hear())["id"] == 8
+
+
+async def test_f30_a_client_posts_to_its_own_stream_alone(stage: Stage) -> None:
+    users: list[str] = []
+
+    def around(app: ASGIApp) -> ASGIApp:
+        async def authenticated(scope: Any, receive: Any, send: Any) -> None:
+            if users and scope["type"] == "http":
+                token = AccessToken(token="t", client_id=users[-1], scopes=[])
+                scope = {**scope, "user": AuthenticatedUser(token)}
+            await app(scope, receive, send)
+
+        return authenticated
+
+    users.append("ann")
+    async with over_http(stage, around) as http, listening(http) as wire:
+        await wire.greet()
+        users.append("bob")
+        assert (await wire.post(call())).status_code == 404
+        users.clear()
+        assert (await wire.post(call())).status_code == 404
+        users.append("ann")
+        assert (await wire.post(call(number=5))).status_code == 202
+        assert (await wire.hear())["id"] == 5
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "content", "status"),
+    [
+        ("/messages/", JSON, b"{}", 400),
+        ("/messages/?session_id=x", JSON, b"{}", 400),
+        (f"/messages/?session_id={'0' * 32}", JSON, b"{}", 404),
+        ("", {"content-type": "text/plain"}, b"{}", 400),
+        ("", JSON, b"{", 400),
+        ("", JSON, b"[]", 400),
+        ("", JSON, b" " * (4 * 1024 * 1024 + 1), 413),
+        ("", {**JSON, "host": "evil.example"}, b"{}", 421),
+    ],
+)
+async def test_f33_a_post_that_is_no_message_is_refused_and_harms_no_stream(
+    stage: Stage, path: str, headers: Any, content: bytes, status: int
+) -> None:
+    async with over_http(stage) as http, listening(http) as wire:
+        assert (await wire.post(content, path, headers)).status_code == status
+        assert (await http.put(wire.path, headers=JSON, content=b"{}")).status_code == 405
+        await wire.greet()
+        await wire.post(call(number=3))
+        assert (await wire.hear())["id"] == 3
+
+
+async def test_mounted_under_a_prefix_it_names_where_its_clients_post(stage: Stage) -> None:
+    server, app = serving(stage)
+    outer = Starlette(routes=[Mount("/tools", app=app)], lifespan=app.router.lifespan_context)
+    outer.state.draining, outer.state.request_timeout = app.state.draining, app.state.request_timeout
+    with anyio.fail_after(60), bound_socket("127.0.0.1", 0) as sock:
+        async with server, anyio.create_task_group() as group:
+            group.start_soon(run_app, outer, sock)
+            url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+            async with (
+                httpx2.AsyncClient(base_url=url, timeout=60) as http,
+                listening(http, "/tools") as wire,
+            ):
+                assert wire.path.startswith("/tools/messages/?session_id=")
+                await wire.greet()
+                begun = {"accept": "application/json, text/event-stream", **JSON}
+                assert (await http.post("/tools/mcp", headers=begun, json=INITIALIZE)).status_code == 200
+            group.cancel_scope.cancel()
+
+
+async def test_u40_a_client_that_has_left_holds_no_room(stage: Stage) -> None:
+    sent, unsent, ended = list[bytes](), Unsent(HttpLimits()), list[str]()
+
+    async def send(message: Message) -> None:
+        sent.append(message["body"])
+        raise OSError("the client has left")
+
+    stream = EventStream(send, unsent, "peer")
+    stream.start(lambda chunk: None, lambda: ended.append("ended"))
+    for _ in range(3):
+        stream.write_line(b"x" * 1000)
+    assert unsent.size > 3000 and stream.waiting == 3
+    with anyio.fail_after(30):
+        await stream.run()
+    stream.write_line(b"more")
+    assert len(sent) == 1 and ended == ["ended"] and stream.is_cut()
+    assert unsent.size == 0 and stream.waiting == 0 and stream.has_room
+
+
+def test_u40_a_result_weighs_about_what_its_json_does() -> None:
+    value = {"content": [{"type": "text", "text": "x" * 10_000}], "structuredContent": {"n": list(range(50))}}
+    assert 0.8 < weight_of(value) / len(json.dumps(value)) < 1.3
