@@ -62,21 +62,16 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
     from mcp_toolset.tools.core.tags import tagged
+    from mcp_toolset.tools.declare.any_call import AnyCall
     from mcp_toolset.tools.declare.builder import ToolBuilder
-    from mcp_toolset.tools.declare.function import tool
+    from mcp_toolset.tools.declare.function import FunctionCall, tool
     from mcp_toolset.tools.declare.injected import Injected
-    from mcp_toolset.tools.declare.input import InputTool, tool_input
+    from mcp_toolset.tools.declare.input import DecodedCall, InputTool, tool_input
     from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference
     from mcp_toolset.tools.declare.resources import ResourceProvider
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.tool import Tool
-    from mcp_toolset.tools.declare.typed_call import (
-        AnyCall,
-        DecodedCall,
-        FunctionCall,
-        HandledInput,
-        RejectedInput,
-    )
+    from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
     from mcp_toolset.tools.export.compact import compact_listing, help_text
     from mcp_toolset.tools.export.requirement import ToolRequirement
     from mcp_toolset.tools.toolsets.descriptions import Descriptions

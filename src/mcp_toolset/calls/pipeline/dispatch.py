@@ -24,7 +24,7 @@ from mcp_toolset.calls.pipeline.observation import Observation, note_decision, n
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.calls.pipeline.retry_hint import error_result
-from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
@@ -108,7 +108,7 @@ class ToolDispatch:
         hooks: HookSet | None = None,
         middleware: Sequence[ToolMiddleware] = (),
         tool_middleware: Mapping[Any, Sequence[ToolMiddleware]] | None = None,
-        rules: Rules | None = None,
+        rules: RuleSet | None = None,
         names: ToolNames | None = None,
         before: ToolDispatch | None = None,
     ) -> None:
@@ -123,7 +123,7 @@ class ToolDispatch:
             names: Resolves names, if `bindings` are some of a bigger table.
             before: An older table; chains of the same bindings under the same rules are reused.
         """
-        rules = rules or Rules(hooks or HookSet(), middleware, tool_middleware or {})
+        rules = rules or RuleSet(hooks or HookSet(), middleware, tool_middleware or {})
         bindings = list(bindings)
         names = names or ToolNames(bindings)
         self._observers = rules.observers
@@ -215,7 +215,7 @@ class ToolDispatch:
             return ToolResult.of_error(f"{call.name} could not be run because of a fault of the server")
 
 
-def _rules_for(binding: ToolBinding, rules: Rules, names: ToolNames) -> _ToolRules:
+def _rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> _ToolRules:
     hooks = rules.hooks
     observed = bool(rules.observers)
     if hooks.is_empty and not rules.has_middleware:

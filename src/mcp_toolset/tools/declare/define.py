@@ -1,22 +1,39 @@
-"""Tools defined by a schema or by stored data, with a handler, a handler's name or neither."""
+"""The fields of a `Tool` that is defined by a schema or by stored data, with or without a handler.
+
+`Tool.from_schema` and `Tool.from_data` use it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack, cast
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import check_name
-from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
+from mcp_toolset.tools.core.options import Private, ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.notation import schema_from
 from mcp_toolset.tools.declare.returned import JSON, Returned, returned_as
 from mcp_toolset.tools.declare.signature import place_of
-from mcp_toolset.tools.declare.tool import Tool
 
 _DATA_KEYS = frozenset({"id", "definition", "handler", "manual", "timeout", "tags", "metadata"})
+
+
+class ToolFields(Private):
+    """The fields of a `Tool` that follow from a definition, a handler and options; see `Tool`."""
+
+    definition: ToolDefinition
+    function: Callable[..., Any] | None
+    place: str
+    manual: bool
+    timeout: float | None
+    id: str
+    handler: Handler | None
+    calling: HandlerCall
+    run: Executor | None
 
 
 def define(
@@ -26,7 +43,7 @@ def define(
     *,
     output: Any = None,
     **options: Unpack[ToolOptions],
-) -> Tool[..., Any]:
+) -> ToolFields:
     """See `Tool.from_schema`."""
     checked("Tool.from_schema()", options)
     returned = promised(output, name)
@@ -39,10 +56,10 @@ def define(
         annotations=annotations_of(options),
         meta=options.get("meta"),
     )
-    return _made(definition, handler, options, returned)
+    return _fields(definition, handler, options, returned)
 
 
-def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[..., Any]:
+def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> ToolFields:
     """See `Tool.from_data`."""
     wire = data.get("definition")
     if not isinstance(wire, Mapping):
@@ -59,23 +76,23 @@ def from_data(data: Mapping[str, Any], handler: Handler | None = None) -> Tool[.
         raise DefinitionError(
             f"tool {definition.name!r}: a stored handler is 'module:function', not {named!r}"
         )
-    return _made(definition, handler or named, cast("ToolOptions", data))
+    return _fields(definition, handler or named, cast("ToolOptions", data))
 
 
-def _made(
+def _fields(
     definition: ToolDefinition,
     handler: Handler | None,
     options: ToolOptions,
     returned: Returned = JSON,
-) -> Tool[..., Any]:
+) -> ToolFields:
     calling = HandlerCall(arguments_reader(definition.input_schema), returned)
-    return Tool(
-        definition,
-        None if isinstance(handler, str) else handler,
-        _place(definition.name, handler),
-        options.get("manual", False),
-        options.get("timeout"),
-        options.get("id") or f"tool:{definition.name}",
+    return ToolFields(
+        definition=definition,
+        function=None if isinstance(handler, str) else handler,
+        place=_place(definition.name, handler),
+        manual=options.get("manual", False),
+        timeout=options.get("timeout"),
+        id=options.get("id") or f"tool:{definition.name}",
         handler=handler,
         calling=calling,
         run=None if handler is None else calling.executor(handler, definition.name),

@@ -7,7 +7,7 @@ docstring; the function itself stays callable as before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MethodType
@@ -16,6 +16,7 @@ from typing import (
     Any,
     ClassVar,
     Concatenate,
+    Generic,
     ParamSpec,
     Self,
     TypeVar,
@@ -27,8 +28,8 @@ from typing import (
 import anyio.to_thread
 
 from mcp_toolset.errors import DefinitionError, StateError
-from mcp_toolset.tools.binding.binding import Executor, Reads
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.binding.binding import Executor, Reads, ToolBinding
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.core.result import ToolResult
@@ -37,12 +38,82 @@ from mcp_toolset.tools.declare.tool import P, R, Tool
 from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.declare.typed_call import FunctionCall
+    from types import CoroutineType
 
-__all__ = ["FunctionTool", "Tool", "runner", "tool"]
+    from mcp_toolset.tools.declare.typed_call import CallMetadata, CompletedCall
+
+__all__ = ["FunctionCall", "FunctionTool", "Tool", "runner", "tool"]
 
 S = TypeVar("S")
+V = TypeVar("V")
 Q = ParamSpec("Q")
+
+
+@dataclass(slots=True)
+class FunctionCall(Generic[P, R]):
+    """A call of a function's tool with its typed arguments.
+
+    Attributes:
+        metadata: The call as it was sent.
+        input: The model's arguments, parsed to the types of the function's parameters; they may be
+            edited before the call runs.
+        tool: The called tool.
+        sent: The call that was decoded.
+        binding: The tool's binding under the name in the call.
+    """
+
+    __match_args__: ClassVar = ("input",)
+
+    metadata: CallMetadata
+    input: dict[str, Any]
+    tool: FunctionTool[P, R]
+    sent: ToolCall = field(repr=False)
+    binding: ToolBinding = field(repr=False)
+
+    @property
+    def selector(self) -> FunctionTool[P, R]:
+        """The tool as a selector, for an availability, a requirement or a hook."""
+        return self.tool
+
+    @overload
+    async def call(
+        self: FunctionCall[P, CoroutineType[Any, Any, V]], context: ToolContext = LOCAL_CONTEXT
+    ) -> V: ...
+
+    @overload
+    async def call(
+        self: FunctionCall[P, Coroutine[Any, Any, V]], context: ToolContext = LOCAL_CONTEXT
+    ) -> V: ...
+
+    @overload
+    async def call(self, context: ToolContext = LOCAL_CONTEXT) -> R: ...
+
+    async def call(self: Any, context: ToolContext = LOCAL_CONTEXT) -> Any:
+        """Run the function with the present input; its exceptions propagate.
+
+        Raises:
+            StateError: an injected parameter has no value.
+        """
+        return await self.tool.answer(self.input, self.sent, self.binding.supplying(context))
+
+    @overload
+    def complete(self: FunctionCall[P, CoroutineType[Any, Any, V]], output: V) -> CompletedCall: ...
+
+    @overload
+    def complete(self: FunctionCall[P, Coroutine[Any, Any, V]], output: V) -> CompletedCall: ...
+
+    @overload
+    def complete(self, output: R) -> CompletedCall: ...
+
+    def complete(self: Any, output: Any) -> CompletedCall:
+        """The call with its output as a result, for a round or a provider.
+
+        Raises:
+            InvalidOutputError: the output is not of the function's return type, or has no JSON form.
+        """
+        from mcp_toolset.tools.declare.typed_call import CompletedCall
+
+        return CompletedCall.of(self.metadata, self.tool.result_of(output))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -79,7 +150,7 @@ class FunctionTool(Tool[P, R]):
             InvalidArgumentsError: the arguments do not fit.
         """
         # Typed calls are for loops of an application: no server needs their seven classes.
-        from mcp_toolset.tools.declare.typed_call import FunctionCall, binding_of, metadata_of
+        from mcp_toolset.tools.declare.typed_call import binding_of, metadata_of
 
         binding = binding_of(call, self, view)
         metadata, own = metadata_of(call, self.id)

@@ -8,13 +8,14 @@ toolset takes the class itself. The application answers the calls, unless a hand
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast, overload
 
 from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
-from mcp_toolset.tools.binding.binding import Reads
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.binding.binding import Reads, ToolBinding
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import DECLARED, declared_tool
 from mcp_toolset.tools.core.names import check_name
@@ -24,7 +25,16 @@ from mcp_toolset.tools.declare.define import promised
 from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_handler
 from mcp_toolset.tools.declare.input_schema import InputReader, described, read_input
 from mcp_toolset.tools.declare.tool import Tool
-from mcp_toolset.tools.declare.typed_call import CompletedCall, DecodedCall, binding_of, fitting, metadata_of
+from mcp_toolset.tools.declare.typed_call import (
+    CallHooks,
+    CallMetadata,
+    CompletedCall,
+    HandledInput,
+    RejectedInput,
+    binding_of,
+    fitting,
+    metadata_of,
+)
 from mcp_toolset.tools.view.view import ToolView
 
 I = TypeVar("I")  # noqa: E741 - the input, as O is the output
@@ -32,6 +42,112 @@ O = TypeVar("O")  # noqa: E741
 A = TypeVar("A")
 B = TypeVar("B")
 M = TypeVar("M", bound=type)
+
+
+class CallRunner(Generic[I, O]):
+    """The value of `DecodedCall.call`: a function that runs the call.
+
+    Until 0.1 the attribute was the sent call. Its members are still found here, with a
+    `DeprecationWarning`; the sent call is `DecodedCall.sent`.
+    """
+
+    __slots__ = ("_decoded",)
+
+    def __init__(self, decoded: DecodedCall[I, O]) -> None:
+        """Run `decoded`."""
+        self._decoded = decoded
+
+    async def __call__(self, context: ToolContext = LOCAL_CONTEXT) -> O:
+        """Run the tool's own handler with the present input; its exceptions propagate.
+
+        Raises:
+            StateError: the tool has no handler.
+        """
+        decoded = self._decoded
+        return await decoded.tool.answer(decoded.input, decoded.binding.supplying(context))
+
+    def __getattr__(self, name: str) -> Any:
+        """A member of the sent call; deprecated."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        told = f"`DecodedCall.call.{name}` is deprecated: the call that was sent is `DecodedCall.sent`"
+        warnings.warn(told, DeprecationWarning, stacklevel=2)
+        return getattr(self._decoded.sent, name)
+
+
+@dataclass(slots=True)
+class DecodedCall(Generic[I, O]):
+    """A call of one `tool_input` tool with its typed input.
+
+    It is matched by its input: `case DecodedCall(WebSearch(query=query)) as call`.
+
+    Attributes:
+        metadata: The call as it was sent.
+        input: The decoded input; it may be edited or replaced before the call is completed.
+        tool: The called tool.
+        sent: The call that was decoded.
+        binding: The tool's binding under the name in the call.
+    """
+
+    __match_args__: ClassVar = ("input",)
+
+    metadata: CallMetadata
+    input: I
+    tool: InputTool[I, O]
+    sent: ToolCall = field(repr=False)
+    binding: ToolBinding = field(repr=False)
+
+    @property
+    def selector(self) -> InputTool[I, O]:
+        """The tool as a selector, for an availability, a requirement or a hook."""
+        return self.tool
+
+    def parts(self) -> tuple[CallMetadata, I]:
+        """The metadata and the input."""
+        return self.metadata, self.input
+
+    async def hook(
+        self, hooks: CallHooks, *, context: ToolContext = LOCAL_CONTEXT
+    ) -> DecodedCall[I, O] | HandledInput[I, O] | RejectedInput[I]:
+        """Run hooks on this call only, in order and with its present input.
+
+        Returns:
+            The call after the hooks; or their answer or refusal, whose `completed` is committed in a
+            round.
+
+        Raises:
+            InvalidOutputError: a hook's answer does not fit the tool's output type.
+        """
+        answer = await hooks.about(self.sent.with_arguments(self._arguments()), self.binding, context)
+        given = self.tool.reader(answer.call)
+        if answer.rejection is not None:
+            return RejectedInput(self.metadata, given, answer.reason, answer.rejection)
+        left = DecodedCall(self.metadata, given, self.tool, answer.call, self.binding)
+        return left.handled(answer.output) if answer.is_answered else left
+
+    def _arguments(self) -> dict[str, Any]:
+        """The sent arguments, or those of the input if it was edited since."""
+        unchanged = self.tool.reader(self.sent) == self.input
+        return dict(self.sent.arguments) if unchanged else self.tool.reader.arguments_of(self.input)
+
+    @property
+    def call(self) -> CallRunner[I, O]:
+        """Runs the tool's own handler: `await decoded.call()`; see `CallRunner`."""
+        return CallRunner(self)
+
+    def complete(self, output: O) -> CompletedCall:
+        """The call with its output as a result, for a round or a provider.
+
+        Raises:
+            ToolMismatchError: the call is of another tool.
+            InvalidOutputError: the output is not of the tool's type, or has no JSON form.
+        """
+        return self.tool.complete(self, output)
+
+    def handled(self, output: O) -> HandledInput[I, O]:
+        """The call as answered instead of the tool; raises like `complete`."""
+        result = self.tool.complete(self, output).result
+        return HandledInput(self.metadata, self.input, output, result)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -205,7 +205,7 @@ class Tool(Generic[P, R]):
         """
         from mcp_toolset.tools.declare.define import define
 
-        return define(name, schema, handler, output=output, **options)
+        return Tool(**define(name, schema, handler, output=output, **options))
 
     def with_handler(self, handler: Handler) -> Self:
         """The same tool with a handler: a function, or the name `module:function` of one.
@@ -274,7 +274,7 @@ class Tool(Generic[P, R]):
         """
         from mcp_toolset.tools.declare.define import from_data
 
-        return from_data(data, handler)
+        return Tool(**from_data(data, handler))
 
     def __copy__(self) -> Self:
         """The tool itself: it is immutable."""

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.identity import declared_tool
-from mcp_toolset.tools.declare.function import FunctionTool, tool
+from mcp_toolset.tools.declare.function import FunctionCall, FunctionTool, tool
 from mcp_toolset.tools.declare.signature import is_method
 from mcp_toolset.tools.declare.tool import Tool
 
@@ -150,7 +150,8 @@ def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
     said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
     if not said:
         return
-    from mcp_toolset.tools.declare.typed_call import DecodedCall, FunctionCall
+    # It brings pydantic's models, which take long to import; few toolsets name their calls.
+    from mcp_toolset.tools.declare.input import DecodedCall
 
     kinds: list[Any] = [get_origin(call) or call for call in said]
     if not all(one is DecodedCall or one is FunctionCall for one in kinds):

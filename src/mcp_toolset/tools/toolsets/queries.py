@@ -26,7 +26,8 @@ from mcp_toolset.tools.view.view import RunsCalls, ToolView
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
+    from mcp_toolset.tools.declare.any_call import AnyCall
+    from mcp_toolset.tools.declare.typed_call import Decodes
 
     C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
 else:

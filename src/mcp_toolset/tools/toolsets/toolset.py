@@ -30,7 +30,8 @@ from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.selector import InputClass
-    from mcp_toolset.tools.declare.typed_call import AnyCall, Decodes
+    from mcp_toolset.tools.declare.any_call import AnyCall
+    from mcp_toolset.tools.declare.typed_call import Decodes
 
 __all__ = ["Toolset", "Transform", "Transformed"]
 
