@@ -148,13 +148,9 @@ def check_calls(kind: type, bindings: Iterable[ToolBinding]) -> None:
         DefinitionError: a tool's calls are missing, so that a `match` over them would not be complete.
     """
     said = [call for base in getattr(kind, "__orig_bases__", ()) for call in _union(get_args(base))]
-    if not said:
-        return
-    # It brings pydantic's models, which take long to import; few toolsets name their calls.
-    from mcp_toolset.tools.declare.input import DecodedCall
-
     kinds: list[Any] = [get_origin(call) or call for call in said]
-    if not all(one is DecodedCall or one is FunctionCall for one in kinds):
+    # Calls are told by name: importing `DecodedCall` brings pydantic's models, which take long to import.
+    if not said or not {getattr(one, "__name__", "") for one in kinds} <= {"DecodedCall", "FunctionCall"}:
         return
     inputs = [get_args(call)[0] for call in said if get_args(call)]
     for binding in bindings:
