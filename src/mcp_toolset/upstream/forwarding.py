@@ -201,9 +201,12 @@ class Exchange:
                         await pooled.check_offered(tool.name, self._pool.start_timeout)
                 for _ in range(MAX_ROUNDS):
                     try:
-                        return await session.perform(
+                        result = await session.perform(
                             call, method, params, seconds=self.timeout, slots=self._slots, tool=tool
                         )
+                        if call.is_asking:
+                            await call.settled()
+                        return result
                     except UpstreamProtocolError as fault:
                         if fault.code != URL_ELICITATION_REQUIRED or session.modern:
                             raise

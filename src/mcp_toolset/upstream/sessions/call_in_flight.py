@@ -162,6 +162,16 @@ class CallInFlight:
             raise MCPError(INVALID_REQUEST, f"{method} is refused: this call has no client to ask")
         return await self.context.relay(method, params)
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether its client has a question that this very call has asked."""
+        return bool(self._asking)
+
+    async def settled(self) -> None:
+        """End it, and wait until its client has been told that what was asked has no use any more."""
+        self.end()
+        await self.withdrawn()
+
     def end(self) -> None:
         """Nobody is asked on behalf of this call from now on."""
         self.ended = True
