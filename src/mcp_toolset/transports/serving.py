@@ -71,11 +71,11 @@ class _Served:
 
     def is_dropped(self, method: str, params: Params) -> bool:
         """Whether a notification that has come is not to be handled, at least not yet."""
-        if self._machine.era is None:
-            if len(self._early) < _EARLY:
-                self._early.append((method, params))
-            return True
-        return not self._machine.receive_notification(method, params)
+        is_known = self._machine.era is not None
+        is_taken = self._machine.receive_notification(method, params)
+        if not is_known and len(self._early) < _EARLY:
+            self._early.append((method, params))
+        return not (is_known and is_taken)
 
     def on_request(self, context: DispatchContext, method: str, params: Params) -> Awaitable[dict[str, Any]]:
         """Answer a request, in the task that is about it."""
