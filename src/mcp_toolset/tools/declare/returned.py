@@ -8,17 +8,15 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import SchemaSerializer, to_json, to_jsonable_python
 
 from mcp_toolset.errors import DefinitionError, InvalidOutputError
 from mcp_toolset.tools.core.outcome import AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult, encodable
 from mcp_toolset.tools.core.result_shape import checked_result
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from mcp_toolset.tools.schema.plain_types import plain_type
 
 _CONTENT: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
 _UNTYPED: Final = (Any, str, None, type(None), ToolResult, inspect.Signature.empty)
@@ -40,13 +38,13 @@ class Returned:
 
     Attributes:
         schema: The output schema, if the function is typed.
-        adapter: Writes a value of the return type as JSON.
+        serializer: Writes a value of the return type as JSON.
         wrapped: Whether the value is not an object, and is sent in one as `result`.
         plain: Whether an untyped mapping is structured content too, for handlers of JSON.
     """
 
     schema: Mapping[str, Any] | None = None
-    adapter: TypeAdapter[Any] | None = None
+    serializer: SchemaSerializer | None = None
     wrapped: bool = False
     plain: bool = False
 
@@ -64,7 +62,7 @@ class Returned:
             ended = _untyped(None) if value.result is None else self.to_result(value.result, tool)
             return replace(ended, halt=value)
         try:
-            if self.adapter is not None:
+            if self.serializer is not None:
                 return self._typed(value)
             return ToolResult.of_structured(value) if self._is_plain(value) else _untyped(value)
         except ValueError as fault:
@@ -76,8 +74,8 @@ class Returned:
         return self.plain and isinstance(value, Mapping)
 
     def _typed(self, value: Any) -> ToolResult:
-        assert self.adapter is not None
-        plain = self.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        assert self.serializer is not None
+        plain = self.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
         if isinstance(plain, str):
             plain = text = encodable(plain)
         else:
@@ -111,6 +109,8 @@ def returned_as(annotation: Any, place: str) -> Returned:
     annotation = _value_type(annotation)
     if _is_untyped(annotation):
         return UNTYPED
+    if (plain := plain_type(annotation)) is not None:
+        return _returned(SchemaSerializer(plain[0]), plain[1])
     from mcp_toolset.tools.schema.json_schema import UNUSABLE, reason_of
 
     try:
@@ -144,11 +144,15 @@ def _read(annotation: Any) -> Returned:
 
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     schema = adapter.json_schema(mode="serialization", schema_generator=PlainSchema)
+    return _returned(adapter.serializer, schema)
+
+
+def _returned(serializer: SchemaSerializer, schema: dict[str, Any]) -> Returned:
     if schema.get("type") == "object" or "$ref" in schema:
-        return Returned({"type": "object", **schema}, adapter, False)
+        return Returned({"type": "object", **schema}, serializer, False)
     definitions = schema.pop("$defs", None)
     wrapper: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
-    return Returned(wrapper | ({"$defs": definitions} if definitions else {}), adapter, True)
+    return Returned(wrapper | ({"$defs": definitions} if definitions else {}), serializer, True)
 
 
 def _value_type(annotation: Any) -> Any:

@@ -1,6 +1,7 @@
 """A function's signature as schemas, a parser for its arguments and a converter of its result.
 
-pydantic makes the schemas, from a function that has the visible parameters only.
+pydantic makes the schemas, from a function that has the visible parameters only. If all of them have plain
+types, `plain_types` makes the same schemas without pydantic's generators.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic_core import ValidationError, to_json
+from pydantic_core import SchemaValidator, ValidationError, to_json
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -20,9 +21,7 @@ from mcp_toolset.tools.core.names import check_name
 from mcp_toolset.tools.declare.docstring import described_by
 from mcp_toolset.tools.declare.injected import InjectedParameter, injected_parameter
 from mcp_toolset.tools.declare.returned import Returned, returned_as
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from mcp_toolset.tools.schema.plain_types import plain_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Arguments:
     """The parameters that a model sees: their schema, and the parser from JSON to keyword arguments."""
 
     schema: Mapping[str, Any]
-    adapter: TypeAdapter[dict[str, Any]]
+    validator: SchemaValidator
     context: tuple[str, ...]
     injected: tuple[InjectedParameter, ...] = ()
 
@@ -41,7 +40,7 @@ class Arguments:
             InvalidArgumentsError: a value does not fit its type; each fault with its place.
         """
         try:
-            keywords = self.adapter.validator.validate_python(call.arguments)
+            keywords = self.validator.validate_python(call.arguments)
         except ValidationError as fault:
             keywords = self._from_json(call, fault)
         return self.supplied(keywords, call, context)
@@ -53,7 +52,7 @@ class Arguments:
             InvalidArgumentsError: a value does not fit its type; each fault with its place.
         """
         try:
-            return self.adapter.validator.validate_python(call.arguments)
+            return self.validator.validate_python(call.arguments)
         except ValidationError as fault:
             return self._from_json(call, fault)
 
@@ -68,7 +67,7 @@ class Arguments:
     def _from_json(self, call: ToolCall, fault: ValidationError) -> dict[str, Any]:
         """Parse the arguments as JSON: in pydantic's strict mode, a date is a string in JSON."""
         try:
-            return self.adapter.validate_json(to_json(call.arguments))
+            return self.validator.validate_json(to_json(call.arguments))
         except ValueError:
             raise InvalidArgumentsError(invalid_arguments(call.name, fault)) from None
 
@@ -173,12 +172,12 @@ def _arguments(
         elif hidden := injected_parameter(parameter, annotation):
             injected.append(hidden)
         else:
-            visible.append(_visible(parameter, annotation))
-    adapter, schema = _adapted(place, visible)
+            visible.append(_shown(parameter, annotation))
+    validator, schema = _made(place, visible)
     for name, shown in schema["properties"].items():
         if name in described and "description" not in shown:
             schema["properties"][name] = dict(sorted([*shown.items(), ("description", described[name])]))
-    return Arguments(schema, adapter, tuple(context), tuple(injected))
+    return Arguments(schema, validator, tuple(context), tuple(injected))
 
 
 def _parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
@@ -211,11 +210,17 @@ def _annotation(parameter: inspect.Parameter, hints: Mapping[str, Any], place: s
     return hints[parameter.name]
 
 
-def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
-    """The parameter for pydantic: by name only, whatever alias a `Field` gives."""
+def _shown(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter:
+    """The parameter with its annotation as a type, to be given by name only."""
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+
+
+def _visible(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter for pydantic: by its own name, whatever alias a `Field` gives."""
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
+    annotation: Any = parameter.annotation
     default: Any = parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
@@ -224,28 +229,29 @@ def _visible(parameter: inspect.Parameter, annotation: Any) -> inspect.Parameter
         annotation = Annotated[get_args(annotation)[0], Field(description=texts[0]), *_notes(annotation)]
     if any(isinstance(item, FieldInfo) and item.validation_alias for item in get_args(annotation)[1:]):
         annotation = Annotated[annotation, Field(alias=parameter.name)]
-    return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return parameter.replace(default=default, annotation=annotation)
 
 
 def _notes(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
 
-def _adapted(
-    place: str, parameters: Sequence[inspect.Parameter]
-) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
-    # pydantic's models take long to import; they are needed when a tool is declared.
+def _made(place: str, parameters: Sequence[inspect.Parameter]) -> tuple[SchemaValidator, dict[str, Any]]:
+    """What checks the arguments, and their JSON Schema."""
+    if (plain := plain_arguments(parameters)) is not None:
+        return SchemaValidator(plain[0]), plain[1]
+    # pydantic's models take long to import; they are needed when a tool of other types is declared.
     from mcp_toolset.tools.schema.json_schema import UNUSABLE
 
     try:
-        return _adapter_and_schema(parameters)
+        return _validator_and_schema(parameters)
     except UNUSABLE as fault:
         raise _unusable(place, parameters, fault) from None
 
 
-def _adapter_and_schema(
+def _validator_and_schema(
     parameters: Sequence[inspect.Parameter],
-) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+) -> tuple[SchemaValidator, dict[str, Any]]:
     from pydantic import TypeAdapter
 
     from mcp_toolset.tools.schema.json_schema import PlainSchema
@@ -253,10 +259,12 @@ def _adapter_and_schema(
     def keywords(**parsed: Any) -> dict[str, Any]:
         return parsed
 
-    keywords.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    cast("Any", keywords).__signature__ = inspect.Signature(parameters)
+    visible = [_visible(parameter) for parameter in parameters]
+    keywords.__annotations__ = {parameter.name: parameter.annotation for parameter in visible}
+    cast("Any", keywords).__signature__ = inspect.Signature(visible)
     adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(cast("Any", keywords))
-    return adapter, adapter.json_schema(schema_generator=PlainSchema)
+    schema = adapter.json_schema(schema_generator=PlainSchema)
+    return cast("SchemaValidator", adapter.validator), schema
 
 
 def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Exception) -> DefinitionError:
@@ -265,7 +273,7 @@ def _unusable(place: str, parameters: Sequence[inspect.Parameter], fault: Except
 
     for parameter in parameters:
         try:
-            _adapter_and_schema([parameter])
+            _validator_and_schema([parameter])
         except UNUSABLE as own:
             return DefinitionError(
                 f"{place}: the type of parameter {parameter.name!r} has no JSON Schema: {reason_of(own)}; "
