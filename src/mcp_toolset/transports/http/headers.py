@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.types import Receive
 
-from mcp_toolset.protocol.eras import SESSION
+from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.revisions import HANDSHAKE_PROTOCOL_VERSIONS
 
 Headers = list[tuple[bytes, bytes]]

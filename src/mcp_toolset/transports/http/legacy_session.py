@@ -14,8 +14,8 @@ from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import json_of, request_key
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.eras import SESSION
 from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES
+from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.json_rpc import (
     REQUEST_CANCELLED,
     ErrorData,

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamProtocolError
-from mcp_toolset.protocol.eras import LOG_LEVELS
+from mcp_toolset.protocol.methods import LOG_LEVELS
 from mcp_toolset.tools.core.call import ToolContext
 
 Request = Callable[[str, dict[str, Any]], Awaitable[object]]

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.eras import forwarded_meta, is_modern, modern_envelope
+from mcp_toolset.protocol.eras.meta import forwarded_meta, modern_envelope
 from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import routing_headers
-from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
+from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.upstream.sessions.handshake import CLIENT_INFO
