@@ -17,7 +17,7 @@ import anyio
 
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
 from mcp_toolset.calls.pipeline.decision_record import record
-from mcp_toolset.calls.pipeline.waiting import awaits
+from mcp_toolset.concurrency.suspending import awaits
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside

@@ -12,11 +12,9 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
-from mcp_toolset.catalog.registry.hiding_patterns import HidingPatterns
+from mcp_toolset.catalog.registry.contents import RegistryContents
 from mcp_toolset.catalog.registry.membership import RegistryMembership
 from mcp_toolset.catalog.registry.name_assignment import NameRules, key_of
 from mcp_toolset.catalog.registry.state import RegistryState, ToolKey
@@ -28,15 +26,10 @@ from mcp_toolset.catalog.registry.surface import (
     shown_in,
     tell_altered,
 )
-from mcp_toolset.errors import StaleStateError, StateError, UnknownToolError
-from mcp_toolset.tools.binding.binding import Gate
+from mcp_toolset.errors import StaleStateError, StateError
 from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.names import limit_beside
-from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ class StateReport:
     orphaned: tuple[ToolKey, ...]
 
 
-class ToolRegistry:
+class ToolRegistry(RegistryContents):
     """The sources of a catalog and the members among their tools; thread-safe."""
 
     def __init__(
@@ -76,115 +69,18 @@ class ToolRegistry:
             NameConflictError: two tools or two mounts have the same name.
             DefinitionError: the client's prefix leaves too few characters.
         """
+        super().__init__(tuple(hidden))
         self._lock = threading.RLock()
         self._rules = NameRules(frozenset(reserved), limit_beside(client_prefix))
-        self._surface = Surface(hidden=tuple(hidden))
         self._listeners: dict[object, Callable[[], None]] = {}
-        self._hiding = HidingPatterns()
-        self._missing_names = NameReport()
         if toolsets:
             handles = {_handle_of(toolset): toolset for toolset in toolsets}
             self._put(compiled_anew(replace(self._surface, toolsets=handles)))
 
     @property
-    def generation(self) -> int:
-        """Grows by one with every change of the surface."""
-        return self._surface.generation
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The public names of the members, in order: the tools that can be called."""
-        return tuple(self._surface.members)
-
-    @property
     def membership(self) -> RegistryMembership:
         """The members only, for a tool that may change them."""
         return RegistryMembership(self)
-
-    @property
-    def orphaned(self) -> tuple[ToolKey, ...]:
-        """Tools that are remembered while their source is missing."""
-        surface = self._surface
-        return tuple(key for key in surface.entries if key not in surface.live)
-
-    @property
-    def defers(self) -> bool:
-        """Whether some tools are behind search."""
-        return any(toolset.defers for toolset in self._surface.toolsets.values())
-
-    def handles(self) -> list[SourceHandle]:
-        """The handles of the registered toolsets, in order."""
-        return list(self._surface.toolsets)
-
-    def sources(self) -> Mapping[str, ToolSource]:
-        """All mounted sources in the toolsets, by name."""
-        return self._surface.sources
-
-    def absent_source(self, name: str) -> ToolSource | None:
-        """The mounted server of a remembered tool with this public name that is not listed now.
-
-        `None` for a tool that was removed from the members, that a policy hides, or that may be behind
-        search.
-        """
-        surface = self._surface
-        entry = next((one for one in surface.entries.values() if one.name == name), None)
-        if entry is None or entry.key in surface.live or entry.member is False:
-            return None
-        if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
-            return None
-        return None if entry.source in self.deferring() else surface.sources.get(entry.source)
-
-    def deferring(self) -> frozenset[str]:
-        """The names of the mounted servers all of whose tools are behind search."""
-        surface = self._surface
-        listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
-        return frozenset(surface.sources) - {source.source_name for source in listing}
-
-    def members(self) -> dict[str, bool]:
-        """Every present tool, and whether it is a member; hidden tools are left out."""
-        surface = self._surface
-        return {name: surface.members.get(name) == key_of(one) for name, one in shown_in(surface).items()}
-
-    def bindings(self) -> list[ToolBinding]:
-        """The members under their public names, in order."""
-        return list(self._surface.offered.values())
-
-    def known_tools(self) -> KnownTools:
-        """What names are resolved against: every tool of the toolsets, and the sources of more tools."""
-        return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
-
-    def unbound(self) -> list[UnboundName]:
-        """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""
-        surface = self._surface
-        inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
-        # A wrong name has raised already, unless the host said that the tool comes later.
-        return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
-
-    def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
-        """Patterns of `hide` that have never matched a tool."""
-        surface = self._surface
-        return self._hiding.missing(
-            patterns, surface.entries.values(), surface.live.values(), self.known_tools()
-        )
-
-    def _everything(self) -> list[ToolBinding]:
-        surface = self._surface
-        inside = (one for toolset in surface.toolsets.values() for one in toolset.everything())
-        return [*surface.live.values(), *inside]
-
-    def view(self) -> ToolView:
-        """The members as a frozen table, for a loop that the application owns.
-
-        A tool that has left the registry since is refused when it is called.
-        """
-        if self._surface.sources:
-            self._missing_names.take(self.unbound(), is_closed=False)
-        resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
-        return ToolView(resident, known=self.known_tools())
-
-    def gated(self, binding: ToolBinding) -> ToolBinding:
-        """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
-        return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
 
     def register(self, toolset: Toolset) -> SourceHandle:
         """Register another toolset.
@@ -378,12 +274,6 @@ class ToolRegistry:
     def _require(self, handle: SourceHandle) -> None:
         if handle not in self._surface.toolsets:
             raise StateError(f"source {handle.name!r} is not registered here, or was removed already")
-
-    def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
-        if self._surface.members.get(call.name) != key:
-            raise UnknownToolError(call.name)
-        if inner is not None:
-            inner(call, context)
 
 
 def _handle_of(toolset: Toolset) -> SourceHandle:

@@ -1,4 +1,4 @@
-"""Tell hooks that may exceed a deadline from hooks that never await and need none."""
+"""`awaits`: tell async functions that may suspend from those that never do and need no deadline."""
 
 from __future__ import annotations
 

@@ -1,0 +1,254 @@
+"""`Route`: one tool with its chain, from middleware through hooks and the tool to the output check.
+
+The chain of a tool is composed once, when a table of tools is frozen, and taken over by the next table if
+neither the tool nor its rules have changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+import anyio
+
+from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
+from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
+from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.observation import note_decision, note_run
+from mcp_toolset.calls.pipeline.output_check import check_output, completed
+from mcp_toolset.calls.pipeline.rejection import rejection
+from mcp_toolset.calls.pipeline.retry_hint import error_result
+from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.errors import (
+    CallError,
+    InvalidArgumentsError,
+    InvalidOutputError,
+    UnknownToolError,
+    UpstreamError,
+    UpstreamProtocolError,
+    innermost,
+)
+from mcp_toolset.tools.binding.binding import Executor
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
+from mcp_toolset.tools.core.plain import copied
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.tools.view.made import same
+from mcp_toolset.tools.view.tool_names import ToolNames
+from mcp_toolset.tools.view.view import ToolBinding
+
+_log = logging.getLogger("mcp_toolset.calls")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """The rules for one tool: middleware and hooks, and the names by which middleware knows the tool."""
+
+    middleware: tuple[ToolMiddleware, ...] = ()
+    asked: tuple[BoundHook, ...] = ()
+    seeing: tuple[BoundResultHook, ...] = ()
+    names: tuple[str, ...] = ()
+    observed: bool = False
+
+    def same_as(self, other: ToolRules) -> bool:
+        """Whether these are the same rule objects."""
+        return (
+            same(self.middleware, other.middleware)
+            and same(self.asked, other.asked)
+            and same(self.seeing, other.seeing)
+            and self.names == other.names
+            and self.observed == other.observed
+        )
+
+
+_NO_RULES: Final = ToolRules()
+_OBSERVED: Final = ToolRules(observed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A binding with its composed chain, the names that refer to it, and the rules in the chain."""
+
+    binding: ToolBinding
+    run: Run
+    names: tuple[str, ...] = ()
+    rules: ToolRules | None = None
+
+    def check(self, call: ToolCall) -> None:
+        """Raise `InvalidArgumentsError` unless the arguments fit."""
+        if not self.binding.arguments.is_valid(call.arguments):
+            faults = "; ".join(self.binding.arguments.problems(call.arguments))
+            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+
+
+def rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRules:
+    """Pick the rules for one tool."""
+    hooks = rules.hooks
+    observed = bool(rules.observers)
+    if hooks.is_empty and not rules.has_middleware:
+        return _OBSERVED if observed else _NO_RULES
+    middleware = rules.around(binding, names)
+    exact = names.exact(binding) if middleware else ()
+    asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
+    return ToolRules(middleware, asked, seeing, exact, observed)
+
+
+def route_of(binding: ToolBinding, rules: ToolRules, known: Route | None) -> Route:
+    """Compose the chain of a tool, or reuse `known` if it is the same tool under the same rules."""
+    if known is not None and known.binding is binding and known.rules is not None:
+        if rules is known.rules or rules.same_as(known.rules):
+            return known
+    run = partial(_execute, binding, _executor(binding))
+    if rules.observed:
+        run = partial(_noted, run)
+    middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
+    route = Route(binding, run, rules.names, rules)
+    if seeing:
+        run = partial(_seen, seeing, asked, route, run)
+    elif asked:
+        run = partial(_hooked, asked, route, run)
+    for layer in reversed(middleware):
+        run = partial(_around, layer, route, run)
+    return Route(binding, run, route.names, rules)
+
+
+async def _noted(run: Run, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run the tool and report it to the observers."""
+    note_run()
+    return await run(call, context)
+
+
+async def _around(
+    layer: ToolMiddleware, route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    rest = CallNext(run, call, context, route.check, route.binding.definition, route.names)
+    result = await layer(call, context, rest)
+    # A result that was passed through unchanged has been checked already.
+    if result is rest.given or not isinstance(cast("object", result), ToolResult):
+        return result
+    return checked_result(result, f"a middleware of {call.name}")
+
+
+async def _hooked(
+    hooks: tuple[BoundHook, ...], route: Route, run: Run, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    """Run the call, unless a hook answers or refuses it."""
+    call, answer = await _asked(hooks, route, call, context)
+    return await run(call, context) if answer is None else answer
+
+
+async def _asked(
+    hooks: tuple[BoundHook, ...], route: Route, call: ToolCall, context: ToolContext
+) -> tuple[ToolCall, ToolResult | None]:
+    """The call after the hooks, and their answer if one of them answered.
+
+    They run in order; each gets a copy, so that an edit in place counts like any other edit.
+    """
+    for hook in hooks:
+        decision = await hook.decide(_copy(call), context)
+        if route.rules is not None and route.rules.observed:
+            note_decision(decision)
+        match decision:
+            case Complete():
+                return call, completed(route.binding, decision)
+            case Reject():
+                return call, rejection(decision)
+            case RunNormally(input=edited):
+                call = call.with_arguments(edited)
+                route.check(call)
+    return call, None
+
+
+def _copy(call: ToolCall) -> ToolCall:
+    return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
+
+
+async def _seen(
+    seeing: tuple[BoundResultHook, ...],
+    hooks: tuple[BoundHook, ...],
+    route: Route,
+    run: Run,
+    call: ToolCall,
+    context: ToolContext,
+) -> ToolResult:
+    """Show the outcome of a call to the result hooks."""
+    try:
+        call, answer = await _asked(hooks, route, call, context)
+        result = await run(call, context) if answer is None else answer
+    except UpstreamProtocolError:
+        raise
+    except (CallError, UpstreamError) as fault:
+        shown = error_result(fault)
+        result = await _passed(seeing, route.binding, call, shown, context)
+        if result is shown:
+            raise
+        return result
+    return await _passed(seeing, route.binding, call, result, context)
+
+
+async def _passed(
+    seeing: tuple[BoundResultHook, ...],
+    binding: ToolBinding,
+    call: ToolCall,
+    result: ToolResult,
+    context: ToolContext,
+) -> ToolResult:
+    if not result.is_complete:
+        return result
+    given = result
+    call = _copy(call)
+    for hook in seeing:
+        result = await hook.passed(call, result, context)
+    if result is not given:
+        checked_result(result, f"a result hook of {call.name}")
+        _check_changed(binding, result)
+    return result
+
+
+def _check_changed(binding: ToolBinding, result: ToolResult) -> None:
+    try:
+        check_output(binding, result)
+    except InvalidOutputError as fault:
+        raise InvalidOutputError(f"a result hook has changed a result: {fault}") from None
+
+
+def _executor(binding: ToolBinding) -> Executor:
+    return binding.execute if binding.timeout is None or binding.manual else partial(_limited, binding)
+
+
+async def _limited(binding: ToolBinding, call: ToolCall, context: ToolContext) -> ToolResult:
+    """Run a tool that has its own time limit; a manual tool waits for a person, with its own deadline."""
+    with anyio.move_on_after(binding.timeout) as limit:
+        return await binding.execute(call, context)
+    assert limit.cancelled_caught
+    return ToolResult.of_error(f"{call.name} gave no answer within {binding.timeout:g} s and was stopped")
+
+
+async def _execute(
+    binding: ToolBinding, execute: Executor, call: ToolCall, context: ToolContext
+) -> ToolResult:
+    try:
+        result = await execute(call, context)
+    except UnknownToolError as fault:
+        # The called tool exists: this error is about a tool that its handler looked up.
+        return ToolResult.of_error(f"{call.name} failed: {fault}")
+    except (CallError, UpstreamError):
+        raise
+    # A handler is the application's code and may raise anything, or try to exit, which would end
+    # the server for everybody; its message is for the model, its traceback for the log.
+    except (Exception, SystemExit) as fault:
+        _log.exception("tool %s raised", in_log(call.name))
+        told = innermost(fault)
+        return ToolResult.of_error(f"{call.name} failed: {str(told) or type(told).__name__}")
+    except CancelledError as fault:
+        if from_outside(fault):
+            raise
+        _log.exception("tool %s raised", in_log(call.name))
+        return ToolResult.of_error(f"{call.name} failed: something that it waited for was cancelled")
+    if binding.output is not None:
+        check_output(binding, result)
+    return result

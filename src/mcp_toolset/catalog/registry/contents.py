@@ -1,0 +1,130 @@
+"""`RegistryContents`: what a registry holds now, as servers and loops read it; `ToolRegistry` changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+
+from mcp_toolset.catalog.registry.hiding_patterns import HidingPatterns
+from mcp_toolset.catalog.registry.name_assignment import key_of
+from mcp_toolset.catalog.registry.state import ToolKey
+from mcp_toolset.catalog.registry.surface import SourceHandle, Surface, shown_in
+from mcp_toolset.errors import UnknownToolError
+from mcp_toolset.tools.binding.binding import Gate
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
+
+
+class RegistryContents:
+    """The tools of a registry, their sources and the members among them, read without a lock."""
+
+    def __init__(self, hidden: Collection[str]) -> None:
+        """Hold nothing; tools that fit a pattern of `hidden` stay out."""
+        self._surface = Surface(hidden=tuple(hidden))
+        self._hiding = HidingPatterns()
+        self._missing_names = NameReport()
+
+    @property
+    def generation(self) -> int:
+        """Grows by one with every change of the surface."""
+        return self._surface.generation
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The public names of the members, in order: the tools that can be called."""
+        return tuple(self._surface.members)
+
+    @property
+    def orphaned(self) -> tuple[ToolKey, ...]:
+        """Tools that are remembered while their source is missing."""
+        surface = self._surface
+        return tuple(key for key in surface.entries if key not in surface.live)
+
+    @property
+    def defers(self) -> bool:
+        """Whether some tools are behind search."""
+        return any(toolset.defers for toolset in self._surface.toolsets.values())
+
+    def handles(self) -> list[SourceHandle]:
+        """The handles of the registered toolsets, in order."""
+        return list(self._surface.toolsets)
+
+    def sources(self) -> Mapping[str, ToolSource]:
+        """All mounted sources in the toolsets, by name."""
+        return self._surface.sources
+
+    def absent_source(self, name: str) -> ToolSource | None:
+        """The mounted server of a remembered tool with this public name that is not listed now.
+
+        `None` for a tool that was removed from the members, that a policy hides, or that may be behind
+        search.
+        """
+        surface = self._surface
+        entry = next((one for one in surface.entries.values() if one.name == name), None)
+        if entry is None or entry.key in surface.live or entry.member is False:
+            return None
+        if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
+            return None
+        return None if entry.source in self.deferring() else surface.sources.get(entry.source)
+
+    def deferring(self) -> frozenset[str]:
+        """The names of the mounted servers all of whose tools are behind search."""
+        surface = self._surface
+        listing = (one for toolset in surface.toolsets.values() for one in toolset.listing_sources())
+        return frozenset(surface.sources) - {source.source_name for source in listing}
+
+    def members(self) -> dict[str, bool]:
+        """Every present tool, and whether it is a member; hidden tools are left out."""
+        surface = self._surface
+        return {name: surface.members.get(name) == key_of(one) for name, one in shown_in(surface).items()}
+
+    def bindings(self) -> list[ToolBinding]:
+        """The members under their public names, in order."""
+        return list(self._surface.offered.values())
+
+    def known_tools(self) -> KnownTools:
+        """What names are resolved against: every tool of the toolsets, and the sources of more tools."""
+        return KnownTools(self._everything, list(self.sources().values()), verbs=self.unbound)
+
+    def unbound(self) -> list[UnboundName]:
+        """The names given to verbs of the toolsets, or to `hide`, that match no tool; see docs/names.md."""
+        surface = self._surface
+        inside = [found for toolset in surface.toolsets.values() for found in toolset.unbound()]
+        # A wrong name has raised already, unless the host said that the tool comes later.
+        return [*inside, *(replace(one, kind="pattern") for one in self._missing(surface.hidden))]
+
+    def _missing(self, patterns: Collection[str]) -> list[UnboundName]:
+        """Patterns of `hide` that have never matched a tool."""
+        surface = self._surface
+        return self._hiding.missing(
+            patterns, surface.entries.values(), surface.live.values(), self.known_tools()
+        )
+
+    def _everything(self) -> list[ToolBinding]:
+        surface = self._surface
+        inside = (one for toolset in surface.toolsets.values() for one in toolset.everything())
+        return [*surface.live.values(), *inside]
+
+    def view(self) -> ToolView:
+        """The members as a frozen table, for a loop that the application owns.
+
+        A tool that has left the registry since is refused when it is called.
+        """
+        if self._surface.sources:
+            self._missing_names.take(self.unbound(), is_closed=False)
+        resident = (self.gated(binding) for binding in self.bindings() if not binding.deferred)
+        return ToolView(resident, known=self.known_tools())
+
+    def gated(self, binding: ToolBinding) -> ToolBinding:
+        """The binding of a tool of this registry; it refuses calls once the tool is no longer a member."""
+        return replace(binding, gate=partial(self._admit, key_of(binding), binding.gate))
+
+    def _admit(self, key: ToolKey, inner: Gate | None, call: ToolCall, context: ToolContext) -> None:
+        if self._surface.members.get(call.name) != key:
+            raise UnknownToolError(call.name)
+        if inner is not None:
+            inner(call, context)
