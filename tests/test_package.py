@@ -140,8 +140,3 @@ print(asyncio.run(execute(binding, {"a": 1, "b": 2}, LOCAL_CONTEXT)).structured)
 print({name.partition(".")[0] for name in sys.modules} & {"mcp", "mcp_types", "numpy"})
 """
     assert run(sys.executable, "-c", program).splitlines() == ["{'result': [3]}", "set()"]
-
-
-def test_the_two_names_of_the_first_program_are_imported_without_the_models_of_pydantic():
-    program = "import sys\nfrom mcp_toolset import Toolset, tool\nprint('pydantic.main' in sys.modules)"
-    assert run(sys.executable, "-c", program).splitlines() == ["False"]

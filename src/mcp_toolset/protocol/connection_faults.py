@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from mcp_toolset.errors import ToolsetError, UpstreamError, innermost
 from mcp_toolset.protocol.errors import CLOSED

@@ -1,0 +1,138 @@
+"""What is imported before the first answers: a start costs what it imports.
+
+Each program is a process of its own and says at its end what it has imported. No time is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+pytestmark = pytest.mark.anyio
+
+UPSTREAM = Path(__file__).parents[1] / "benchmarks" / "raw_upstream.py"
+DEADLINE = 120.0
+
+ALWAYS_LATER = {
+    "filelock",
+    "mcp",
+    "mcp_types",
+    "numpy",
+    "opentelemetry",
+    "rich",
+    "sqlite3",
+    "starlette",
+    "uvicorn",
+}
+"""Packages that neither a declaration nor a server over stdio needs."""
+
+SAID = """
+import sys
+found = {name.partition(".")[0] for name in sys.modules} | {name for name in sys.modules if "." in name}
+print(*sorted(found), file=sys.stderr)
+"""
+
+TOOL = '''
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
+HELLO = f"""
+from mcp_toolset import serve, tool
+{TOOL}
+serve(add)
+"""
+
+MOUNT = f"""
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, serve
+upstream = RemoteToolset([{sys.executable!r}, "-S", {str(UPSTREAM)!r}], name="raw")
+serve(ToolsetServer(Toolset(upstream), list_patience=60))
+"""
+
+GREETING = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "imports", "version": "1"},
+}
+
+
+async def imported(program: str, *requests: tuple[str, dict[str, Any]]) -> tuple[set[str], list[Any]]:
+    """What a program has imported when it has answered these requests, and the answers."""
+    command = [sys.executable, "-c", program + SAID]
+    answers: list[Any] = []
+    with anyio.fail_after(DEADLINE):
+        async with await anyio.open_process(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            lines = BufferedByteReceiveStream(process.stdout)
+            for number, (method, params) in enumerate(requests):
+                message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                await process.stdin.send(json.dumps(message).encode() + b"\n")
+                answer: dict[str, Any] = {}
+                while answer.get("id") != number:
+                    answer = json.loads(await lines.receive_until(b"\n", 1_000_000))
+                answers.append(answer["result"])
+                if method == "initialize":
+                    await process.stdin.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+            await process.stdin.aclose()
+            said = b"".join([chunk async for chunk in process.stderr])
+    return set(said.decode().split()), answers
+
+
+async def test_declaring_tools_imports_no_server_no_models_and_no_search() -> None:
+    found, _ = await imported("from mcp_toolset import tool, Toolset")
+    assert "pydantic_core" in found
+    later = {"asyncio", "click", "httpx2", "jsonschema_rs", "platformdirs", "pydantic"}
+    assert found & (ALWAYS_LATER | later) == set()
+
+
+async def test_a_server_over_stdio_lists_and_calls_without_the_sdk_and_without_what_only_others_need() -> (
+    None
+):
+    found, answers = await imported(
+        HELLO,
+        ("initialize", GREETING),
+        ("tools/list", {}),
+        ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
+    )
+    assert [tool["name"] for tool in answers[1]["tools"]] == ["add"]
+    assert answers[2]["structuredContent"] == {"result": 3}
+    rooms = {f"mcp_toolset.{room}" for room in ("sdk", "upstream", "hub", "config", "cli", "catalog.search")}
+    others = {"mcp_toolset.calls.rounds", "mcp_toolset.tools.text.hidden_characters"}
+    assert found & (ALWAYS_LATER | {"click", "httpx2", "platformdirs"} | rooms | others) == set()
+
+
+async def test_a_mounted_server_over_stdio_is_listed_and_called_without_the_sdk_and_without_pydantic_s_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_TOOLSET_CACHE", str(tmp_path))
+    requests = [
+        ("initialize", GREETING),
+        ("tools/list", {}),
+        ("tools/call", {"name": "echo", "arguments": {"text": "hello"}}),
+    ]
+    for run in ("first", "second"):
+        found, answers = await imported(MOUNT, *requests)
+        assert [tool["name"] for tool in answers[1]["tools"]] == ["echo"], run
+        assert answers[2]["content"] == [{"type": "text", "text": "hello"}], run
+        later = ALWAYS_LATER - {"filelock"}  # it has kept the list on disk by now
+        rooms = {"mcp_toolset.sdk", "mcp_toolset.hub", "mcp_toolset.cli", "mcp_toolset.catalog.search"}
+        models = {
+            "pydantic",
+            "httpx2",
+            "mcp_toolset.config.entries",
+            "mcp_toolset.catalog.pins.risky_patterns",
+        }
+        assert found & (later | rooms | models) == set(), run
+    assert os.listdir(tmp_path) != []
