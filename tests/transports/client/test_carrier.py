@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
+import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+import uvloop
 from tests.transports.client.raw_server import RESULT, Handler, Raw, Request, raw_server, running
 
 from mcp_toolset.protocol.connection_faults import NOT_SENT, says_ended
@@ -236,3 +239,23 @@ async def test_a_big_request_reaches_a_server_that_reads_slowly_and_one_that_ans
 )
 def test_what_is_carried_without_httpx2(url: str, plain: bool) -> None:
     assert plain_http.PlainHttp.takes(url) is plain
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_every_loop_reaches_addresses_and_names(
+    host: str, loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A name of this machine is looked up like any other one.
+    monkeypatch.setattr(plain_http, "_ADDRESS", re.compile(r"[\d.]+"))
+
+    async def main() -> None:
+        async with raw_server(answered) as raw:
+            url = raw.url.replace("127.0.0.1", host)
+            async with http_client("up", url, {}) as client, running(client):
+                for _ in range(3):
+                    assert await client.send_raw_request("ping", None) == {"ok": True}
+            assert raw.connections == 1
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())

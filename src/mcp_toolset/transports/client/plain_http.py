@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import deque
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import httpcore2
@@ -111,13 +111,14 @@ class PlainHttp:
     async def _connect(self) -> Socket:
         loop, origin = asyncio.get_running_loop(), self._origin
         connection, host = Socket(origin), origin.host.decode()
-        # A race between addresses that is cancelled may leave a socket open; one address needs none.
-        delay = None if _ADDRESS.fullmatch(host) else _NEXT_ADDRESS
+        options: dict[str, Any] = {}
+        if isinstance(loop, asyncio.BaseEventLoop) and not _ADDRESS.fullmatch(host):
+            # Other loops race no addresses. A race that is cancelled may leave a socket open; one address
+            # needs none.
+            options["happy_eyeballs_delay"] = _NEXT_ADDRESS
         try:
             with anyio.fail_after(CONNECT_TIMEOUT):
-                await loop.create_connection(
-                    lambda: connection, host, origin.port, happy_eyeballs_delay=delay
-                )
+                await loop.create_connection(lambda: connection, host, origin.port, **options)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"no connection within {CONNECT_TIMEOUT:g} s") from None
         except OSError as fault:
