@@ -60,30 +60,32 @@ async def test_between_the_call_of_an_upstream_and_the_written_line_are_few_func
     assert any(stacks)
 
 
-ASKS = """
+MOUNTS = """
 import asyncio, sys
-from mcp_toolset import RemoteToolset
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
+from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+
+def one() -> str:
+    return "one"
 
 async def main():
-    async with RemoteToolset(sys.argv[1:], name="up") as mount:
-        [tool] = mount.bindings()
-        result = await tool.execute(ToolCall("one", {}), LOCAL_CONTEXT)
-        assert not result.is_error
+    target = sys.argv[1:] or ToolsetServer(Toolset(one))
+    async with ToolsetServer(Toolset(RemoteToolset(target, name="up"))) as server:
+        await server.settled()
+        assert not (await server.call_tool("one", {})).is_error
 
 asyncio.run(main())
-print(*sorted({"mcp", "mcp_types", "httpx2", "starlette", "uvicorn"} & sys.modules.keys()))
+print(*sorted({"mcp", "mcp_types", "httpx2", "opentelemetry", "starlette", "uvicorn"} & sys.modules.keys()))
 """
-"""A program that mounts a server over stdio and calls its tool, and then says what it has imported."""
+"""A program that mounts a server, calls its tool, and says which of the heavy packages it has imported."""
+
+PLAIN = str(Path(__file__).parents[1] / "support" / "plain_server.py")
 
 
-def test_a_server_over_stdio_is_mounted_and_called_without_the_sdk_and_without_http() -> None:
-    server = str(Path(__file__).parents[1] / "support" / "plain_server.py")
+@pytest.mark.parametrize(
+    "target", [[], [sys.executable, PLAIN, json.dumps({"tools": ["one"]})]], ids=["in process", "stdio"]
+)
+def test_a_server_is_mounted_and_called_without_the_sdk_and_without_http(target: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ASKS, sys.executable, server, json.dumps({"tools": ["one"]})],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [sys.executable, "-c", MOUNTS, *target], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout.strip(), done.stderr, done.returncode) == ("", "", 0)
