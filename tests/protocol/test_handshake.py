@@ -16,6 +16,7 @@ from mcp.client.session import ClientSession
 from mcp_toolset.protocol.handshake import ClientHandshake, Eras
 from mcp_toolset.protocol.json_rpc import (
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
@@ -147,7 +148,7 @@ def test_another_request_is_tried_as_long_as_one_is_left(server: Server, asked: 
         (Server(), "auto", METHOD_NOT_FOUND, "unknown"),
         (Server(), "modern", METHOD_NOT_FOUND, "unknown (it does not speak 2026-07-28"),
         (Server(), "legacy", METHOD_NOT_FOUND, "unknown (it speaks no revision up to"),
-        (Server(discover={}), "modern", INVALID_REQUEST, "it does not speak 2026-07-28"),
+        (Server(discover={}), "modern", INTERNAL_ERROR, "it does not speak 2026-07-28"),
         (
             Server(discover={**MODERN, "supportedVersions": []}),
             "modern",
@@ -157,26 +158,26 @@ def test_another_request_is_tried_as_long_as_one_is_left(server: Server, asked: 
         (
             Server(initialize={**LEGACY, "protocolVersion": "1999-01-01"}),
             "auto",
-            INVALID_REQUEST,
+            INTERNAL_ERROR,
             "it answered the handshake with a revision that is not known: 1999-01-01",
         ),
         (
             Server(initialize={"protocolVersion": "2025-11-25"}),
             "auto",
-            INVALID_REQUEST,
+            INTERNAL_ERROR,
             "its answer to initialize does not follow the protocol: capabilities is missing",
         ),
         (
             Server(initialize={**LEGACY, "serverInfo": {"name": 5}}),
             "auto",
-            INVALID_REQUEST,
+            INTERNAL_ERROR,
             "its answer to initialize does not follow the protocol: serverInfo.name must be a string",
         ),
         (Server(initialize=MCPError(-32000, "busy")), "legacy", -32000, "busy"),
         (
             Server(initialize=_offers("2026-07-28"), discover={}),
             "auto",
-            INVALID_REQUEST,
+            INTERNAL_ERROR,
             "its answer to server/",
         ),
     ],

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from mcp_toolset.protocol.http_headers import METHOD_HEADER, VERSION_HEADER
 from mcp_toolset.protocol.json_rpc import (
     CONNECTION_CLOSED,
-    INVALID_REQUEST,
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
@@ -230,7 +230,7 @@ def _initialized(result: Mapping[str, Any]) -> Introduction:
     version = result["protocolVersion"]
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise MCPError(
-            INVALID_REQUEST, f"it answered the handshake with a revision that is not known: {version}"
+            INTERNAL_ERROR, f"it answered the handshake with a revision that is not known: {version}"
         )
     return _introduction(version, result, result["serverInfo"])
 
@@ -255,7 +255,7 @@ def _introduction(version: str, result: Mapping[str, Any], info: Mapping[str, An
 def _require(method: str, members: Members, result: Mapping[str, Any]) -> None:
     fault = members.fault(result)
     if fault is not None:
-        raise MCPError(INVALID_REQUEST, f"its answer to {method} does not follow the protocol: {fault}")
+        raise MCPError(INTERNAL_ERROR, f"its answer to {method} does not follow the protocol: {fault}")
 
 
 def _mutual(error: MCPError) -> str | None:

@@ -86,15 +86,20 @@ def param_headers(header_map: Mapping[tuple[str, ...], str], arguments: Mapping[
     return made
 
 
-def repeated_routing_header(headers: Iterable[tuple[str, str]]) -> str | None:
-    """The first routing header that a request has twice: its readers may disagree about which one counts."""
+def check_routing_once(names: Iterable[str]) -> None:
+    """Refuse a request that has a routing header twice: its readers may disagree about which one counts.
+
+    Args:
+        names: The names of all its headers.
+
+    Raises:
+        MCPError: `HEADER_MISMATCH`: it has.
+    """
     seen: set[str] = set()
-    for name, _ in headers:
-        key = name.lower()
-        if key in _ROUTING and key in seen:
-            return key
-        seen.add(key)
-    return None
+    for name in map(str.lower, names):
+        if name in _ROUTING and name in seen:
+            raise _mismatch(f"{name} header appears more than once")
+        seen.add(name)
 
 
 def check_routing(

@@ -165,9 +165,6 @@ NOTIFICATION_METHODS: Final = frozenset(each.name for each in _NOTIFICATIONS)
 CACHEABLE_METHODS: Final = frozenset(each.name for each in _METHODS if each.is_cacheable)
 """Methods whose modern results say how long they may be kept (2026-07-28, server/utilities/caching)."""
 
-ASKING_METHODS: Final = frozenset(each.name for each in _METHODS if each.may_ask)
-"""Methods whose modern results may be `input_required` (2026-07-28, basic/patterns/mrtr)."""
-
 NAME_PARAMETERS: Final[Mapping[str, str]] = {
     each.name: each.name_parameter for each in _METHODS if each.name_parameter is not None
 }

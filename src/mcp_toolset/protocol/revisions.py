@@ -18,9 +18,6 @@ KNOWN_PROTOCOL_VERSIONS: Final = (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL
 LATEST_HANDSHAKE_VERSION: Final = HANDSHAKE_PROTOCOL_VERSIONS[-1]
 LATEST_MODERN_VERSION: Final = MODERN_PROTOCOL_VERSIONS[-1]
 
-DEFAULT_NEGOTIATED_VERSION: Final = "2025-03-26"
-"""What a legacy request over HTTP speaks that has no version header (2025-11-25, basic/transports)."""
-
 PROTOCOL_VERSION_META_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO_META_KEY: Final = "io.modelcontextprotocol/clientInfo"
 CLIENT_CAPABILITIES_META_KEY: Final = "io.modelcontextprotocol/clientCapabilities"

@@ -20,10 +20,10 @@ from mcp_toolset.protocol.http_headers import (
     NAME_HEADER,
     VERSION_HEADER,
     check_param_headers,
+    check_routing_once,
 )
 from mcp_toolset.protocol.inbound import kind_of, unsupported_version
 from mcp_toolset.protocol.json_rpc import (
-    HEADER_MISMATCH,
     INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
@@ -98,7 +98,7 @@ class ModernPosts:
         fields = head.fields
         routing = {name: fields[raw].decode("latin-1") for raw, name in _ROUTING if raw in fields}
         if head.repeats:
-            _check_once(head)
+            check_routing_once(raw.decode("latin-1") for raw, _ in head.all)
         method, params = message["method"], message.get("params")
         envelope = self._machine.receive_request(method, params, routing)
         if method == _CALL:
@@ -152,17 +152,6 @@ class _Exchange(PostedRequest):
         while True:
             await anyio.sleep(posted.PING_INTERVAL)
             await self.ping()
-
-
-def _check_once(head: Head) -> None:
-    """Refuse a request with two headers of one name, of which its readers may not take the same one.
-
-    Raises:
-        MCPError: it has a header twice that says where it goes.
-    """
-    for raw, name in _ROUTING:
-        if sum(each == raw for each, _ in head.all) > 1:
-            raise MCPError(HEADER_MISMATCH, f"{name} header appears more than once")
 
 
 async def _refused(send: Send, number: RequestId | None, error: ErrorData) -> None:

@@ -15,7 +15,7 @@ from mcp_toolset.config import ProtocolRule
 from mcp_toolset.protocol.dispatch import CallOptions, Dispatcher
 from mcp_toolset.protocol.handshake import DISCOVER, ClientHandshake, HandshakeRequest, Introduction
 from mcp_toolset.protocol.http_headers import routing_headers
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, MCPError
+from mcp_toolset.protocol.json_rpc import MCPError
 
 CLIENT_INFO: Final[Mapping[str, Any]] = {"name": "mcp-toolset", "version": "0.1.0"}
 """What the bridge says that it is."""
@@ -55,7 +55,7 @@ async def negotiate(
                 raise
             handshake.refused(fault)
         else:
-            _take(handshake, result)
+            handshake.answered(result)
     assert handshake.server is not None, "a handshake without a next request is settled"
     server = handshake.server
     if not server.is_modern:
@@ -72,11 +72,3 @@ def _options(request: HandshakeRequest) -> CallOptions:
     if request.method == DISCOVER:
         opts["timeout"] = PROBE_DEADLINE
     return opts
-
-
-def _take(handshake: ClientHandshake, result: Mapping[str, Any]) -> None:
-    try:
-        handshake.answered(result)
-    except MCPError as fault:
-        # A server that answers what cannot be used has refused nothing: the code is none of a refusal.
-        raise MCPError(INTERNAL_ERROR, fault.message) from None
