@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cli.screening import COMMANDS, SCREENS, WIDTHS, drawn, plain
 
+from mcp_toolset.cli.display.tables import Column, aligned, draw
 from mcp_toolset.cli.main import cli
-from mcp_toolset.cli.tables import Column, aligned, draw
 from mcp_toolset.serving.announcement import progress
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted

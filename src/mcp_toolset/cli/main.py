@@ -25,8 +25,8 @@ from mcp_toolset.cli.commands.pin import pin_command
 from mcp_toolset.cli.commands.read import read_command
 from mcp_toolset.cli.commands.search import search_command
 from mcp_toolset.cli.commands.serve import serve_command
+from mcp_toolset.cli.display.output import complain, debugging
 from mcp_toolset.cli.options import examples
-from mcp_toolset.cli.output import complain, debugging
 from mcp_toolset.errors import ToolsetError, innermost
 
 __all__ = ["cli", "main"]

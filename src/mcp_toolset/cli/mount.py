@@ -16,9 +16,9 @@ from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.cli.credentials import Headers
-from mcp_toolset.cli.output import complain
+from mcp_toolset.cli.display.output import complain
+from mcp_toolset.cli.display.progress import opening
 from mcp_toolset.cli.program import load
-from mcp_toolset.cli.progress import opening
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
 from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError

@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_toolset.cli.tables import Column
+from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.errors import CallError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.context.offer_kinds import Kind
     from mcp_toolset.server.server import ToolsetServer
 

@@ -57,6 +57,17 @@ def examples(*lines: str) -> str:
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
+def target_command(name: str, words: str, *lines: str) -> Callable[[Callable[..., Any]], TargetCommand]:
+    """Declare a command about a target: its name, its words as help shows them, and examples."""
+
+    def declare(function: Callable[..., Any]) -> TargetCommand:
+        with_words = click.argument("words", nargs=-1, metavar=words)(function)
+        made = click.command(name, cls=TargetCommand, options_metavar="[OPTIONS]", epilog=examples(*lines))
+        return made(with_words)
+
+    return declare
+
+
 def target_and_words(
     ctx: click.Context, words: Sequence[str], *names: str, more: bool = False
 ) -> tuple[str | None, tuple[str, ...], list[str]]:
@@ -216,7 +227,7 @@ class Reach:
 
     def log(self) -> None:
         """Send log records to stderr, warnings only with `-v`."""
-        from mcp_toolset.cli.output import log_to_stderr
+        from mcp_toolset.cli.display.output import log_to_stderr
 
         log_to_stderr(self.verbose, quiet=True)
 

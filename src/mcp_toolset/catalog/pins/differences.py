@@ -14,6 +14,7 @@ from typing import Any, Final, Self, cast
 
 from mcp_toolset.catalog.pins.canonical import plain_json
 from mcp_toolset.catalog.pins.schema_parts import VALUES, parts
+from mcp_toolset.tools.core.plain import texts_in
 from mcp_toolset.tools.text.hidden_text import visible
 
 __all__ = ["ABSENT", "Difference", "compared", "says_otherwise"]
@@ -108,7 +109,7 @@ def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     before, after = old.get("inputSchema"), new.get("inputSchema")
     if not _said(after).items() <= _said(before).items():
         return True
-    return not set(_words(after)) <= {*_words(before), *_TYPES, *_NARROWING}
+    return not set(texts_in(after)) <= {*texts_in(before), *_TYPES, *_NARROWING}
 
 
 def _within(path: str, old: Any, new: Any) -> Iterator[Difference]:
@@ -138,19 +139,6 @@ def _said(schema: Any) -> dict[str, str]:
     """The texts in a schema and the values that it proposes, by their places."""
     said = (part for part in parts(schema) if part.kind == "wording" or part.path.endswith(_PROPOSED))
     return {part.path: plain_json(part.value) for part in said if part.kind != "name"}
-
-
-def _words(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _words(item)
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, Any]", value).items():
-            yield key
-            yield from _words(item)
 
 
 def _lines(value: Any) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.catalog.pins.schema_parts import TABLES_OF_SCHEMAS, VALUES, Part, only_says, parts
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.plain import texts_in
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
 from mcp_toolset.tools.text.lookalike import lookalikes
 
@@ -99,26 +100,14 @@ def _in_wording(definition: ToolDefinition, said: list[Part]) -> Iterator[str]:
         *wording,
     ):
         yield from _hidden(place, value)
-        if letters := lookalikes(" ".join(_texts(value))):
+        if letters := lookalikes(" ".join(texts_in(value))):
             yield f"{visible(place)} imitates Latin letters: {ascii(letters)[1:-1]}"
 
 
 def _hidden(place: str, value: Any) -> Iterator[str]:
-    for text in _texts(value):
+    for text in texts_in(value):
         if found := hidden_in(text):
             yield f"{visible(place)} hides {', '.join(found)}"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[str, Any]", value).items():
-            yield key
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in cast("list[Any] | tuple[Any, ...]", value):
-            yield from _texts(item)
 
 
 def _without(definition: ToolDefinition) -> ToolDefinition:

@@ -11,9 +11,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_toolset.catalog.pins.risky_patterns import ANOTHER_TOOL, INSTRUCTIONS, VALUES
+from mcp_toolset.tools.core.plain import texts_in
 from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in
 
 __all__ = ["Sign", "signs_in", "text_gained"]
@@ -105,21 +106,8 @@ def _writing_systems(text: str) -> Iterator[Sign]:
 
 
 def _text_of(definition: Mapping[str, Any]) -> str:
-    return "\n".join(text for key in _READ for text in _texts(definition.get(key)))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text of a JSON value, names included, except the address of a schema's dialect."""
-    if isinstance(value, str):
-        if not _DIALECTS.fullmatch(value):
-            yield value
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _texts(item)
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[str, Any]", value).items():
-            yield key
-            yield from _texts(item)
+    found = (text for key in _READ for text in texts_in(definition.get(key)))
+    return "\n".join(text for text in found if not _DIALECTS.fullmatch(text))
 
 
 def _said(sign: Sign) -> str:

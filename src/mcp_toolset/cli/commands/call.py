@@ -11,18 +11,17 @@ import click
 
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
-    examples,
     json_option,
     reach_options,
     target_and_words,
+    target_command,
 )
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError, InvalidArgumentsError
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.arguments import TypedArguments
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.view.view import ToolBinding
@@ -30,17 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["call_command"]
 
 
-@click.command(
+@target_command(
     "call",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset call app.py add a=1 b=2",
-        "mcp-toolset call app.py sort names=b names=a",
-        "mcp-toolset call add a=1 b=2 -- python app.py",
-    ),
+    "TARGET TOOL [ARGUMENTS…] | TOOL [ARGUMENTS…] -- COMMAND…",
+    "mcp-toolset call app.py add a=1 b=2",
+    "mcp-toolset call app.py sort names=b names=a",
+    "mcp-toolset call add a=1 b=2 -- python app.py",
 )
-@click.argument("words", nargs=-1, metavar="TARGET TOOL [ARGUMENTS…] | TOOL [ARGUMENTS…] -- COMMAND…")
 @json_option
 @reach_options
 @click.pass_context
@@ -62,8 +57,8 @@ def call_command(
 
     arguments = typed_arguments(typed, sys.stdin)
 
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -113,7 +108,7 @@ async def _call(
 ) -> ToolResult:
     import anyio
 
-    from mcp_toolset.cli.output import working
+    from mcp_toolset.cli.display.output import working
 
     try:
         with anyio.fail_after(seconds), working(f"calling {binding.name} …"):
@@ -125,13 +120,13 @@ async def _call(
 
 
 async def _sent(server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any]) -> ToolResult:
-    from mcp_toolset.cli.terminal import TerminalContext
+    from mcp_toolset.cli.display.terminal import TerminalContext
 
     return await server.call_as_host(binding.name, arguments, context=TerminalContext())
 
 
 def _show(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
-    from mcp_toolset.cli.output import complain
+    from mcp_toolset.cli.display.output import complain
 
     if as_json:
         output.json(dict(result.wire))
@@ -143,7 +138,7 @@ def _show(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
 
 
 def _text(result: ToolResult) -> str:
-    from mcp_toolset.cli.blocks import block_text
+    from mcp_toolset.cli.display.blocks import block_text
 
     if not result.content:
         return result.text

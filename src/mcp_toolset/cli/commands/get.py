@@ -10,32 +10,27 @@ import click
 
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
-    examples,
     json_option,
     reach_options,
     target_and_words,
+    target_command,
 )
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import CallError
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["get_command"]
 
 
-@click.command(
+@target_command(
     "get",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset list app.py --prompts",
-        "mcp-toolset get app.py review language=French",
-    ),
+    "TARGET PROMPT [ARGUMENTS…] | PROMPT [ARGUMENTS…] -- COMMAND…",
+    "mcp-toolset list app.py --prompts",
+    "mcp-toolset get app.py review language=French",
 )
-@click.argument("words", nargs=-1, metavar="TARGET PROMPT [ARGUMENTS…] | PROMPT [ARGUMENTS…] -- COMMAND…")
 @json_option
 @reach_options
 @click.pass_context
@@ -53,8 +48,8 @@ def get_command(
 
     arguments = typed_arguments(typed, sys.stdin).as_texts()
 
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -68,8 +63,8 @@ def get_command(
 
 
 async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
+    from mcp_toolset.cli.display.terminal import TerminalContext
     from mcp_toolset.cli.offered import listed, unknown
-    from mcp_toolset.cli.terminal import TerminalContext
     from mcp_toolset.context.offer_kinds import PROMPTS
 
     try:
@@ -82,7 +77,7 @@ async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str])
 
 
 def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-    from mcp_toolset.cli.blocks import block_text
+    from mcp_toolset.cli.display.blocks import block_text
 
     if as_json:
         output.json(dict(result))

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
     deferred_option,
-    examples,
     json_option,
     reach_options,
     target_and_words,
+    target_command,
 )
-from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.core.source import ToolSource
     from mcp_toolset.tools.view.view import ToolBinding
@@ -34,16 +33,12 @@ BYTES_PER_TOKEN: Final = 4
 """Bytes per token of JSON in English: a rule of thumb; every model counts differently."""
 
 
-@click.command(
+@target_command(
     "inspect",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset inspect mcp.json",
-        "mcp-toolset inspect app.py --json",
-    ),
+    "TARGET | -- COMMAND…",
+    "mcp-toolset inspect mcp.json",
+    "mcp-toolset inspect app.py --json",
 )
-@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @json_option
 @deferred_option
 @reach_options
@@ -59,10 +54,10 @@ def inspect_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.clearing import clearing
+    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.display.progress import opening
     from mcp_toolset.cli.mount import mount, name_down, reachable, warn_of_keys
-    from mcp_toolset.cli.output import answering
-    from mcp_toolset.cli.progress import opening
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -147,7 +142,7 @@ def _size(value: Any) -> dict[str, int]:
 
 
 def _server(source: ToolSource) -> dict[str, Any]:
-    from mcp_toolset.cli.changes import status_lists
+    from mcp_toolset.cli.display.changes import status_lists
 
     status = source.status
     return {
@@ -179,7 +174,7 @@ def _connection(source: ToolSource) -> dict[str, Any]:
 
 
 def _show(report: Mapping[str, Any], output: Output) -> None:
-    from mcp_toolset.cli.changes import change_lines
+    from mcp_toolset.cli.display.changes import change_lines
     from mcp_toolset.tools.text.hidden_text import visible
 
     listed, deferred = report["listed"], report["deferred"]["tools"]

@@ -149,9 +149,9 @@ def _variable(ctx: click.Context, text: str) -> tuple[str, str]:
 def _carry_out(
     make: Callable[[], InstallPlan], client: ClientName, scope: Scope | None, dry_run: bool, as_json: bool
 ) -> None:
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.installers.install import apply
     from mcp_toolset.cli.installers.replacing import held
-    from mcp_toolset.cli.output import answering
 
     machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
     with nullcontext() if dry_run else held(locate(CLIENTS[client], scope, machine)[1]):

@@ -8,39 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
     deferred_option,
-    examples,
     json_option,
     reach_options,
     target_and_words,
+    target_command,
 )
-from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.core.source import SourceStatus
 
 __all__ = ["list_command"]
 
 
-@click.command(
+@target_command(
     "list",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset list mcp.json",
-        "mcp-toolset list mcp.json --strict --json",
-        "mcp-toolset list https://host/mcp --token-env TOKEN",
-        "mcp-toolset list -- npx -y @scope/server",
-    ),
+    "TARGET | -- COMMAND…",
+    "mcp-toolset list mcp.json",
+    "mcp-toolset list mcp.json --strict --json",
+    "mcp-toolset list https://host/mcp --token-env TOKEN",
+    "mcp-toolset list -- npx -y @scope/server",
 )
-@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @click.option("--prompts", is_flag=True, help="List the prompts instead; see get.")
 @click.option("--resources", is_flag=True, help="List the resources instead; see read.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if any server is down.")
@@ -64,9 +59,9 @@ def list_command(
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.clearing import clearing
+    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import name_down, opened
-    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -87,7 +82,7 @@ def list_command(
 
 
 async def _show_offered(server: ToolsetServer, output: Output, *, prompts: bool) -> None:
-    from mcp_toolset.cli.clearing import clearing
+    from mcp_toolset.cli.display.clearing import clearing
     from mcp_toolset.cli.offered import listed, show_prompts, show_resources
     from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES
 
@@ -116,7 +111,7 @@ def _as_json(server: ToolsetServer) -> dict[str, Any]:
 
 
 def _status(status: SourceStatus) -> dict[str, Any]:
-    from mcp_toolset.cli.changes import status_lists
+    from mcp_toolset.cli.display.changes import status_lists
 
     return {
         "state": status.state,
@@ -133,7 +128,7 @@ def _deferred(server: ToolsetServer) -> Mapping[str, int]:
 
 def _show(server: ToolsetServer, output: Output) -> None:
     from mcp_toolset.catalog.search.entry import CatalogEntry
-    from mcp_toolset.cli.clearing import clearing
+    from mcp_toolset.cli.display.clearing import clearing
 
     clear = clearing(server)
     listed = [binding for binding in server.bindings() if not binding.deferred]

@@ -11,37 +11,32 @@ import click
 
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
-    examples,
     json_option,
     lock_option,
     reach_options,
     target_and_words,
+    target_command,
 )
 from mcp_toolset.cli.target import ConfigFile, parse_target
 from mcp_toolset.tools.text.screen import counted
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.pins.lockfile import LockEntry
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.cli.mount import MountOptions
-    from mcp_toolset.cli.output import Output
     from mcp_toolset.cli.pinning import Comparison
     from mcp_toolset.cli.target import Target
 
 __all__ = ["pin_command"]
 
 
-@click.command(
+@target_command(
     "pin",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset pin mcp.json",
-        "mcp-toolset pin mcp.json --check",
-        "mcp-toolset pin mcp.json --accept git/commit",
-    ),
+    "TARGET [NAMES]… | [NAMES]… -- COMMAND…",
+    "mcp-toolset pin mcp.json",
+    "mcp-toolset pin mcp.json --check",
+    "mcp-toolset pin mcp.json --accept git/commit",
 )
-@click.argument("words", nargs=-1, metavar="TARGET [NAMES]… | [NAMES]… -- COMMAND…")
 @click.option("--accept", is_flag=True, help="Accept what has changed: all of it, or NAMES alone.")
 @click.option(
     "--check", is_flag=True, help="Change nothing; exit with 1 if anything is not as it was pinned."
@@ -71,7 +66,7 @@ def pin_command(
         raise click.UsageError(f"{names[0]!r} is a name to accept; add --accept", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.output import answering
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -134,7 +129,7 @@ def _accept(comparisons: Sequence[Comparison], left: Sequence[LockEntry], names:
 
 
 def _report(comparisons: Sequence[Comparison], left: Sequence[LockEntry]) -> dict[str, Any]:
-    from mcp_toolset.cli.changes import change_json
+    from mcp_toolset.cli.display.changes import change_json
 
     servers = [
         {
@@ -151,7 +146,7 @@ def _report(comparisons: Sequence[Comparison], left: Sequence[LockEntry]) -> dic
 
 
 def _show(report: dict[str, Any], output: Output, *, existed: bool, written: bool) -> None:
-    from mcp_toolset.cli.changes import change_lines
+    from mcp_toolset.cli.display.changes import change_lines
 
     for server in report["servers"]:
         output.text(f"{server['name']}: {_state(server)}")

@@ -9,31 +9,26 @@ import click
 
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
-    examples,
     json_option,
     reach_options,
     target_and_words,
+    target_command,
 )
 from mcp_toolset.cli.target import parse_target
 
 if TYPE_CHECKING:
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
 
 __all__ = ["read_command"]
 
 
-@click.command(
+@target_command(
     "read",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset list mcp.json --resources",
-        "mcp-toolset read mcp.json file:///notes/today.md",
-    ),
+    "TARGET URI | URI -- COMMAND…",
+    "mcp-toolset list mcp.json --resources",
+    "mcp-toolset read mcp.json file:///notes/today.md",
 )
-@click.argument("words", nargs=-1, metavar="TARGET URI | URI -- COMMAND…")
 @json_option
 @reach_options
 @click.pass_context
@@ -47,8 +42,8 @@ def read_command(
     target, command, (uri,) = target_and_words(ctx, words, "URI")
     place = parse_target(target, command)
 
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -62,8 +57,8 @@ def read_command(
 
 
 async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
+    from mcp_toolset.cli.display.terminal import TerminalContext
     from mcp_toolset.cli.offered import listed, unknown
-    from mcp_toolset.cli.terminal import TerminalContext
     from mcp_toolset.context.offer_kinds import RESOURCES
 
     try:
@@ -75,7 +70,7 @@ async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
 
 
 def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-    from mcp_toolset.cli.blocks import block_text
+    from mcp_toolset.cli.display.blocks import block_text
 
     if as_json:
         output.json(dict(result))

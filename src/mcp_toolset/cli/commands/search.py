@@ -7,37 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import (
     Reach,
-    TargetCommand,
-    examples,
     json_option,
     reach_options,
     target_and_words,
+    target_command,
 )
-from mcp_toolset.cli.tables import Column
 from mcp_toolset.cli.target import parse_target
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import SearchHit
-    from mcp_toolset.cli.output import Output
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.core.source import SourceStatus
 
 __all__ = ["search_command"]
 
 
-@click.command(
+@target_command(
     "search",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset search mcp.json history of commits",
-        "mcp-toolset search mcp.json issues --server github",
-    ),
+    "TARGET QUERY | QUERY -- COMMAND…",
+    "mcp-toolset search mcp.json history of commits",
+    "mcp-toolset search mcp.json issues --server github",
 )
-@click.argument("words", nargs=-1, metavar="TARGET QUERY | QUERY -- COMMAND…")
 @click.option(
     "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="At most so many hits."
 )
@@ -58,9 +53,9 @@ def search_command(
     place = parse_target(target, command)
     query = " ".join(rest)
 
-    from mcp_toolset.cli.clearing import clearing
+    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.output import answering
     from mcp_toolset.cli.running import run
 
     reach.log()

@@ -11,10 +11,9 @@ import click
 
 from mcp_toolset.cli.credentials import Headers, credential_options
 from mcp_toolset.cli.options import (
-    TargetCommand,
-    examples,
     serving_options,
     target_and_words,
+    target_command,
     verbose_option,
 )
 from mcp_toolset.cli.target import parse_target
@@ -29,17 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["serve_command"]
 
 
-@click.command(
+@target_command(
     "serve",
-    cls=TargetCommand,
-    options_metavar="[OPTIONS]",
-    epilog=examples(
-        "mcp-toolset serve app.py",
-        "mcp-toolset serve mcp.json --deferred",
-        "mcp-toolset serve app.py --transport http --port 8000",
-    ),
+    "TARGET | -- COMMAND…",
+    "mcp-toolset serve app.py",
+    "mcp-toolset serve mcp.json --deferred",
+    "mcp-toolset serve app.py --transport http --port 8000",
 )
-@click.argument("words", nargs=-1, metavar="TARGET | -- COMMAND…")
 @click.option(
     "--transport",
     type=click.Choice(["stdio", "http", "sse"]),
@@ -88,8 +83,8 @@ def serve_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
+    from mcp_toolset.cli.display.output import log_to_stderr
     from mcp_toolset.cli.mount import MountOptions
-    from mcp_toolset.cli.output import log_to_stderr
     from mcp_toolset.serving.serve import Serving
 
     log_to_stderr(verbose, quiet=False)
@@ -114,8 +109,8 @@ def _ledger(path: Path | None) -> Generator[GrantLedger | None]:
 
 
 def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
+    from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import mount
-    from mcp_toolset.cli.output import answering
 
     # Output of the code that is loaded must not reach the client: stdout is the protocol.
     with answering():
@@ -123,8 +118,8 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
 
 
 def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
+    from mcp_toolset.cli.display.output import complain, note
     from mcp_toolset.cli.mount import report_down, require_something
-    from mcp_toolset.cli.output import complain, note
     from mcp_toolset.serving.serve import run_server
 
     run_server(

@@ -1,7 +1,8 @@
-"""A copy of JSON data: what a caller sent stays as it was, whatever its readers do with it."""
+"""Walk JSON data: `copied`, so that readers cannot change what a caller sent, and `texts_in`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Final, cast
 
@@ -11,10 +12,10 @@ _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def copied(arguments: dict[str, Any]) -> dict[str, Any]:
-    """A deep copy. Values that JSON does not have are copied as `copy.deepcopy` copies them.
+    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`.
 
     Raises:
-        InvalidArgumentsError: they are nested deeper than Python can follow.
+        InvalidArgumentsError: the arguments are nested deeper than Python can follow.
     """
     try:
         return _copied_object(arguments)
@@ -22,6 +23,19 @@ def copied(arguments: dict[str, Any]) -> dict[str, Any]:
         raise InvalidArgumentsError(
             "the arguments are nested too deeply to be copied; flatten them"
         ) from None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield key
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any] | tuple[Any, ...]", value):
+            yield from texts_in(item)
 
 
 def _copied_object(given: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_toolset.cli.output import note
+from mcp_toolset.cli.display.output import note
 from mcp_toolset.tools.core.call import ToolContext
 
 __all__ = ["TerminalContext"]

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-from mcp_toolset.cli.tables import Column, aligned, draw
+from mcp_toolset.cli.display.tables import Column, aligned, draw
 from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 

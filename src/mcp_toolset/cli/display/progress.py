@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from mcp_toolset.cli.output import one_line
+from mcp_toolset.cli.display.output import one_line
 from mcp_toolset.serving.announcement import progress
 
 if TYPE_CHECKING:
