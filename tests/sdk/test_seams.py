@@ -16,7 +16,7 @@ from opentelemetry import trace
 from tests.support.spans import Spans
 
 from mcp_toolset import Toolset, ToolsetServer
-from mcp_toolset.sdk.servers import connection_of, lowlevel_of
+from mcp_toolset.sdk.servers import ends_of, lowlevel_of
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ async def test_a_legacy_connection_is_one_object_for_its_life_and_a_modern_one_i
 
     async def remember(ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
         if ctx.method == "tools/list":
-            seen.append(connection_of(ctx.session))
+            seen.append(ends_of(ctx.session)[1])
         return await call_next(ctx)
 
     async def none(ctx: Any, params: Any) -> types.ListToolsResult:

@@ -16,7 +16,7 @@ from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError
-from mcp_toolset.sdk.servers import request_outbound
+from mcp_toolset.sdk.servers import ends_of
 from mcp_toolset.server.offers.round_trips import resumable
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.transports.through_sdk.contexts import SdkWay
@@ -32,7 +32,7 @@ def prompting() -> Server[Any]:
 
     async def prompt(ctx: Any, params: types.GetPromptRequestParams) -> Any:
         connection = Connection(protocol_version=ctx.protocol_version)
-        way = SdkWay(request_outbound(ctx.session), ctx.request_id, None)
+        way = SdkWay(ends_of(ctx.session)[0], ctx.request_id, None)
         context = WireContext(RequestContext(ctx.method, ctx.params, ctx.request_id, connection, way))
 
         async def run() -> dict[str, Any]:

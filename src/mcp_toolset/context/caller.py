@@ -49,7 +49,7 @@ class Caller(ToolContext):
         modern = self.modern = request.modern
         self._client: ServedClient | None = None if modern else client_of(request)
         self.session = None if self._client is None else self._client.key
-        self.principal = _principal(request)
+        self.principal = None if request.http is None else principal_of(request.http.scope)
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
         self._carried: Mapping[str, Any] | None = None
@@ -138,10 +138,9 @@ class Caller(ToolContext):
         return self._wants_progress
 
 
-def _principal(request: RequestContext) -> str | None:
-    if request.http is None:
-        return None
-    user: Any = request.http.scope.get("user")
+def principal_of(scope: Mapping[str, Any]) -> str | None:
+    """The user that an authentication middleware has found for an HTTP request; `None` without one."""
+    user: Any = scope.get("user")
     if user is None or not getattr(user, "is_authenticated", False):
         return None
     return _token_principal(getattr(user, "access_token", None)) or str(user.display_name)

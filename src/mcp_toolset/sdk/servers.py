@@ -7,12 +7,10 @@ Private are `ServerSession._connection`, because nothing public tells one legacy
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
-from mcp.server.auth.provider import AccessToken, principal_components
 from mcp.server.mcpserver import MCPServer
-from mcp.server.runner import ServerRunner, aclose_shielded, serve_one
+from mcp.server.runner import ServerRunner, aclose_shielded
 
 from mcp_toolset.protocol.dispatch import DispatchContext
 from mcp_toolset.sdk.models import Connection, Server, ServerSession
@@ -20,13 +18,9 @@ from mcp_toolset.sdk.models import Connection, Server, ServerSession
 __all__ = [
     "ServerRunner",
     "aclose_shielded",
-    "connection_of",
     "ends_of",
     "holds_cleanup",
     "lowlevel_of",
-    "request_outbound",
-    "serve_one",
-    "token_principal",
 ]
 
 
@@ -40,31 +34,12 @@ def lowlevel_of(server: object) -> Server[Any] | None:
     return cast("Server[Any]", own) if isinstance(own, Server) else None
 
 
-def connection_of(session: ServerSession) -> Connection:
-    """The connection behind a request's session: one object for the life of a legacy connection."""
-    return session._connection  # pyright: ignore[reportPrivateUsage]
-
-
 def ends_of(session: ServerSession) -> tuple[DispatchContext, Connection]:
     """What a request's session sends messages by: on the stream of the request, and outside of it."""
     return session._request_outbound, session._connection  # pyright: ignore[reportPrivateUsage, reportReturnType]
-
-
-def request_outbound(session: ServerSession) -> DispatchContext:
-    """What sends messages on the stream of the request that a session is scoped to."""
-    return session._request_outbound  # pyright: ignore[reportPrivateUsage, reportReturnType]
 
 
 def holds_cleanup(connection: Connection) -> bool:
     """Whether anything was left on a connection to be done at its end."""
     # The standard library has no public way to ask; without the attribute the answer is yes.
     return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
-
-
-def token_principal(user: object) -> str | None:
-    """Whom an access token stands for: its client, issuer and subject; `None` without a token.
-
-    The display name of the SDK's user is the client's id alone, which all users of a client share.
-    """
-    token: object = getattr(user, "access_token", None)
-    return json.dumps(principal_components(token)) if isinstance(token, AccessToken) else None

@@ -9,6 +9,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcp_toolset.context.caller import principal_of
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.inbound import Kind
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
@@ -19,7 +20,6 @@ from mcp_toolset.transports.http.limits import HttpLimits, peer_of
 from mcp_toolset.transports.http.modern import ModernPosts
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import JSON, Headers, refuse, reply
-from mcp_toolset.transports.http.security import principal_of
 from mcp_toolset.transports.http.session_table import SessionTable
 
 _NOT_UTF_8: Final = (

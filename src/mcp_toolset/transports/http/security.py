@@ -1,4 +1,4 @@
-"""`AllowedNames`: the `Host` and `Origin` values that are accepted; `principal_of`: who is logged in.
+"""`AllowedNames`: the `Host` and `Origin` values that are accepted.
 
 A page of another origin can make a browser send requests to a server on loopback, by a name of its own that
 leads there (DNS rebinding). The browser says which name, and which page, it was.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, Self
+from typing import Final, Self
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _KNOWN: Final = 16
@@ -52,19 +52,6 @@ class NameCheck:
         if origin and not self._is_origin(origin):
             return 403, "Invalid Origin header"
         return None
-
-
-def principal_of(scope: Mapping[str, Any]) -> str | None:
-    """The user that an authentication middleware has found for a request; `None` without one."""
-    user: Any = scope.get("user")
-    if user is None or not getattr(user, "is_authenticated", False):
-        return None
-    if hasattr(user, "access_token"):
-        # Whoever made the token has loaded the SDK.
-        from mcp_toolset.sdk.servers import token_principal
-
-        return token_principal(user) or str(user.display_name)
-    return str(user.display_name)
 
 
 def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:

@@ -23,6 +23,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from mcp_toolset.context.caller import principal_of
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.dispatch import (
     NOT_AWAITED,
@@ -41,7 +42,6 @@ from mcp_toolset.transports.http.headers import Head, Unread, read_body
 from mcp_toolset.transports.http.limits import peer_of
 from mcp_toolset.transports.http.post import PING_INTERVAL, kind_of_posted
 from mcp_toolset.transports.http.replies import STREAM, reply
-from mcp_toolset.transports.http.security import principal_of
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.http.session_table import shortened
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
