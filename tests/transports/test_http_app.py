@@ -114,6 +114,12 @@ async def test_f30_an_unknown_session_is_not_found(url: str) -> None:
     assert answer.status_code == 404
 
 
+async def test_a_slash_too_many_leads_to_the_endpoint_whatever_name_a_proxy_has_for_it(url: str) -> None:
+    async with httpx2.AsyncClient() as client:
+        answer = await client.post(f"{url}/mcp/?a=1", content=b"{}")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/mcp?a=1")
+
+
 def test_a_port_in_use_is_said_with_the_mend() -> None:
     with bound_socket("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]

@@ -43,9 +43,9 @@ async def serving(*members: Any, **limits: int) -> AsyncGenerator[httpx2.AsyncCl
                 group.cancel_scope.cancel()
 
 
-async def opened(http: httpx2.AsyncClient) -> dict[str, str]:
+async def opened(http: httpx2.AsyncClient, **more: str) -> dict[str, str]:
     """The headers of a new session."""
-    begun = await http.post("/mcp", headers=JSON, json=INITIALIZE)
+    begun = await http.post("/mcp", headers=JSON | more, json=INITIALIZE)
     assert begun.status_code == 200, begun.text
     headers = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
     done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -91,6 +91,12 @@ async def test_u46_a_flood_of_sessions_is_kept_to_the_limit() -> None:
                         clients.start_soon(open_some)
                 assert len(endpoint(app).sessions) == 5
                 group.cancel_scope.cancel()
+
+
+async def test_u46_an_address_that_a_client_makes_up_has_no_sessions_of_its_own() -> None:
+    async with serving(sessions_per_peer=2) as http:
+        sessions = [await opened(http, **{"x-forwarded-for": f"192.0.2.{number}"}) for number in range(4)]
+        assert [await works(http, session) for session in sessions] == [False, False, True, True]
 
 
 async def test_u46_when_all_sessions_are_in_use_a_new_one_is_refused_with_the_name_of_the_limit() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from typing import Any, Final
+from urllib.parse import quote
 
 import anyio
 from starlette.routing import Mount, Route, Router
@@ -151,6 +152,8 @@ class Doors(Router):
             try:
                 if path == MCP_PATH:
                     await self._endpoint.take(scope, head, request.receive, request.send)
+                elif path == f"{MCP_PATH}/":
+                    await reply(request.send, 307, headers=[(b"location", _without_slash(scope))])
                 else:
                     await super().__call__(scope, request.receive, request.send)
             finally:
@@ -164,6 +167,12 @@ def _path_in(scope: Scope) -> str:
     """The path of a request within the application, wherever that is mounted."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
+
+
+def _without_slash(scope: Scope) -> bytes:
+    """Where a request is sent on to: a path alone, as a proxy may have another scheme and name for it."""
+    query: bytes = scope.get("query_string", b"")
+    return quote(scope["path"].rstrip("/")).encode() + (b"?" + query if query else b"")
 
 
 class _Opening:
