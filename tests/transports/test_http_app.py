@@ -17,9 +17,12 @@ import anyio.abc
 import httpx2
 import pytest
 from mcp import Client
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tests.transports.test_legacy_sessions import HEADERS, INITIALIZE
 
 from mcp_toolset import Toolset, ToolsetServer, serve
-from mcp_toolset.errors import ToolsetError
+from mcp_toolset.errors import StateError, ToolsetError
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
 pytestmark = pytest.mark.anyio
@@ -112,6 +115,20 @@ async def test_f30_an_unknown_session_is_not_found(url: str) -> None:
             f"{url}/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}
         )
     assert answer.status_code == 404
+
+
+async def test_an_application_that_does_not_run_says_what_is_missing_and_may_run_again() -> None:
+    server = ToolsetServer(Toolset(nothing))
+    app = server.http_app()
+    host = Starlette(routes=[Mount("/tools", app=app)])
+    transport = httpx2.ASGITransport(host)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        for _ in range(2):
+            with pytest.raises(StateError, match="lifespan"):
+                await client.post("/tools/mcp", content=b"{}")
+            async with app.router.lifespan_context(app):
+                answer = await client.post("/tools/mcp", headers=HEADERS, json=INITIALIZE)
+                assert answer.json()["result"]["protocolVersion"] == "2025-11-25"
 
 
 async def test_a_slash_too_many_leads_to_the_endpoint_whatever_name_a_proxy_has_for_it(url: str) -> None:

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.caller import principal_of
 from mcp_toolset.context.incoming import Answers
+from mcp_toolset.errors import StateError
 from mcp_toolset.protocol.inbound import Kind
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
@@ -54,7 +55,16 @@ class HttpEndpoint:
         await self.take(scope, Head(scope["headers"]), receive, send)
 
     async def take(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        """Answer one request, whose headers have been looked through."""
+        """Answer one request, whose headers have been looked through.
+
+        Raises:
+            StateError: the application is not running.
+        """
+        if not self.sessions.is_running:
+            raise StateError(
+                "the application of this server is not running: enter its lifespan "
+                "(`app.router.lifespan_context(app)`) in that of the application that it is mounted in"
+            )
         body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
         if body is Unread.CLIENT_LEFT:
             return

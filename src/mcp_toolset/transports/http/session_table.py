@@ -17,7 +17,6 @@ from typing import Final, Generic, Protocol, TypeVar
 import anyio
 
 from mcp_toolset.concurrency.task_set import Handling
-from mcp_toolset.errors import StateError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -89,6 +88,11 @@ class SessionTable(Generic[S]):
         self._timer: asyncio.TimerHandle | None = None
         self._closing: Handling | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether sessions can be kept."""
+        return self._closing is not None
+
     def __len__(self) -> int:
         return len(self._sessions)
 
@@ -136,16 +140,7 @@ class SessionTable(Generic[S]):
         return None
 
     def add(self, session: S) -> None:
-        """Keep a session from now on.
-
-        Raises:
-            StateError: the application is not running.
-        """
-        if self._closing is None:
-            raise StateError(
-                "the application of this server is not running: enter its lifespan "
-                "(`app.router.lifespan_context(app)`) in that of the application that it is mounted in"
-            )
+        """Keep a session from now on."""
         self._sessions[session.name] = session
         self._peers[session.peer] += 1
         self._rest(session)
