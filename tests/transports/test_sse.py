@@ -21,8 +21,8 @@ from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage
 
 from mcp_toolset import HttpLimits
 from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.event_stream import EventStream, weight_of
 from mcp_toolset.transports.http.send_buffers import Unsent
-from mcp_toolset.transports.http.sse import EventStream, weight_of
 
 pytestmark = pytest.mark.anyio
 JSON = {"content-type": "application/json"}

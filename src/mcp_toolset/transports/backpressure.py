@@ -8,13 +8,13 @@ which the client has no room, and gives results up once there are too many bytes
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final, Protocol
 
 import anyio
 
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData
-from mcp_toolset.transports.pipes import PipePair
 
 BIG: Final = 256 * 1024
 """Bytes of an answer after which nothing more is read of its server until the result is on its way."""
@@ -29,12 +29,57 @@ PATIENCE: Final = 10.0
 """Seconds in which a client must read something while more than that waits for it."""
 
 
+class Channel(Protocol):
+    """A connection as its dispatcher drives it: a `PipePair`, or the event stream of an HTTP client.
+
+    Attributes:
+        fault: What taking a message failed by, which has ended the connection.
+        sent: Bytes that the other side has taken.
+    """
+
+    fault: Exception | None
+    sent: int
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be sent without waiting."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until more may be sent, or nothing can be any more."""
+        ...
+
+    def write_line(self, line: bytes, *rest: bytes, more: bool = False) -> None:
+        """Send a message, in parts perhaps; others may be about to follow."""
+        ...
+
+    def start(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Hand on what comes, and say the end."""
+        ...
+
+    def pause(self) -> None:
+        """Read nothing for now."""
+        ...
+
+    def resume(self) -> None:
+        """Read again."""
+        ...
+
+    def is_cut(self) -> bool:
+        """Whether nobody can read any more what is sent."""
+        ...
+
+    def guarded(self, work: Callable[..., None], *what: Any) -> None:
+        """Do a part of the reader's work; if it raises, the connection ends."""
+        ...
+
+
 class Caller:
     """One request of a client whose reading sets the pace."""
 
     __slots__ = ("_answered", "_over", "_pipes")
 
-    def __init__(self, pipes: PipePair) -> None:
+    def __init__(self, pipes: Channel) -> None:
         """Belong to the client behind `pipes`."""
         self._pipes = pipes
         self._over = False
@@ -72,7 +117,7 @@ class Unread:
         size: Their bytes.
     """
 
-    def __init__(self, pipes: PipePair) -> None:
+    def __init__(self, pipes: Channel) -> None:
         """Start without any."""
         self._pipes = pipes
         self.size = 0

@@ -38,9 +38,8 @@ from mcp_toolset.protocol.inbound import Envelope
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
 from mcp_toolset.protocol.unreadable import traced
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
-from mcp_toolset.transports.backpressure import BIG, Caller, Unread, calling, given_up
+from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, given_up
 from mcp_toolset.transports.outbox import FEW, Outbox
-from mcp_toolset.transports.pipes import PipePair
 from mcp_toolset.transports.repair import repaired
 from mcp_toolset.transports.requests import Incoming, Waiting
 
@@ -77,7 +76,7 @@ class LineDispatcher(Outbox):
 
     def __init__(
         self,
-        pipes: PipePair,
+        pipes: Channel,
         *,
         inline: frozenset[str] = frozenset(),
         limit: int = MAX_MESSAGE,

@@ -17,8 +17,7 @@ from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.protocol.json_rpc import REQUEST_TIMEOUT, MCPError, RequestId, RequestTimedOut
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import calling
-from mcp_toolset.transports.pipes import PipePair
+from mcp_toolset.transports.backpressure import Channel, calling
 from mcp_toolset.transports.requests import Waiting
 
 FEW: Final = 1
@@ -41,7 +40,7 @@ class Outbox:
 
     keeps_time: Final = True
 
-    def __init__(self, pipes: PipePair) -> None:
+    def __init__(self, pipes: Channel) -> None:
         """Send over `pipes`, once the other half is running."""
         self._pipes = pipes
         self._loop = asyncio.get_running_loop()

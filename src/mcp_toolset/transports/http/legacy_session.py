@@ -29,9 +29,9 @@ from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.following import Following, StandingStream, gone
 from mcp_toolset.transports.http.kept_events import STANDING, EventLog, KeptEvents, SessionEvents, closing
 from mcp_toolset.transports.http.post import Outcome, PostedRequest
-from mcp_toolset.transports.http.questions import Questions
 from mcp_toolset.transports.http.replies import JSON, Headers, error_body, reply
 from mcp_toolset.transports.http.session_table import SessionTable
+from mcp_toolset.transports.questions import Questions
 from mcp_toolset.transports.requests import Incoming
 
 _RESUMES_SINCE: Final = "2025-11-25"
