@@ -11,7 +11,7 @@ import anyio
 import pytest
 from tests.support.far_store import FarCache, FarLimits, far_stores
 
-from mcp_toolset import RateLimit, ResultCache, ToolCall, ToolResult, tool
+from mcp_toolset import Halt, RateLimit, ResultCache, ToolCall, ToolResult, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
@@ -120,6 +120,18 @@ async def test_two_servers_share_results_and_a_warm_call_asks_nobody(port: int, 
         assert (await second.look(3)).structured == {"number": 3}
     assert (first.ran, second.ran) == (1, 0)
     assert stores[1].asked == ["load_text"]
+
+
+async def test_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, space: str):
+    @tool(read_only=True)
+    async def last() -> Halt:
+        return Halt("enough", "done")
+
+    store = FarCache(port, space)
+    dispatch = ToolDispatch([last.bind()], middleware=[ResultCache(60, store=store, timeout=30)])
+    assert (await dispatch.call(ToolCall("last", {}))).halt is not None
+    assert (await dispatch.call(ToolCall("last", {}))).halt is not None
+    assert store.asked == ["load_text"]
 
 
 async def test_a_shared_result_lives_no_longer_than_where_it_was_made(port: int, space: str):

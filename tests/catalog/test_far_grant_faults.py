@@ -43,8 +43,7 @@ class Paused(Awaited):
 async def test_x1_an_answer_that_was_read_before_a_revocation_is_asked_for_again():
     store = Paused()
     desk, said = Desk(store), list[str]()
-    grant = await desk.grant()
-    desk.now += MAX_AGE
+    grant = await Desk(store).grant()
     store.holds = "find"
 
     async def read() -> None:

@@ -157,8 +157,6 @@ class CachedGrants:
 
     async def take(self, key: str) -> bool:
         """Use up one use; the store alone decides, so that processes never share one."""
-        if key in self._revoked:
-            return False
         return await self._asked(self.store.take(key), "count a use of a grant")
 
     async def give_back(self, key: str) -> None:
