@@ -62,7 +62,7 @@ async def test_p5_a_question_out_of_nowhere_reaches_nobody(client_era: str, tmp_
         await until(lambda: said.exists() and said.read_text().endswith("\n"))
         assert await value(client, "after") == "done"
         assert await value(client, "echo", x=1) == {"x": 1}
-    assert "no call is under way" in json.loads(said.read_text())["error"]["message"]
+    assert "no call is in flight" in json.loads(said.read_text())["error"]["message"]
     assert "Too late?" not in desk.forms
 
 

@@ -248,11 +248,11 @@ class UpstreamConnection:
             await self.owner.supervise(task_status)
 
     async def end(self, drain: float) -> None:
-        """Have `run` return, once nothing is under way here; after `drain` seconds that is ended too."""
+        """Have `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
         await self._exchange.ending.after(drain, lambda: bool(self._exchange.parked))
 
     def _at_work(self) -> bool:
-        """Whether the session that lists has anything under way, or tells somebody of a resource."""
+        """Whether the session that lists has requests in flight, or resources that clients watch."""
         listing = self._listing
         return bool(listing.main.calls or listing.asking or self._refresh.is_due or self.watches)
 

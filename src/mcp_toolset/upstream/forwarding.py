@@ -1,4 +1,4 @@
-"""`Exchange`: one request of a client to an upstream, across all four crossings of the protocol eras.
+"""`Exchange`: forwards a request of a client to an upstream, for each pair of protocol eras.
 
 | client | upstream | how the upstream asks the client |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Results of modern upstreams that ask for input: what they ask, and the answers of a legacy client.
+"""Results of modern upstreams that ask for input (`input_required`), and the answers of a legacy client.
 
 `Exchange` plays the rounds: a modern client gets such a result as it is, for a legacy client the bridge asks
 and repeats the request (2026-07-28, basic/patterns/mrtr).

@@ -1,4 +1,4 @@
-"""`ListingSession`: the session with a mounted server that lists, whichever connection it is of by now."""
+"""`ListingSession`: the session over which the bridge lists a server's tools, replaced at each reconnect."""
 
 from __future__ import annotations
 

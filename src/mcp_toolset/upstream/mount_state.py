@@ -1,4 +1,4 @@
-"""`MountState`: how one mounted server is doing, who is told when that changes, and who waits for it."""
+"""`MountState`: the status of one mounted server, its listeners, and calls that wait for its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Owner`: the one task that connects to a mounted server, holds the connection and makes it anew.
+"""`Owner`: the one task that connects to a mounted server, holds the connection and reconnects after a loss.
 
 It connects, lists, holds the session open, takes in changes, and after a loss starts again with backoff.
 Calls from any other task go over the session that the owner holds; none of them opens one, none is repeated.
@@ -227,7 +227,7 @@ class Owner:
             holding.cancel()
 
     def lose(self) -> None:
-        """End this connection; closing may take its time, and nobody is to call into it meanwhile."""
+        """Give this connection up at once for calls; closing it may take a while."""
         self._listing.main.dispatcher = None
         self._lost.set()
         self._rest.over()

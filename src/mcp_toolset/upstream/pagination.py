@@ -1,4 +1,4 @@
-"""`Listing`: one walk through the pages of an upstream's list, with an end in any case."""
+"""`Listing`: the pages of one list of an upstream, up to a cap on pages, entries and time."""
 
 from __future__ import annotations
 

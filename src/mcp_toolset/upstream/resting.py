@@ -1,8 +1,9 @@
-"""`Rest`: the session that lists is closed while the sessions of clients do all that it is there for.
+"""`Rest`: closes the session that lists while the sessions of clients do its work, and opens it again.
 
 Over stdio a session is a process. While every client that lists has a session of its kind, that session
 tells of changes and of the loss of the server; the one that lists is opened again once it is asked for
-something, or once nobody else is there to tell. The status stays `ready` meanwhile (docs/sessions.md).
+something, or once no session of a client is left to tell of changes. The status stays `ready` meanwhile
+(docs/sessions.md).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Rest:
 
         Args:
             pool: The sessions of clients.
-            at_work: Whether the session that lists has anything under way.
+            at_work: Whether the session that lists has requests in flight.
         """
         self.resting = False
         self._pool = pool
@@ -80,7 +81,7 @@ class Rest:
 
     async def until_due(self) -> None:
         """Return when it can be closed."""
-        # Servers add to their lists after the handshake, and would say so to nobody.
+        # Servers add to their lists after the handshake, and no other session would be told.
         await anyio.sleep(SETTLING)
         while wait := self._due_in():
             self._stirred = anyio.Event()

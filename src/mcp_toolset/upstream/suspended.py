@@ -1,4 +1,4 @@
-"""`ParkedCalls`: calls of a legacy upstream that go on while a modern client is asked.
+"""`ParkedCalls`: calls of a legacy upstream that go on between the requests of a modern client.
 
 A legacy server asks within a call and waits; a modern client is asked by ending its call with
 `input_required`, and answers by repeating it (2026-07-28, "Multi round-trip requests"). So the call

@@ -128,7 +128,7 @@ class ClientLists:
         return {**shared, **own} if own else shared
 
     def more(self, method: str) -> list[Wire]:
-        """Every entry that somebody sees in place of, or beside, what everybody sees."""
+        """Every entry that some clients see in place of, or beside, what all clients see."""
         lists = [*self._shelves.values(), *self._own.values()]
         return [entry for each in lists if method in each for entry in each[method].entries]
 

@@ -1,4 +1,4 @@
-"""`UpstreamOffers`: what a mounted server offers beside its tools, as it last listed it.
+"""`UpstreamOffers`: the resources, templates and prompts of a mounted server, as it last listed them.
 
 A list is taken when the connection is made and again when the server says that it has changed. A
 server that declares no such news is asked once more when a client lists, after its own hint.

@@ -1,4 +1,4 @@
-"""`ResourceWatches`: subscriptions to resources on the session that lists, for everybody who shares it.
+"""`ResourceWatches`: subscriptions to resources on the session that lists, shared by its clients.
 
 An older server is sent `resources/subscribe`; a server of 2026-07-28 is held a stream open
 (`subscriptions/listen`), another one whenever what is watched changes. Clients with a session of their own

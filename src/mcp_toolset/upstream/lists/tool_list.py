@@ -1,4 +1,4 @@
-"""`UpstreamTools`: what one mounted server lists, what of it is usable, and how long that may be kept."""
+"""`UpstreamTools`: the tools of one mounted server: as listed, as admitted by pins, and their cache hint."""
 
 from __future__ import annotations
 

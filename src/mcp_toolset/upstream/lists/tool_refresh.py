@@ -1,4 +1,4 @@
-"""`ToolRefresh`: the list of tools of a mounted server is taken, and taken again after changes."""
+"""`ToolRefresh`: lists the tools of a mounted server at the start, and again after each change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`CallInFlight`: one call that an upstream is working on, the client it is for, and what that is asked."""
+"""`CallInFlight`: one call that an upstream is working on, its client, and the questions to that client."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class CallInFlight:
         time: The time that it may take; it does not run while the client is asked.
         asked: How many requests the upstream has put to the client in this call.
         answered: Whether the upstream has answered the request at hand, so that it says nothing more in it.
-        ended: Whether the upstream has answered it, or nobody waits for it any more.
-        home: Where it is counted as under way.
+        ended: Whether the upstream has answered it, or its client has given it up.
+        home: Where it is counted as in flight.
         outer: The call within which it was made, where a server of this process is mounted.
         around: The variables of the task that made it.
     """
@@ -173,7 +173,7 @@ class CallInFlight:
         await self.withdrawn()
 
     def end(self) -> None:
-        """Nobody is asked on behalf of this call from now on."""
+        """Ask no client on behalf of this call from now on."""
         self.ended = True
         if self._asking or (self.home is not None and self.home.asking):
             for asking in self._orphaned():
@@ -189,7 +189,7 @@ class CallInFlight:
                 await asking.answered.wait()
 
     def _orphaned(self) -> list[Asking]:
-        """The questions that nobody under way can have asked, once this call has ended."""
+        """The questions that no call in flight can have asked, once this call has ended."""
         if self.home is None or self.home.busy:
             return list(self._asking)
         return [*self._asking, *self.home.asking]

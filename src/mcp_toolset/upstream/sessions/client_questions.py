@@ -1,4 +1,4 @@
-"""What upstreams ask of clients: who may be asked for what, and the way of one request to its client.
+"""`Questions`: requests of an upstream to clients: checks what was declared, and finds the client of each.
 
 A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
 2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to
@@ -96,7 +96,7 @@ def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Page:
-    """A page that somebody was shown, or is to be."""
+    """A page that a user was shown, or is to be shown."""
 
     client: ServedClient
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -128,7 +128,7 @@ class Questions:
         """Put a legacy upstream's request to its client, and return the client's answer.
 
         Raises:
-            MCPError: it belongs to nobody, or to nobody who can be asked for it; or the client refused.
+            MCPError: it belongs to no client, or to one that cannot be asked for it; or the client refused.
         """
         params = params or {}
         missing = undeclared(method, params, self.declares)
@@ -163,10 +163,10 @@ class Questions:
         if len(self._calls):
             raise self._refused(
                 method,
-                "calls of several clients are under way and nothing says which of them it belongs to; "
+                "calls of several clients are in flight and nothing says which of them it belongs to; "
                 "mount the server with sessions='client'",
             )
-        raise self._refused(method, "no call is under way that it could belong to")
+        raise self._refused(method, "no call is in flight that it could belong to")
 
     def _refused(self, method: str, reason: str) -> MCPError:
         _log.warning("%s asks for %s and is refused: %s", self._name, in_log(method), in_log(reason))

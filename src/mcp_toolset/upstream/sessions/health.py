@@ -1,4 +1,4 @@
-"""`Health`: finds out whether a session's server is still there, once a call got no answer.
+"""`Health`: checks whether a session's server still answers, once a call was left without an answer.
 
 A call that is answered costs nothing here. One that is not has the server asked for something that it
 answers at once: `ping`, or `server/discover` in 2026-07-28. See `circuit_breaker` for what follows.

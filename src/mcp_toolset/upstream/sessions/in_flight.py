@@ -1,10 +1,10 @@
-"""`CallsInFlight`: whom an upstream's messages belong to, and how they reach that caller.
+"""`CallsInFlight`: attributes an upstream's messages to the calls in flight that caused them.
 
 Progress has the token of its call. Over streamable HTTP every other message comes on the stream of its
 call, in whose context it is read. Over stdio and SSE nothing says which call it belongs to; there it can be
 told only while all calls in flight are of one client, and it goes before the results of all of them, on the
 stream of the newest. What comes while no call is in flight is for the session's only client, see `Outside`.
-A message for nobody is dropped.
+A message that belongs to no client is dropped.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class CallsInFlight:
         del self._tokens[token]
 
     def of(self, call: CallInFlight) -> AbstractContextManager[None]:
-        """Count one call as under way for the length of a block."""
+        """Count one call as in flight for the length of a block."""
         return _UnderWay(self, self._calls, call)
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ class CallsInFlight:
         return call
 
     def sole(self) -> CallInFlight | None:
-        """The newest call, if all in flight are of one client; nobody when that cannot be told."""
+        """The newest call, if all in flight are of one client; else `None`."""
         return _newest(self._open())
 
     def _open(self) -> list[CallInFlight]:
@@ -142,7 +142,7 @@ class CallsInFlight:
         return True
 
     def _take_of_any(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Take what may be of any call under way: it comes before the results of all."""
+        """Take what may be of any call in flight: it comes before the results of all."""
         calls = self._open()
         if not calls and self._start is not None:
             return self.outside.take(method, params, self._start)

@@ -1,4 +1,4 @@
-"""`KnownEras`: which protocol eras a server was found to speak, remembered from one run to the next.
+"""`KnownEras`: a file of the protocol eras that each server was found to speak, kept between runs.
 
 `server/discover` lists modern revisions only, so whether a server has the legacy era too shows only when
 it is tried, and the other way round a silent server takes 10 s to be found not to be modern. What was

@@ -1,4 +1,4 @@
-"""`Outside`: what a server says outside of any call, and the one client that it can be for.
+"""`Outside`: delivers what a server says outside of any call, if one client alone can be meant.
 
 Up to 2025-11-25 a server may send log messages, and notifications of its own, at any time. They are for the
 client of the session: where several clients have used a session, nothing says for which of them, and they
@@ -31,7 +31,7 @@ class Outside:
     __slots__ = ("_client", "_delivery", "_ends", "_shared", "key")
 
     def __init__(self) -> None:
-        """Nobody has used the session yet."""
+        """Know of no client that has used the session."""
         self.key: str | None = ""
         self._client: ServedClient | None = None
         self._shared = False

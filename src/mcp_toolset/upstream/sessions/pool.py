@@ -1,10 +1,10 @@
-"""`SessionPool`: sessions with an upstream beside the one that lists, as its callers need them.
+"""`SessionPool`: opens and closes the sessions of clients with an upstream, as their calls need them.
 
 Which session a call takes is told by `routing`; the pool opens the session and closes it. A server of an
 older revision learns what its client answers once, in the handshake, and over stdio and SSE nothing says for
 which call it asks; so clients that can be asked have sessions that declare just that. Each session has one
-owner task, is opened by the first call that needs it, and is closed when its client leaves or nobody has used
-it for a while; there are never more than `MAX_SESSIONS`.
+owner task, is opened by the first call that needs it, and is closed when its client leaves or after a while
+without calls; there are never more than `MAX_SESSIONS`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`PooledSession`: one session with a legacy upstream that is for some of its callers, and who uses it."""
+"""`PooledSession`: one session of the pool, the clients whose calls it takes, and when it is closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey
 
 IDLE: Final = 300.0
-"""Seconds after which a session that nobody uses is closed."""
+"""Seconds without a call after which a session is closed."""
 
 
 class OtherEraError(Exception):
@@ -36,11 +36,11 @@ class PooledSession:
         session: The session itself.
         used_at: When its last call ended, a time of the event loop.
         unsaid: What the session that lists declares and this one does not.
-        users: The calls under way in it.
+        users: How many calls are in flight in it.
         owner: The client whose calls they are, where clients take turns.
         called: Whether a client has called anything in it, so that its lists may be its own.
         holds: The subscriptions that keep it open.
-        stays: Whether it is kept although nobody calls, because it lists what no other session lists.
+        stays: Whether it is kept without calls, because it lists what no other session lists.
         retired: Whether it takes no more calls.
         fault: Why it could not be opened, or has ended.
         refused: Whether the server refused its era.
@@ -74,7 +74,7 @@ class PooledSession:
         return not self.key.turns or not self.users or (owner is not None and owner == self.owner)
 
     def retire(self) -> None:
-        """Give it to nobody any more; it is closed as soon as nobody uses it."""
+        """Take no more calls; the session is closed after the last call in flight."""
         self.retired = True
         self.wake.set()
 

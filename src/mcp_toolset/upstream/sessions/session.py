@@ -87,7 +87,7 @@ class UpstreamSession:
             declares: What can be asked of those whom it is for.
             client: The one client that it is for, if it is for one alone.
             forwards_credentials: Whether callers' own credentials are sent on.
-            shows: What is declared besides, for the sake of what is listed; nobody is asked for it.
+            shows: What is declared besides, for the sake of what is listed; no client is asked for it.
         """
         self._stamp = RequestStamp(link, shows=shows, forwards_credentials=forwards_credentials)
         self._shows = shows
@@ -198,7 +198,7 @@ class UpstreamSession:
         dispatcher, closed = self.dispatcher, self.closed
         opts, token = self._options(call)
         level = self._threshold.wanted_by(call.context) if self._threshold.applies else None
-        # One request that asks nobody is timed where it is sent; the time of others may stand still.
+        # A request that asks no client is timed where it is sent; the time of others may stand still.
         is_plain = self._keeps_time and dispatcher is not None and level is None and slots.value > 0
         call.answered = False
         began = time.monotonic()

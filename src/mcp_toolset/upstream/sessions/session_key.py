@@ -54,8 +54,8 @@ class UpstreamFacts:
     """What the rule looks at of the server.
 
     Attributes:
-        legacy: Whether it speaks a revision up to 2025-11-25; `None` while nobody has tried.
-        modern: Whether it speaks 2026-07-28; `None` while nobody has tried.
+        legacy: Whether it speaks a revision up to 2025-11-25; `None` before it was tried.
+        modern: Whether it speaks 2026-07-28; `None` before it was tried.
         tied: Whether the transport says which call a question of the server belongs to: streamable HTTP.
     """
 
