@@ -1,7 +1,7 @@
 """`_meta` on its way through the bridge: what of it goes on to the next connection, and what does not.
 
 Requests: `forwarded_meta` of a caller, and the `modern_envelope` in its name. Results: `own_meta` of an
-upstream, `joint_meta` of several (2026-07-28, basic, "`_meta`").
+upstream, `joint_meta` of several (2026-07-28, basic, "`_meta`"). The log level of an envelope: `wants_log`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from mcp_toolset.protocol.methods import LOG_LEVELS
 from mcp_toolset.protocol.revisions import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -87,3 +88,11 @@ def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for key, value in part.items():
             joint.setdefault(key, value)
     return joint
+
+
+def wants_log(wanted: str | None, level: object) -> bool:
+    """Whether a log message is severe enough for a client; one that has not said takes all."""
+    if wanted is None:
+        return True
+    known = wanted in LOG_LEVELS and level in LOG_LEVELS
+    return known and LOG_LEVELS.index(cast("str", level)) >= LOG_LEVELS.index(wanted)

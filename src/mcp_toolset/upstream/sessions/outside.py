@@ -14,8 +14,7 @@ from typing import Any
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.protocol.eras.log_levels import wants_log
-from mcp_toolset.protocol.eras.meta import forwarded_meta, meta_of
+from mcp_toolset.protocol.eras.meta import forwarded_meta, meta_of, wants_log
 from mcp_toolset.tools.core.call import ToolContext
 
 Start = Callable[[Callable[[], Awaitable[None]]], object]
