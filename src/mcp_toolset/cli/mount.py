@@ -1,4 +1,8 @@
-"""`mount` and `opened`: from a target to an open `ToolsetServer`; every command reaches tools this way."""
+"""`mount` and `opened`: from a target to an open `ToolsetServer`; every command reaches tools this way.
+
+What reads configurations and what reaches servers is imported for the targets that need it: a Python program
+with tools of its own starts in two thirds of the time without them.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.cli.credentials import Headers
 from mcp_toolset.cli.display.output import complain
 from mcp_toolset.cli.display.progress import opening
 from mcp_toolset.cli.program import load
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
-from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.errors import TargetError
-from mcp_toolset.hub.toolset import ConfiguredToolset, toolset_from_config
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import ToolBinding
-from mcp_toolset.transports.stdio_client import INHERITED_VARIABLES
-from mcp_toolset.upstream.secrets import may_hold_a_token
-from mcp_toolset.upstream.target import sdk_server
-from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
+
+if TYPE_CHECKING:
+    from mcp_toolset.config import HubConfig, ServerConfig
+    from mcp_toolset.upstream.toolset import RemoteToolset
 
 __all__ = [
     "MountOptions",
@@ -49,9 +50,8 @@ __all__ = [
 LOCK_HERE: Final = "mcp-toolset.lock.json"
 """The default lock file of servers that are given by their address or command."""
 
-# Variables that every child process gets, and the shell's own: they are not secret, so messages may show
-# them.
-_NOT_PASSED_ON: Final = frozenset({*INHERITED_VARIABLES, "PWD", "OLDPWD", "SHLVL", "_"})
+_OF_THE_SHELL: Final = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
+"""Variables of the shell's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,35 +95,42 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
         )
     match target:
         case ConfigFile():
-            read = partial(_read, target, options)
-            config = read()
-            made = toolset_from_config if serving else ConfiguredToolset
-            toolset = made(config, read=read)
-            return _server(toolset, config.name, replace(options, client_prefix=config.client_prefix))
+            return _configured(target, options, serving=serving)
         case Module() | Program():
             return _served(load(target, is_mountable), target, options)
         case Url():
             name = default_name(target.url)
-            entry = _lock(options).entry(_address(target.url))
-            mounted = RemoteToolset(
-                target.url, name=name, headers=dict(options.headers), lock=entry, **_times(options.timeout)
-            )
+            mounted = _remote(target.url, name, options, _address(target.url), headers=dict(options.headers))
             return _server(mounted, name, options)
         case Command():
             name = default_name(None, target.argv)
-            entry = _lock(options).entry(name)
-            mounted = RemoteToolset(
-                target.argv, name=name, env=_environment(), lock=entry, **_times(options.timeout)
-            )
+            mounted = _remote(target.argv, name, options, name, env=_environment())
             return _server(mounted, name, options)
 
 
-def _lock(options: MountOptions) -> LockFile:
-    return LockFile(options.lock or Path(LOCK_HERE))
+def _configured(target: ConfigFile, options: MountOptions, *, serving: bool) -> ToolsetServer:
+    from mcp_toolset.hub.toolset import ConfiguredToolset, toolset_from_config
+
+    read = partial(_read, target, options)
+    config = read()
+    made = toolset_from_config if serving else ConfiguredToolset
+    toolset = made(config, read=read)
+    return _server(toolset, config.name, replace(options, client_prefix=config.client_prefix))
+
+
+def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: Any) -> RemoteToolset:
+    """One server, held against the lock file's entry of the name `pinned`."""
+    from mcp_toolset.catalog.pins.lockfile import LockFile
+    from mcp_toolset.upstream.toolset import RemoteToolset
+
+    entry = LockFile(options.lock or Path(LOCK_HERE)).entry(pinned)
+    return RemoteToolset(target, name=name, lock=entry, **_times(options.timeout), **more)
 
 
 def _address(url: str) -> str:
     """The name under which an unnamed server is pinned: its address, without parts that may be secret."""
+    from mcp_toolset.upstream.secrets import may_hold_a_token
+
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     origin = f"{parts.scheme}://{parts.hostname or ''}{port}"
@@ -219,7 +226,15 @@ def is_mountable(value: object) -> bool:
     if isinstance(value, list | tuple):
         items = cast("list[object] | tuple[object, ...]", value)
         return bool(items) and all(isinstance(item, Tool | Toolset) for item in items)
-    return isinstance(value, Tool | Toolset | ToolsetServer) or sdk_server(value) is not None
+    return isinstance(value, Tool | Toolset | ToolsetServer) or _is_sdk_server(value)
+
+
+def _is_sdk_server(value: object) -> bool:
+    if isinstance(value, Tool):
+        return False
+    from mcp_toolset.upstream.target import sdk_server
+
+    return sdk_server(value) is not None
 
 
 def _served(value: Any, target: Module | Program, options: MountOptions) -> ToolsetServer:
@@ -229,10 +244,12 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
     if isinstance(value, Toolset):
         toolset = cast("Toolset", value)
         return _server(toolset, toolset.name or name, options)
-    if sdk_server(value) is not None:
-        return _server(RemoteToolset(value, name=name, **_times(options.timeout)), name, options)
     if isinstance(value, list | tuple):
         return _server(Toolset(*cast("list[Any]", value), name=name), name, options)
+    if _is_sdk_server(value):
+        from mcp_toolset.upstream.toolset import RemoteToolset
+
+        return _server(RemoteToolset(value, name=name, **_times(options.timeout)), name, options)
     if callable(value) and not isinstance(value, type):
         return _server(Toolset(value, name=name), name, options)
     raise TargetError(
@@ -287,11 +304,15 @@ class _Deferral(Transformed):
 
 
 def _times(timeout: float | None) -> dict[str, Any]:
+    from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT
+
     return {"timeout": timeout or DEFAULT_TIMEOUT, "start_timeout": timeout or DEFAULT_START_TIMEOUT}
 
 
 def _read(target: ConfigFile, options: MountOptions) -> HubConfig:
     """The file's configuration read again, with the options of the command line, which take precedence."""
+    from mcp_toolset.config import load_config
+
     config = _with_timeout(load_config(target.path), options.timeout)
     said = {"name": options.name, "client_prefix": options.client_prefix, "lock": options.lock}
     return replace(config, **{key: value for key, value in said.items() if value is not None})
@@ -309,10 +330,16 @@ def _with_timeout(config: HubConfig, timeout: float | None) -> HubConfig:
 
 def _environment() -> dict[str, str]:
     """The variables that the person at the command line has set: the command that they name may use them."""
-    return {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    from mcp_toolset.transports.stdio_client import INHERITED_VARIABLES
+
+    # Those that every child process gets, and the shell's own, are not secret, so messages may show them.
+    passed_anyway = {*INHERITED_VARIABLES, *_OF_THE_SHELL}
+    return {name: value for name, value in os.environ.items() if name not in passed_anyway}
 
 
 def _shown(server: ToolsetServer, name: str) -> str:
+    from mcp_toolset.upstream.toolset import RemoteToolset
+
     sources = server.toolset.sources()
     source = next(source for source in sources if source.source_name == name)
     if not isinstance(source, RemoteToolset):
