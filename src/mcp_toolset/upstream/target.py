@@ -214,5 +214,6 @@ def _url_link(url: str, name: str, transport: str, headers: Mapping[str, str]) -
         raise DefinitionError(f"mount {name!r}: a URL is reached by http or sse, not by stdio")
     if transport == "auto":
         transport = "sse" if parts.path.rstrip("/").endswith("/sse") else "http"
-    logging.getLogger("mcp_toolset.upstream").debug("%s: reached by %s", name, transport)
-    return Link(name, "sse" if transport == "sse" else "http", url=url, headers=headers)
+    link = Link(name, "sse" if transport == "sse" else "http", url=url, headers=headers)
+    logging.getLogger("mcp_toolset.upstream").debug("%s: reached by %s at %s", name, transport, link.shown)
+    return link
