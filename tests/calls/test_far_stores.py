@@ -66,7 +66,7 @@ async def let_through(desk: Desk, calls: int) -> int:
     return desk.ran
 
 
-async def test_two_servers_share_one_rate_and_never_spend_more(port: int, space: str):
+async def test_p9_two_servers_share_one_rate_and_never_spend_more(port: int, space: str):
     desks = [
         Desk(RateLimit(20, LONG, store=FarLimits(port, space), lease=lease, timeout=30)) for lease in (1, 7)
     ]
@@ -76,7 +76,7 @@ async def test_two_servers_share_one_rate_and_never_spend_more(port: int, space:
     assert refused.is_error and "limited to 20 calls" in refused.text and "try again in 7 s" in refused.text
 
 
-async def test_leased_tokens_are_used_without_a_request_and_lapse(port: int, space: str):
+async def test_p9_leased_tokens_are_used_without_a_request_and_lapse(port: int, space: str):
     now, store = 0.0, FarLimits(port, space)
     desk = Desk(RateLimit(10, 10.0, store=store, lease=4, timeout=30, now=lambda: now))
     assert await let_through(desk, 4) == 4
@@ -89,14 +89,14 @@ async def test_leased_tokens_are_used_without_a_request_and_lapse(port: int, spa
     assert (await desk.look()).is_error and desk.ran == 7
 
 
-async def test_a_store_of_limits_that_cannot_be_reached_refuses_and_is_named(unreachable: int, space: str):
+async def test_p9_a_store_of_limits_that_cannot_be_reached_refuses_and_is_named(unreachable: int, space: str):
     desk = Desk(RateLimit(10, LONG, store=FarLimits(unreachable, space), timeout=0.05))
     refused = await desk.look()
     assert refused.is_error and desk.ran == 0
     assert f"the limit cannot be checked: grants of {space}: " in refused.text
 
 
-async def test_a_store_that_gives_more_than_was_wanted_is_not_believed(port: int, space: str):
+async def test_p9_a_store_that_gives_more_than_was_wanted_is_not_believed(port: int, space: str):
     class Generous(FarLimits):
         async def take(self, key: str, **_: Any) -> TokensTaken:
             return TokensTaken(100)
@@ -106,12 +106,12 @@ async def test_a_store_that_gives_more_than_was_wanted_is_not_believed(port: int
 
 
 @pytest.mark.parametrize("wrong", [{"lease": 0}, {"lease": 11}, {"timeout": 0}])
-def test_a_lease_fits_its_bucket(wrong: dict[str, Any]):
+def test_p9_a_lease_fits_its_bucket(wrong: dict[str, Any]):
     with pytest.raises(DefinitionError, match="lease from 1 to 10"):
         RateLimit(10, 1, **wrong)
 
 
-async def test_two_servers_share_results_and_a_warm_call_asks_nobody(port: int, space: str):
+async def test_p9_two_servers_share_results_and_a_warm_call_asks_nobody(port: int, space: str):
     stores = [FarCache(port, space), FarCache(port, space)]
     first, second = (Desk(ResultCache(60, store=store, timeout=30)) for store in stores)
     assert (await first.look(3)).structured == {"number": 3}
@@ -122,7 +122,7 @@ async def test_two_servers_share_results_and_a_warm_call_asks_nobody(port: int, 
     assert stores[1].asked == ["load_text"]
 
 
-async def test_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, space: str):
+async def test_p9_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, space: str):
     @tool(read_only=True)
     async def last() -> Halt:
         return Halt("enough", "done")
@@ -134,7 +134,7 @@ async def test_a_result_that_asks_the_loop_to_stop_is_not_shared(port: int, spac
     assert store.asked == ["load_text"]
 
 
-async def test_a_shared_result_lives_no_longer_than_where_it_was_made(port: int, space: str):
+async def test_p9_a_shared_result_lives_no_longer_than_where_it_was_made(port: int, space: str):
     now = 0.0
     store = FarCache(port, space)
     desk = Desk(ResultCache(60, store=store, timeout=30, now=lambda: now))
@@ -148,7 +148,7 @@ async def test_a_shared_result_lives_no_longer_than_where_it_was_made(port: int,
 
 
 @pytest.mark.parametrize("kept", [b"no json", b"{}", b'{"ends": 9e9, "result": {"content": 3}}', b"[]"])
-async def test_what_cannot_be_read_is_not_there(port: int, space: str, kept: bytes):
+async def test_p9_what_cannot_be_read_is_not_there(port: int, space: str, kept: bytes):
     class Broken(FarCache):
         async def load(self, key: str) -> bytes | None:
             return kept
@@ -157,7 +157,7 @@ async def test_what_cannot_be_read_is_not_there(port: int, space: str, kept: byt
     assert (await desk.look(3)).structured == {"number": 3}
 
 
-async def test_without_its_store_a_cache_runs_the_tool_and_asks_no_more_for_a_while(
+async def test_p9_without_its_store_a_cache_runs_the_tool_and_asks_no_more_for_a_while(
     unreachable: int, space: str, caplog: pytest.LogCaptureFixture
 ):
     now, store = 0.0, FarCache(unreachable, space)
@@ -171,7 +171,7 @@ async def test_without_its_store_a_cache_runs_the_tool_and_asks_no_more_for_a_wh
     assert store.asked == ["load_text"] * 2
 
 
-def test_a_store_is_known_by_its_methods():
+def test_p9_a_store_is_known_by_its_methods():
     made: Callable[..., Any]
     for made, kind in ((FarCache, CacheStore), (FarLimits, LimitStore)):
         assert isinstance(made(0, ""), kind)

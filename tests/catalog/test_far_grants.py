@@ -171,11 +171,11 @@ import anyio
 from tests.catalog.test_far_grants import Desk, FarStore, spent
 print(anyio.run(spent, Desk(FarStore({desk.store.port}, {desk.store.space!r})), {grant!r}))
 """
-    other = await anyio.open_process([sys.executable, "-c", program], cwd=ROOT, stderr=None)
-    async with other:
-        mine = await spent(desk, grant)
-        assert other.stdout is not None
-        theirs = json.loads(b"".join([part async for part in other.stdout]))
+    with anyio.fail_after(120):
+        async with await anyio.open_process([sys.executable, "-c", program], cwd=ROOT, stderr=None) as other:
+            mine = await spent(desk, grant)
+            assert other.stdout is not None
+            theirs = json.loads(b"".join([part async for part in other.stdout]))
     assert mine + theirs == 20
     assert "is used up" in await desk.read(grant, NOBODY)
 
