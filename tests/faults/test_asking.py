@@ -20,7 +20,7 @@ from tests.support.asking import text_of
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.context import request as forward
-from mcp_toolset.upstream import suspended as parked
+from mcp_toolset.upstream import suspended
 from mcp_toolset.upstream.forwarding import MAX_ROUNDS
 from mcp_toolset.upstream.sessions import pooled_session as pooled
 from mcp_toolset.upstream.sessions.client_questions import MAX_ASKED
@@ -161,26 +161,26 @@ async def test_p5_a_state_that_was_altered_or_used_or_is_another_calls_is_refuse
         done = await next_leg(client, asked)
         assert json.loads(text_of(done))["content"] == {"word": "sea"}
         assert await refused(client, asked) == "error"
-        assert not len(up.connection._exchange.parked)
+        assert not len(up.connection._exchange.suspended)
         assert await value(client, "echo", x=1) == {"x": 1}
 
 
 async def test_p5_a_client_that_never_returns_frees_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked, "ASK_DEADLINE", 0.3)
+    monkeypatch.setattr(suspended, "ASK_DEADLINE", 0.3)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         asked = await first_leg(client)
-        assert len(up.connection._exchange.parked) == 1
-        await until(lambda: not len(up.connection._exchange.parked))
+        assert len(up.connection._exchange.suspended) == 1
+        await until(lambda: not len(up.connection._exchange.suspended))
         late = await next_leg(client, asked)
         assert late.is_error and "has ended" in text_of(late)
         assert await value(client, "echo", x=1) == {"x": 1}
 
 
 async def test_p5_calls_that_wait_for_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parked, "MAX_PARKED", 2)
+    monkeypatch.setattr(suspended, "MAX_SUSPENDED", 2)
     async with bridged("modern", "legacy", Desk()) as (client, _, up):
         waiting = [await first_leg(client), await first_leg(client)]
-        assert len(up.connection._exchange.parked) == 2
+        assert len(up.connection._exchange.suspended) == 2
         refused = await client.session.call_tool("ask", {}, allow_input_required=True)
         assert isinstance(refused, types.CallToolResult) and text_of(refused) == "null"
         for asked in reversed(waiting):

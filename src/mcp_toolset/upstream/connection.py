@@ -249,7 +249,7 @@ class UpstreamConnection:
 
     async def end(self, drain: float) -> None:
         """Have `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
-        await self._exchange.ending.after(drain, lambda: bool(self._exchange.parked))
+        await self._exchange.ending.after(drain, lambda: bool(self._exchange.suspended))
 
     def _at_work(self) -> bool:
         """Whether the session that lists has requests in flight, or resources that clients watch."""
@@ -277,11 +277,11 @@ class UpstreamConnection:
 
     def follow(self, before: UpstreamConnection) -> None:
         """Answer what was begun over another connection of the same mount, which ends."""
-        self._exchange.parked.follow(before._exchange.parked)
+        self._exchange.suspended.follow(before._exchange.suspended)
 
     def unfollow(self, before: UpstreamConnection) -> None:
         """Forget a connection that has ended."""
-        self._exchange.parked.unfollow(before._exchange.parked)
+        self._exchange.suspended.unfollow(before._exchange.suspended)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
         """Send one call upstream, once.

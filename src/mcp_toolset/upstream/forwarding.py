@@ -37,7 +37,7 @@ from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey
-from mcp_toolset.upstream.suspended import ParkedCall, ParkedCalls
+from mcp_toolset.upstream.suspended import SuspendedCall, SuspendedCalls
 from mcp_toolset.upstream.target import Link
 
 MAX_ROUNDS: Final = 16
@@ -63,7 +63,7 @@ class Exchange:
     """The way of requests to one upstream.
 
     Attributes:
-        parked: The calls that go on while their clients are asked.
+        suspended: The calls that go on while their clients are asked.
         timeout: Seconds that the upstream may work on one request.
     """
 
@@ -79,10 +79,10 @@ class Exchange:
             state: How the server is doing.
             timeout: Seconds that the upstream may work on one request.
         """
-        self.parked = ParkedCalls()
+        self.suspended = SuspendedCalls()
         self.timeout = timeout
         self.ending = Ending()
-        self.parked.on_freed = self.ending.freed
+        self.suspended.on_freed = self.ending.freed
         self._by_rounds: set[str] = set()
         self._link = link
         self._listing = listing
@@ -146,14 +146,14 @@ class Exchange:
                 pooled = await self._leased(key, caller)
                 return await self._sent(main, _in_flight(caller), method, params, tool, pooled)
 
-            async def work(call: ParkedCall) -> dict[str, Any]:
+            async def work(call: SuspendedCall) -> dict[str, Any]:
                 pooled = await self._leased(key, caller)
                 result = await self._sent(main, call, method, params, tool, pooled)
                 await call.drained()
                 return result
 
             carried = f"{self._link.name} {method} {name}"
-            return await self.parked.carry(caller, carried, self._pool.start, work)
+            return await self.suspended.carry(caller, carried, self._pool.start, work)
         except OtherEraError:
             pass
         except UpstreamProtocolError as fault:
@@ -240,7 +240,7 @@ class Exchange:
             if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
                 raise CallError(f"{self._link.name}: it needs a page to be opened, {_NO_PAGES}")
             raise fault
-        obstacle = await session.questions.show(pages) if isinstance(call, ParkedCall) else _NO_PAGES
+        obstacle = await session.questions.show(pages) if isinstance(call, SuspendedCall) else _NO_PAGES
         if obstacle:
             raise CallError(f"{self._link.name}: {obstacle}")
 

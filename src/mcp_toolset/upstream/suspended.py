@@ -1,4 +1,4 @@
-"""`ParkedCalls`: calls of a legacy upstream that go on between the requests of a modern client.
+"""`SuspendedCalls`: calls of a legacy upstream that go on between the requests of a modern client.
 
 A legacy server asks within a call and waits; a modern client is asked by ending its call with
 `input_required`, and answers by repeating it (2026-07-28, "Multi round-trip requests"). So the call
@@ -24,7 +24,7 @@ from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
 from mcp_toolset.upstream.sessions.client_questions import for_modern
 
-MAX_PARKED: Final = 128
+MAX_SUSPENDED: Final = 128
 """Calls of one upstream that may wait for answers at once; further questions are refused."""
 
 MAX_LEGS: Final = 64
@@ -33,7 +33,7 @@ MAX_LEGS: Final = 64
 GATHERING: Final = 0.01
 """Seconds after a question in which others may join it, so that those asked at once are one round."""
 
-Work = Callable[["ParkedCall"], Awaitable[dict[str, Any]]]
+Work = Callable[["SuspendedCall"], Awaitable[dict[str, Any]]]
 
 
 @dataclass(eq=False, slots=True)
@@ -43,7 +43,7 @@ class _Question:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
-class ParkedCall(CallInFlight):
+class SuspendedCall(CallInFlight):
     """A call that outlives the requests of the client that it is for."""
 
     __slots__ = (
@@ -51,7 +51,7 @@ class ParkedCall(CallInFlight):
         "_fault",
         "_legs",
         "_paced_by",
-        "_parked",
+        "_suspended",
         "_questions",
         "_result",
         "_scope",
@@ -60,13 +60,13 @@ class ParkedCall(CallInFlight):
         "handle",
     )
 
-    def __init__(self, caller: WireContext, parked: ParkedCalls) -> None:
+    def __init__(self, caller: WireContext, suspended: SuspendedCalls) -> None:
         """Begin for a caller; `run` does the work."""
         super().__init__(caller, client=caller.client_key)
         self.handle = secrets.token_urlsafe(12)
         self.done = False
         self.collected = anyio.Event()
-        self._parked = parked
+        self._suspended = suspended
         self._legs = 0
         self._questions: dict[str, _Question] = {}
         self._changed = anyio.Event()
@@ -90,9 +90,9 @@ class ParkedCall(CallInFlight):
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Have the client asked by the request that waits for this call now, or by its next one."""
-        if not self._parked.has_room_for(self):
+        if not self._suspended.has_room_for(self):
             raise MCPError(
-                INVALID_REQUEST, f"{method} is refused: {MAX_PARKED} calls wait for answers already"
+                INVALID_REQUEST, f"{method} is refused: {MAX_SUSPENDED} calls wait for answers already"
             )
         key = f"{self.handle}.{self.asked}"
         question = self._questions[key] = _Question(for_modern(method, params))
@@ -157,11 +157,11 @@ class ParkedCall(CallInFlight):
 
     def keep(self) -> None:
         """Be held until the client comes back, among the calls that it began with."""
-        self._parked.keep(self)
+        self._suspended.keep(self)
 
     def forget(self) -> None:
         """Be held no longer."""
-        self._parked.forget(self)
+        self._suspended.forget(self)
 
     async def drained(self) -> None:
         """Wait until nothing is asked any more, for what may have been asked by another call."""
@@ -192,21 +192,21 @@ class ParkedCall(CallInFlight):
         changed.set()
 
 
-class ParkedCalls:
+class SuspendedCalls:
     """The calls of one upstream that go on between the requests of their clients."""
 
     def __init__(self) -> None:
         """Start without any."""
         self.on_freed: Callable[[], None] = _nothing
-        self._calls: dict[str, ParkedCall] = {}
-        self._before: ParkedCalls | None = None
+        self._calls: dict[str, SuspendedCall] = {}
+        self._before: SuspendedCalls | None = None
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def has_room_for(self, call: ParkedCall) -> bool:
+    def has_room_for(self, call: SuspendedCall) -> bool:
         """Whether one more call may wait for its client."""
-        return call.handle in self._calls or len(self._calls) < MAX_PARKED
+        return call.handle in self._calls or len(self._calls) < MAX_SUSPENDED
 
     async def carry(
         self, caller: WireContext, name: str, start: Callable[..., None], work: Work
@@ -238,32 +238,32 @@ class ParkedCalls:
         call.forget()
         return result
 
-    def follow(self, before: ParkedCalls) -> None:
+    def follow(self, before: SuspendedCalls) -> None:
         """Find here the calls that wait there as well: their upstream is being replaced."""
         self._before = before
 
-    def unfollow(self, before: ParkedCalls) -> None:
+    def unfollow(self, before: SuspendedCalls) -> None:
         """Look there no longer, where nothing waits any more."""
         if self._before is before:
             self._before = None
 
-    def keep(self, call: ParkedCall) -> None:
+    def keep(self, call: SuspendedCall) -> None:
         """Hold a call until its client comes back."""
         self._calls[call.handle] = call
 
-    def forget(self, call: ParkedCall) -> None:
+    def forget(self, call: SuspendedCall) -> None:
         """Let go of a call, if it is held."""
         if self._calls.pop(call.handle, None) is not None:
             self.on_freed()
 
-    def _begun(self, caller: WireContext, start: Callable[..., None], work: Work) -> ParkedCall:
+    def _begun(self, caller: WireContext, start: Callable[..., None], work: Work) -> SuspendedCall:
         if caller.replay.foreign:
             raise CallError("the request state is not one of this server's, or has ended; call again")
-        call = ParkedCall(caller, self)
+        call = SuspendedCall(caller, self)
         start(self._run, call, work)
         return call
 
-    async def _run(self, call: ParkedCall, work: Work) -> None:
+    async def _run(self, call: SuspendedCall, work: Work) -> None:
         """The life of a call; what it came to is kept for a while if its client is away."""
         try:
             await call.run(work)
@@ -273,7 +273,7 @@ class ParkedCalls:
         finally:
             self.forget(call)
 
-    def _found(self, handle: str) -> ParkedCall:
+    def _found(self, handle: str) -> SuspendedCall:
         call = self._calls.get(handle)
         if call is None and self._before is not None:
             return self._before._found(handle)
