@@ -18,8 +18,8 @@ from tests.faults.harness import until
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.encoded_answers import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
+from mcp_toolset.transports import inbox, pipes
 from mcp_toolset.transports import line_dispatcher as jsonrpc
-from mcp_toolset.transports import pipes
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, unshared
 from mcp_toolset.transports.requests import REPORT_GRACE
@@ -613,7 +613,7 @@ async def test_f10_an_answer_waits_for_reports_that_nobody_takes_only_so_long(
 async def test_f10_notifications_that_nobody_finishes_are_bounded_and_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "MAX_NOTIFICATIONS", 10)
+    monkeypatch.setattr(inbox, "MAX_NOTIFICATIONS", 10)
     gate, heard = anyio.Event(), list[Any]()
     async with speaking(echo) as peer:
 

@@ -19,8 +19,7 @@ from typing import Any, Final, cast
 import anyio
 from pydantic_core import from_json
 
-from mcp_toolset.concurrency.cancel_reason import reason_in
-from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.concurrency.task_set import Handling
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import (
@@ -29,7 +28,6 @@ from mcp_toolset.protocol.dispatch import (
     OnNotifyIntercept,
     OnRequest,
     Started,
-    run_notify_intercept,
 )
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
 from mcp_toolset.protocol.errors import CLOSED, error_for_peer
@@ -39,18 +37,13 @@ from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData
 from mcp_toolset.protocol.unreadable import traced
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, given_up
+from mcp_toolset.transports.inbox import MAX_REQUESTS, Inbox
 from mcp_toolset.transports.outbox import FEW, Outbox
 from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Incoming, Waiting
+from mcp_toolset.transports.requests import Incoming
 
 MAX_GARBAGE: Final = 1000
 """Lines in a row that may be no messages, or answer nothing, before a connection is given up."""
-
-MAX_REQUESTS: Final = 4096
-"""Requests of the peer that may be under way at once; more are refused."""
-
-MAX_NOTIFICATIONS: Final = 1024
-"""Notifications of the peer that may be under way at once; the oldest gives way."""
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that are read and kept while a peer is held back; then nothing more is read."""
@@ -71,7 +64,7 @@ _LOOK: Final = 0.05
 _log = logging.getLogger("mcp_toolset.wire")
 
 
-class LineDispatcher(Outbox):
+class LineDispatcher(Outbox, Inbox):
     """The SDK's `Dispatcher` over a `PipePair`."""
 
     def __init__(
@@ -97,7 +90,8 @@ class LineDispatcher(Outbox):
                 never go on. A peer of that side that sends nothing more still gets its answers.
             drain: Seconds that the answers may take then.
         """
-        super().__init__(pipes)
+        Outbox.__init__(self, pipes)
+        Inbox.__init__(self)
         self._inline = inline
         self._limit = limit
         self._too_much = too_much
@@ -108,18 +102,10 @@ class LineDispatcher(Outbox):
         self._backlog_size = self._ahead = 0
         self._unread = Unread(pipes)
         self._held = False
-        self._requests: dict[RequestId, Incoming] = {}
-        self._notes: dict[TaskScope, None] = {}
-        self._handling: Handling | None = None
-        self._make: Callable[..., Incoming] = Incoming
         self._one_per_id = True
         self._context: Context = copy_context()
         self._fault: ToolsetError | None = None
-        self._ended = asyncio.Event()
         self._idle = asyncio.Event()
-        self._on_request: OnRequest | None = None
-        self._on_notify: OnNotify | None = None
-        self._intercept: OnNotifyIntercept | None = None
         self._in_a_row = 0
         self.admit: Callable[[str, dict[str, Any] | None], Envelope | MCPError] | None = None
         """Decides about each request when it arrives; the served side sets it."""
@@ -143,7 +129,7 @@ class LineDispatcher(Outbox):
         """
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, on_notify_intercept
         self._context = copy_context()
-        handling = self._handling = Handling(self._ended.set)
+        handling = self._handling
         try:
             self._opened = True
             self._pipes.start(self._take_chunk, self._end)
@@ -237,7 +223,6 @@ class LineDispatcher(Outbox):
 
     def _hold(self, until: Callable[[], Awaitable[object]]) -> None:
         """Take nothing more until then; some is still read, so that the end is seen if it comes."""
-        assert self._handling is not None
         self._held = True
 
         async def release() -> None:
@@ -341,7 +326,6 @@ class LineDispatcher(Outbox):
             fault = f"more than {MAX_REQUESTS} requests at once"
             self._answer(number, ErrorData(code=INTERNAL_ERROR, message=fault))
             return
-        assert self._handling is not None
         incoming = self._requests[key] = self._make(self, number, progress_token(params))
         incoming.lasts = method == _LISTEN
         if self.admit is not None:
@@ -350,72 +334,6 @@ class LineDispatcher(Outbox):
         self._handling.start(incoming.scope, self._handle(incoming, key, method, params, done))
         if done is not None:
             self._hold(done.wait)
-
-    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
-        if method == "notifications/cancelled":
-            self._cancel(params)
-        elif method == "notifications/progress" and self._take_progress(params or {}):
-            return
-        if run_notify_intercept(self._intercept, method, params):
-            return
-        assert self._on_notify is not None
-        self._start_note(None, self._on_notify, self._make(self), method, params)
-
-    def _cancel(self, params: dict[str, Any] | None) -> None:
-        number = (params or {}).get("requestId")
-        if type(number) is int or type(number) is str:
-            incoming = self._requests.get(request_key(number))
-            if incoming is not None:
-                incoming.cancel(reason_in(params))
-
-    def _take_progress(self, params: dict[str, Any]) -> bool:
-        """Hand progress to the request that it is of; `False` if no such request wants it."""
-        token, progress = params.get("progressToken"), params.get("progress")
-        if type(token) not in (int, str) or type(progress) not in (int, float):
-            return False
-        waiting = self._waiting.get(request_key(cast("RequestId", token)))
-        if waiting is None or waiting.on_progress is None:
-            return False
-        total, message = params.get("total"), params.get("message")
-        self._start_note(
-            waiting,
-            waiting.on_progress,
-            float(cast("float", progress)),
-            float(cast("float", total)) if type(total) in (int, float) else None,
-            message if isinstance(message, str) else None,
-        )
-        return True
-
-    def _start_note(self, about: Waiting | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
-        assert self._handling is not None
-        if about is not None:
-            about.begin_report()
-        scope = TaskScope()
-        self._notes[scope] = None
-        if len(self._notes) > MAX_NOTIFICATIONS:
-            oldest = next(iter(self._notes))
-            del self._notes[oldest]
-            oldest.cancel()
-        self._handling.start(scope, self._noted(scope, about, handler, what))
-
-    async def _noted(
-        self,
-        scope: TaskScope,
-        about: Waiting | None,
-        handler: Callable[..., Awaitable[None]],
-        what: tuple[Any, ...],
-    ) -> None:
-        with scope.begun():
-            try:
-                await handler(*what)
-            # Handlers are whatever the session and its user registered; one that fails must not end
-            # the connection for all.
-            except Exception:
-                _log.exception("a notification handler raised")
-            finally:
-                self._notes.pop(scope, None)
-                if about is not None:
-                    about.end_report()
 
     async def _handle(
         self,

@@ -48,6 +48,9 @@ class Outbox:
         self._waiting: dict[RequestId, Waiting] = {}
         self._opened = self._closed = self.paced = False
 
+    def _waiting_for(self, number: RequestId) -> Waiting | None:
+        return self._waiting.get(request_key(number))
+
     def _close(self) -> None:
         """Send nothing more; nobody will be answered."""
         self._closed = True

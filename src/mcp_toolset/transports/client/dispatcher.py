@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_core import from_json
@@ -19,6 +19,7 @@ from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.context.spans import client_span, tracing
 from mcp_toolset.protocol.codec import (
     json_of,
+    progress_token,
     request_key,
     request_line,
     result_of,
@@ -34,18 +35,21 @@ from mcp_toolset.protocol.dispatch import (
     ProgressFnT,
     Started,
 )
-from mcp_toolset.protocol.encoded_answers import noted
-from mcp_toolset.protocol.errors import CLOSED
+from mcp_toolset.protocol.encoded_answers import noted, surely_parts
+from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
     REQUEST_TIMEOUT,
+    ErrorData,
     MCPError,
     RequestId,
     RequestTimedOut,
 )
+from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.client.inbox import Inbox
+from mcp_toolset.transports.inbox import MAX_NOTIFICATIONS, MAX_REQUESTS, Inbox
 from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Waiting
+from mcp_toolset.transports.requests import Incoming, Waiting
 
 _LATER: Final = 1.0
 """Seconds after which it is looked again whether a request is too late."""
@@ -88,6 +92,7 @@ class ClientDispatcher(Inbox):
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._flights: dict[RequestId, Flight] = {}
+        self._opened = self._closed = False
         self._fault: Exception | None = None
         self._context: Context = copy_context()
 
@@ -164,6 +169,10 @@ class ClientDispatcher(Inbox):
 
     async def _exchange(self, flight: Flight, method: str, body: bytes, opts: CallOptions) -> dict[str, Any]:
         """Send a request; returns its answer, a whole message."""
+        raise NotImplementedError
+
+    async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a message that has no answer; what happens to it on its way raises nothing."""
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
@@ -244,6 +253,48 @@ class ClientDispatcher(Inbox):
 
     def _waiting_for(self, number: RequestId) -> Flight | None:
         return self._flights.get(request_key(number))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        """Take a request or a notification of the server."""
+        method, number, params = message.get("method"), message.get("id"), message.get("params")
+        if type(method) is not str or not (params is None or type(params) is dict):
+            return
+        if "id" not in message:
+            self._take_note(method, cast("dict[str, Any] | None", params))
+        elif type(number) is int or type(number) is str:
+            self._take_request(number, method, cast("dict[str, Any] | None", params))
+
+    def _take_request(self, number: RequestId, method: str, params: dict[str, Any] | None) -> None:
+        key = request_key(number)
+        if key in self._requests or self._closed:
+            return
+        if len(self._requests) >= MAX_REQUESTS:
+            fault = ErrorData(INTERNAL_ERROR, f"more than {MAX_REQUESTS} requests at once")
+            if len(self._notes) < MAX_NOTIFICATIONS:
+                self._start_note(None, self._tell, b"".join(surely_parts(number, None, fault)), {})
+            return
+        incoming = self._requests[key] = Incoming(self, number, progress_token(params))
+        self._handling.start(incoming.scope, self._handle(incoming, key, method, params))
+
+    async def _handle(
+        self, incoming: Incoming, key: RequestId, method: str, params: dict[str, Any] | None
+    ) -> None:
+        result, fault = None, None
+        assert self._on_request is not None
+        try:
+            with incoming.scope.begun():
+                try:
+                    result = await self._on_request(incoming, method, params)
+                # A handler may raise anything; the server gets an answer whatever it is.
+                except (Exception, CancelledError) as raised:
+                    if from_outside(raised):
+                        raise
+                    fault = error_for_peer(raised)
+                if not incoming.cancelled:
+                    await self._tell(b"".join(surely_parts(incoming.request_id, result, fault)), {})
+        finally:
+            incoming.close()
+            del self._requests[key]
 
 
 def message_in(data: bytes) -> dict[str, Any] | None:

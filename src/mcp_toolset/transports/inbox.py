@@ -1,0 +1,111 @@
+"""`Inbox`: what a peer sends besides answers: notifications, in order, and the requests in flight.
+
+Dispatchers derive from it. Notifications are shown to an intercept in the order and in the context in which
+they are read; what it leaves gets a task. Whatever could pile up has a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+from mcp_toolset.concurrency.cancel_reason import reason_in
+from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.protocol.codec import request_key
+from mcp_toolset.protocol.dispatch import OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
+from mcp_toolset.protocol.json_rpc import RequestId
+from mcp_toolset.transports.requests import Incoming, Waiting
+
+MAX_REQUESTS: Final = 4096
+"""Requests of the peer that may be in flight at once; more are refused."""
+
+MAX_NOTIFICATIONS: Final = 1024
+"""Notifications of the peer that may be handled at once; the oldest gives way."""
+
+_log = logging.getLogger("mcp_toolset.wire")
+
+
+class Inbox:
+    """The requests and notifications of one peer."""
+
+    def __init__(self) -> None:
+        """Take nothing before the handlers are known."""
+        self._requests: dict[RequestId, Incoming] = {}
+        self._notes: dict[TaskScope, None] = {}
+        self._ended = asyncio.Event()
+        self._handling = Handling(self._ended.set)
+        self._make: Callable[..., Incoming] = Incoming
+        self._on_request: OnRequest | None = None
+        self._on_notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+
+    def _waiting_for(self, number: RequestId) -> Waiting | None:
+        """The request to the peer that has this id, while it is in flight."""
+        raise NotImplementedError
+
+    def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/cancelled":
+            self._cancel(params)
+        elif method == "notifications/progress" and self._take_progress(params or {}):
+            return
+        if run_notify_intercept(self._intercept, method, params):
+            return
+        assert self._on_notify is not None
+        self._start_note(None, self._on_notify, self._make(self), method, params)
+
+    def _cancel(self, params: dict[str, Any] | None) -> None:
+        number = (params or {}).get("requestId")
+        if type(number) is int or type(number) is str:
+            incoming = self._requests.get(request_key(number))
+            if incoming is not None:
+                incoming.cancel(reason_in(params))
+
+    def _take_progress(self, params: dict[str, Any]) -> bool:
+        """Hand progress to the request that it is of; `False` if no such request wants it."""
+        token, progress = params.get("progressToken"), params.get("progress")
+        if type(token) not in (int, str) or type(progress) not in (int, float):
+            return False
+        waiting = self._waiting_for(cast("RequestId", token))
+        if waiting is None or waiting.on_progress is None:
+            return False
+        total, message = params.get("total"), params.get("message")
+        self._start_note(
+            waiting,
+            waiting.on_progress,
+            float(cast("float", progress)),
+            float(cast("float", total)) if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+        return True
+
+    def _start_note(self, about: Waiting | None, handler: Callable[..., Awaitable[None]], *what: Any) -> None:
+        if about is not None:
+            about.begin_report()
+        scope = TaskScope()
+        self._notes[scope] = None
+        if len(self._notes) > MAX_NOTIFICATIONS:
+            oldest = next(iter(self._notes))
+            del self._notes[oldest]
+            oldest.cancel()
+        self._handling.start(scope, self._noted(scope, about, handler, what))
+
+    async def _noted(
+        self,
+        scope: TaskScope,
+        about: Waiting | None,
+        handler: Callable[..., Awaitable[None]],
+        what: tuple[Any, ...],
+    ) -> None:
+        with scope.begun():
+            try:
+                await handler(*what)
+            # Handlers are whatever the session and its user registered; one that fails must not end
+            # the connection for all.
+            except Exception:
+                _log.exception("a notification handler raised")
+            finally:
+                self._notes.pop(scope, None)
+                if about is not None:
+                    about.end_report()
