@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from mcp_toolset import Toolset, ToolsetServer, tool
-from mcp_toolset.concurrency.workers import BIG, beside, in_worker
+from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large
 from mcp_toolset.tools.view.view import ToolBinding
 
 
@@ -20,7 +20,7 @@ async def test_the_loop_goes_on_while_work_for_a_big_catalog_is_done() -> None:
     seen: list[bool] = []
 
     async def work() -> None:
-        seen.append(await beside(lambda: answered.wait(10), BIG + 1))
+        seen.append(await in_worker_if_large(lambda: answered.wait(10), BIG + 1))
 
     with anyio.fail_after(40):
         async with anyio.create_task_group() as group:
@@ -59,12 +59,12 @@ async def test_what_work_raises_comes_out_as_it_is() -> None:
         raise KeyError("its own")
 
     with pytest.raises(KeyError, match="its own"):
-        await beside(fail, BIG + 1)
+        await in_worker_if_large(fail, BIG + 1)
 
 
 @pytest.mark.anyio
 async def test_work_for_few_tools_is_done_where_it_is_asked_for() -> None:
-    assert await beside(threading.get_ident, BIG) == threading.get_ident()
+    assert await in_worker_if_large(threading.get_ident, BIG) == threading.get_ident()
 
 
 def numbered(count: int) -> Toolset:

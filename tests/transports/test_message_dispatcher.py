@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
-from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.concurrency.task_set import TaskScope, TaskSet
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.transports.message_dispatcher import MessageStreams
@@ -200,7 +200,7 @@ async def test_a_handler_that_fails_as_none_should_ends_its_owner() -> None:
         raise KeyError("bug")
 
     with anyio.fail_after(40):
-        handling = Handling(failed.set)
+        handling = TaskSet(failed.set)
         handling.start(TaskScope(), bug())
         await failed.wait()
         await handling.end()

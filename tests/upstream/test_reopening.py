@@ -27,7 +27,7 @@ from mcp_toolset import (
     ToolsetServer,
     tool,
 )
-from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
 from mcp_toolset.transports.http.app import run_app
 
@@ -196,7 +196,7 @@ def test_u1_a_server_on_http_and_a_mount_of_it_open_again(run: Run) -> None:
 
 
 def test_u1_a_flag_that_is_set_between_two_loops_is_seen_in_the_next_one() -> None:
-    flag = Flag()
+    flag = ThreadEvent()
 
     async def waits() -> None:
         flag.attach()

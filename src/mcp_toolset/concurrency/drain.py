@@ -54,10 +54,3 @@ class Drain:
             self._is_closing = True
             if self._scope is not None:
                 self._scope.cancel()
-
-    freed = request_ended
-    after = close
-
-
-Ending = Drain
-"""The name that `upstream` still uses, with `freed` and `after`."""

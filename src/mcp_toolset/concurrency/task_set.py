@@ -106,7 +106,3 @@ class TaskSet:
             self._failed()
         if self._awaited and not self._tasks:
             self._none.set()
-
-
-Handling = TaskSet
-"""The name that the transports still use."""

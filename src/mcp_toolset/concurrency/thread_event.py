@@ -53,7 +53,3 @@ class ThreadEvent:
         """Wait until it is set, and reset it."""
         await self._event.wait()
         self._event = anyio.Event()
-
-
-Flag = ThreadEvent
-"""The name that the server still uses."""

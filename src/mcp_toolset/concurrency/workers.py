@@ -57,7 +57,3 @@ async def _give_way() -> None:
         await anyio.sleep(_TURN)
         # This blocks the whole loop on purpose, so that it releases the interpreter lock.
         time.sleep(_AWAY)  # noqa: ASYNC251, TID251
-
-
-beside = in_worker_if_large
-"""The name that the server still uses."""

@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 
 from mcp_toolset.catalog.registry.registry import SourceHandle, ToolRegistry
-from mcp_toolset.concurrency.workers import beside
+from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.errors import CallError, StateError, sole
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -134,7 +134,7 @@ class Attachments:
 
     async def _beside(self, work: Callable[[], _T], toolset: Toolset) -> _T:
         joining = sum(source.status.tools for source in toolset.sources())
-        return await beside(work, joining + len(self._registry.names))
+        return await in_worker_if_large(work, joining + len(self._registry.names))
 
     def _require(self, handle: SourceHandle) -> Attachment:
         attachment = self._joined.get(handle)

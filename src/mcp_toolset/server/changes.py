@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
 from mcp_toolset.server.mcp_server import MCPServer
@@ -31,9 +31,9 @@ class News:
 
     def __init__(self, served: ServedTools, offering: Offering, answers: MCPServer) -> None:
         """Watch nothing yet."""
-        self.changed = Flag()
-        self.status = Flag()
-        self.revoked = Flag()
+        self.changed = ThreadEvent()
+        self.status = ThreadEvent()
+        self.revoked = ThreadEvent()
         self._served = served
         self._offering = offering
         self._answers = answers

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from mcp_toolset.catalog.cache_folder import VARIABLE, cache_folder
-from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.tools.core.source import ToolSource
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class KeptCatalogs:
         """Use the files of a folder, which is asked for when something is mounted; of none, keep nothing."""
         self._folder = folder
         self._files: KeptFiles | None = None
-        self._changed = Flag()
+        self._changed = ThreadEvent()
         self._sources: dict[str, Keepable] = {}
         self._saved: dict[str, KeptCatalog] = {}
         self._stops: list[Callable[[], None]] = []

@@ -11,7 +11,7 @@ import anyio
 
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.catalog.registry.state_store import StateStore, StoredState
-from mcp_toolset.concurrency.thread_event import Flag
+from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.errors import StaleStateError, StateError
 
 _log = logging.getLogger("mcp_toolset.registry")
@@ -24,7 +24,7 @@ class StateKeeper:
         """Name the file; nothing is read yet."""
         self._file = StoredState(place)
         self._registry = registry
-        self._flag = Flag()
+        self._flag = ThreadEvent()
         self._is_ours = True
 
     async def restore(self) -> None:

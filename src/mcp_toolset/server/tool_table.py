@@ -14,8 +14,8 @@ from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.pins.quarantine import held_tools
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.concurrency.thread_event import Flag
-from mcp_toolset.concurrency.workers import beside
+from mcp_toolset.concurrency.thread_event import ThreadEvent
+from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras.meta import joint_meta
@@ -99,7 +99,7 @@ class ServedTools:
         self.has_own = False
         self.table: Mapping[str, ToolBinding] = {}
         self.wire: list[dict[str, Any]] = []
-        self.moved = Flag()
+        self.moved = ThreadEvent()
         self._bound = bound
         self._apps = apps
         # What was made of each tool; a source that has not changed is not compiled again.
@@ -200,7 +200,7 @@ class ServedTools:
     async def _beside(self, work: Callable[[], _T]) -> _T:
         """Do what takes long for a big catalog, and next to nothing for others."""
         listed = sum(status.tools for status in self.statuses().values())
-        return await beside(work, max(listed, len(self.table)))
+        return await in_worker_if_large(work, max(listed, len(self.table)))
 
     def _bind(self, described: Sequence[ToolBinding]) -> list[ToolBinding]:
         self._overrides.look(described, self.registry.sources().values())

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
-from mcp_toolset.concurrency.task_set import Handling, TaskScope
+from mcp_toolset.concurrency.task_set import TaskScope, TaskSet
 from mcp_toolset.protocol.codec import request_key
 from mcp_toolset.protocol.dispatch import OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp_toolset.protocol.json_rpc import RequestId
@@ -35,7 +35,7 @@ class Inbox:
         self._requests: dict[RequestId, Incoming] = {}
         self._notes: dict[TaskScope, None] = {}
         self._ended = asyncio.Event()
-        self._handling = Handling(self._ended.set)
+        self._handling = TaskSet(self._ended.set)
         self._make: Callable[..., Incoming] = Incoming
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import anyio
 from pydantic_core import from_json
 
-from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
 from mcp_toolset.protocol.dispatch import (
@@ -145,7 +145,7 @@ class LineDispatcher(Outbox, Inbox):
         if fault is not None:
             raise fault
 
-    async def _finish(self, handling: Handling) -> None:
+    async def _finish(self, handling: TaskSet) -> None:
         """Look at what has come and, on the served side, answer it: within `drain`, while it can be read."""
         if not self._backlog and not (self._holds_back and handling.busy):
             return

@@ -17,7 +17,7 @@ import anyio
 import mcp_types as types
 
 from mcp_toolset.concurrency.cancel_reason import reason_in
-from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
 from mcp_toolset.protocol.dispatch import (
@@ -91,7 +91,7 @@ class _Calls:
         self.on_request: OnRequest | None = None
         self._read = read
         self._write = write
-        self._handling = Handling(self._close)
+        self._handling = TaskSet(self._close)
         self._under_way: dict[RequestId, Incoming] = {}
 
     @property

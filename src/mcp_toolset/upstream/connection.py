@@ -249,7 +249,7 @@ class UpstreamConnection:
 
     async def end(self, drain: float) -> None:
         """Have `run` return once no request is in flight; after `drain` seconds the requests are cut off."""
-        await self._exchange.ending.after(drain, lambda: bool(self._exchange.suspended))
+        await self._exchange.ending.close(drain, lambda: bool(self._exchange.suspended))
 
     def _at_work(self) -> bool:
         """Whether the session that lists has requests in flight, or resources that clients watch."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import anyio
 
-from mcp_toolset.concurrency.drain import Ending
+from mcp_toolset.concurrency.drain import Drain
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError
 from mcp_toolset.protocol.eras.meta import round_trip
@@ -81,8 +81,8 @@ class Exchange:
         """
         self.suspended = SuspendedCalls()
         self.timeout = timeout
-        self.ending = Ending()
-        self.suspended.on_freed = self.ending.freed
+        self.ending = Drain()
+        self.suspended.on_freed = self.ending.request_ended
         self._by_rounds: set[str] = set()
         self._link = link
         self._listing = listing
@@ -127,7 +127,7 @@ class Exchange:
             return await self._sent(main, _in_flight(context), method, params, tool)
         finally:
             self.ending.working -= 1
-            self.ending.freed()
+            self.ending.request_ended()
 
     async def _on_own(
         self,

@@ -15,7 +15,7 @@ import anyio
 from starlette.requests import Request
 from starlette.types import Send
 
-from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import json_of, progress_token
@@ -83,7 +83,7 @@ class PostedRequest(OneWayContext):
         self._headers = headers
         self._streaming = self._detached = self._complete = False
         self._sending: anyio.Lock | None = None
-        self._beside: Handling | None = None
+        self._beside: TaskSet | None = None
         self._cancel_requested = None
         self.scope = anyio.CancelScope()
         self.finished, self.can_send_request = False, asks
@@ -118,7 +118,7 @@ class PostedRequest(OneWayContext):
         if self.finished:
             return
         if self._beside is None:
-            self._beside = Handling(self._failed)
+            self._beside = TaskSet(self._failed)
         self._beside.begin(work)
 
     def _failed(self) -> None:

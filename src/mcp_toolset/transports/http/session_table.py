@@ -16,7 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 
-from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -86,7 +86,7 @@ class SessionTable(Generic[S]):
         self._idle: dict[str, float] = {}
         """When each idle session was used last; the one that has been idle longest is the first."""
         self._timer: asyncio.TimerHandle | None = None
-        self._closing: Handling | None = None
+        self._closing: TaskSet | None = None
 
     @property
     def is_running(self) -> bool:
@@ -102,7 +102,7 @@ class SessionTable(Generic[S]):
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Keep sessions for as long as the block runs, and end them all with it."""
-        closing = self._closing = Handling(self._failed)
+        closing = self._closing = TaskSet(self._failed)
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ import anyio
 
 from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.concurrency.deadlines import WorkingTime
-from mcp_toolset.concurrency.task_set import Handling
+from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.config import Era, ProtocolRule
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.errors import (
@@ -117,7 +117,7 @@ class UpstreamSession:
         """The connection, whose messages are taken; nothing is said on it yet."""
         async with self.link.open(stderr) as dispatcher:
             # Notifications are handed over in callbacks of the loop, where a task group can start nothing.
-            sending = Handling(self._not_sent)
+            sending = TaskSet(self._not_sent)
             try:
                 with self.calls.told_by(sending.begin):
                     async with anyio.create_task_group() as group:
