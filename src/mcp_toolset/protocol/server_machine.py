@@ -244,6 +244,6 @@ def _not_found(method: str) -> MCPError:
 def _no_envelope() -> MCPError:
     return MCPError(
         INVALID_REQUEST,
-        "this connection has begun with a handshake; requests with the envelope of 2026-07-28 are not "
+        "the first request of this connection had no envelope: requests with the one of 2026-07-28 are not "
         "accepted on it",
     )
