@@ -20,6 +20,7 @@ from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
 
 from mcp_toolset import HttpLimits
+from mcp_toolset.transports.http import event_stream
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.event_stream import EventStream, weight_of
 from mcp_toolset.transports.http.send_buffers import Unsent
@@ -179,6 +180,32 @@ async def test_f33_a_post_that_is_no_message_is_refused_and_harms_no_stream(
         await wire.greet()
         await wire.post(call(number=3))
         assert (await wire.hear())["id"] == 3
+
+
+async def test_a_head_opens_no_stream(stage: Stage) -> None:
+    async with over_http(stage) as http:
+        answer = await http.head("/sse")
+        assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+        # It is over, so that the connection takes another request.
+        assert (await http.head("/sse")).status_code == 200
+
+
+async def test_f33_a_message_that_waited_for_room_is_not_taken_once_its_client_has_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "MANY", 0)
+    async with over_http(stage) as http:
+        answers = list[int]()
+
+        async def post(wire: Wire) -> None:
+            answers.append((await wire.post(call("wait"))).status_code)
+
+        async with anyio.create_task_group() as group:
+            async with listening(http) as wire:
+                group.start_soon(post, wire)
+                await anyio.wait_all_tasks_blocked()
+                assert not answers
+        assert answers == [404] and not stage.started.is_set()
 
 
 async def test_mounted_under_a_prefix_it_names_where_its_clients_post(stage: Stage) -> None:

@@ -117,6 +117,7 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
         http=watching_heads(app.state.request_timeout),
         # An address that a client on this machine makes up (`X-Forwarded-For`) would have limits of its own.
         proxy_headers=False,
+        server_header=False,
         access_log=False,
         log_level="error",
         timeout_graceful_shutdown=DRAIN + 1,

@@ -162,6 +162,7 @@ class EventStream:
             while self._events:
                 self._forget_first()
             self._news.set()
+            self._room.set()
             self._on_end()
 
     def _forget_first(self) -> None:

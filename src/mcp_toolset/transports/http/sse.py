@@ -57,6 +57,10 @@ class EventDoor:
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a client on an event stream until it leaves."""
+        if scope["method"] != "GET":
+            # The route takes HEAD as well, which wants the head alone.
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM})
+            return await send({"type": "http.response.body", "body": b""})
         name = uuid.uuid4().hex
         stream = EventStream(send, self._unsent, peer_of(scope.get("client")))
         dispatcher = EventDispatcher(stream)
@@ -94,6 +98,8 @@ class EventDoor:
         if message is None:
             return await reply(send, 400, b"Could not parse message")
         await client.stream.few()
+        if client.stream.is_cut():
+            return await reply(send, 404, b"Could not find session")
         client.dispatcher.take(message, Request(scope, receive))
         await reply(send, 202, b"Accepted")
 
