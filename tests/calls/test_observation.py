@@ -29,6 +29,7 @@ from mcp_toolset import (
 )
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.tools.core.cancelling import CancelledError
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cret-of-the-caller"
@@ -149,6 +150,16 @@ async def test_u60_hooks_and_middleware_that_answer_or_refuse_are_told_and_the_t
     ]
     assert [report.decisions for report in heard[:3]] == [("RunNormally",), ("Reject",), ()]
     assert SECRET not in repr(heard)
+
+
+async def test_u60_a_middleware_that_fails_by_a_cancelled_task_of_its_own_is_an_error():
+    heard = Heard()
+
+    async def waiting(call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        raise CancelledError
+
+    assert (await dispatch(heard, middleware=[waiting]).call(ToolCall("add", {"a": 1}))).is_error
+    assert heard.told == [("add", "error", "", False)]
 
 
 async def test_u60_a_cancelled_call_a_question_and_a_protocol_error_are_told():
@@ -275,6 +286,6 @@ async def test_u60_a_call_that_nobody_observes_runs_no_function_for_it():
     heard = Heard()
     loud = await calls_of(dispatch(heard).call(call, context))
     assert len(heard) == 1
-    watching = {"observe", "report_of", "tell", "noting", "note_run", "_noted"}
+    watching = {"observe", "_observed", "report_of", "tell", "note_run", "_noted"}
     assert watching <= set(loud) and not watching & set(quiet)
     assert quiet.count("call") == 1 and len(quiet) < len(loud)

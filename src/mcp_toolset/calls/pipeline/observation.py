@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, cast
@@ -54,6 +54,16 @@ _REFUSALS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (RequestStateError, "invalid request state"),
 )
 _OTEL: Final = "opentelemetry.trace"
+_ATTRIBUTES: Final = (
+    "gen_ai.tool.name",
+    "mcp_toolset.outcome",
+    "gen_ai.tool.call.id",
+    "mcp_toolset.called",
+    "mcp_toolset.server",
+    "mcp_toolset.reason",
+    "mcp_toolset.decisions",
+)
+_OPERATION: Final = {"gen_ai.operation.name": "execute_tool"}
 _log = logging.getLogger("mcp_toolset.calls")
 
 
@@ -192,20 +202,36 @@ async def observe(
     run: Callable[[Observation], Awaitable[ToolResult]],
 ) -> ToolResult:
     """Run a call, and report its outcome to the observers and the current span."""
+    otel = _tracing()
+    if otel is None or context.protocol_version is not None:
+        return await _observed(observers, call, context, run)
+    # A call without a client; a served call is within the span of its request.
+    tracer = otel.get_tracer("mcp_toolset")
+    with tracer.start_as_current_span(f"execute_tool {call.name}", attributes=_OPERATION):
+        return await _observed(observers, call, context, run)
+
+
+async def _observed(
+    observers: Sequence[CallObserver],
+    call: ToolCall,
+    context: ToolContext,
+    run: Callable[[Observation], Awaitable[ToolResult]],
+) -> ToolResult:
     seen = Observation()
     result: ToolResult | None = None
-    with noting(seen), _span(call, context):
-        try:
-            result = await run(seen)
-            return result
-        # Any exception is reported and raised again.
-        except BaseException as fault:
-            seen.fault = fault
-            raise
-        finally:
-            report = report_of(seen, call, context, result)
-            _trace(report)
-            tell(observers, report)
+    token = _CURRENT.set(seen)
+    try:
+        result = await run(seen)
+        return result
+    # Any exception is reported and raised again.
+    except BaseException as fault:
+        seen.fault = fault
+        raise
+    finally:
+        _CURRENT.reset(token)
+        _trace(seen, call, result)
+        if observers:
+            tell(observers, report_of(seen, call, context, result))
 
 
 def report_of(
@@ -246,7 +272,9 @@ def tell(observers: Iterable[CallObserver], report: CallReport) -> None:
 
 def _outcome(fault: BaseException | None, result: ToolResult | None) -> tuple[Outcome, str]:
     if fault is not None:
-        return _of_fault(fault)
+        outcome, reason = _of_fault(fault)
+        # A middleware that was cancelled by what it waited for; the caller has an error result.
+        return ("error", reason) if outcome == "cancelled" and result is not None else (outcome, reason)
     if result is None or not result.is_complete:
         return "asked", ""
     refused = rejection_reason(result)
@@ -265,32 +293,20 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
     return ("error", type(fault).__name__) if refusal is None else ("refused", refusal)
 
 
-def _span(call: ToolCall, context: ToolContext) -> AbstractContextManager[object]:
-    """A span for a call without a client; a served call is within the span of its request."""
+def _tracing() -> Any:
+    """OpenTelemetry's module of traces, if a tracer provider is set."""
     otel: Any = sys.modules.get(_OTEL)
-    if context.protocol_version is not None or otel is None or otel._TRACER_PROVIDER is None:
-        return nullcontext()
-    return otel.get_tracer("mcp_toolset").start_as_current_span(f"execute_tool {call.name}")
+    return None if otel is None or otel._TRACER_PROVIDER is None else otel
 
 
-def _trace(report: CallReport) -> None:
+def _trace(seen: Observation, call: ToolCall, result: ToolResult | None) -> None:
     """Set the tool, its server and the outcome on the current span, by OpenTelemetry's conventions."""
-    otel: Any = sys.modules.get(_OTEL)
-    if otel is None or otel._TRACER_PROVIDER is None:
+    otel = _tracing()
+    if otel is None or not (span := otel.get_current_span()).is_recording():
         return
-    span = otel.get_current_span()
-    if not span.is_recording():
-        return
-    attributes = {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": report.tool or report.called,
-        "gen_ai.tool.call.id": report.id,
-        "mcp_toolset.called": report.called,
-        "mcp_toolset.server": report.server,
-        "mcp_toolset.outcome": report.outcome,
-        "mcp_toolset.reason": report.reason,
-        "mcp_toolset.decisions": ",".join(report.decisions),
-    }
-    span.set_attributes({key: value for key, value in attributes.items() if value})
-    if report.protocol_version is None and report.tool not in ("", report.called):
-        span.update_name(f"execute_tool {report.tool}")
+    outcome, reason = _outcome(seen.fault, result)
+    tool, server = (call.name, "") if seen.binding is None else (seen.binding.name, seen.binding.source)
+    called = call.name if tool != call.name else ""
+    decisions = ",".join(seen.decisions)
+    values = (tool, outcome, call.id, called, server, reason, decisions)
+    span.set_attributes({key: value for key, value in zip(_ATTRIBUTES, values, strict=True) if value})
