@@ -11,12 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import TaskScope, TaskSet
-from mcp_toolset.protocol.codec import request_key
 from mcp_toolset.protocol.dispatch import OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp_toolset.protocol.json_rpc import RequestId
-from mcp_toolset.transports.requests import Incoming, Waiting
+from mcp_toolset.transports.requests import Incoming, InFlight, Waiting
 
 MAX_REQUESTS: Final = 4096
 """Requests of the peer that may be in flight at once; more are refused."""
@@ -32,7 +30,7 @@ class Inbox:
 
     def __init__(self) -> None:
         """Take nothing before the handlers are known."""
-        self._requests: dict[RequestId, Incoming] = {}
+        self._requests: InFlight[Incoming] = InFlight()
         self._notes: dict[TaskScope, None] = {}
         self._ended = asyncio.Event()
         self._handling = TaskSet(self._ended.set)
@@ -47,20 +45,13 @@ class Inbox:
 
     def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
         if method == "notifications/cancelled":
-            self._cancel(params)
+            self._requests.cancel(params)
         elif method == "notifications/progress" and self._take_progress(params or {}):
             return
         if run_notify_intercept(self._intercept, method, params):
             return
         assert self._on_notify is not None
         self._start_note(None, self._on_notify, self._make(self), method, params)
-
-    def _cancel(self, params: dict[str, Any] | None) -> None:
-        number = (params or {}).get("requestId")
-        if type(number) is int or type(number) is str:
-            incoming = self._requests.get(request_key(number))
-            if incoming is not None:
-                incoming.cancel(reason_in(params))
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
         """Hand progress to the request that it is of; `False` if no such request wants it."""

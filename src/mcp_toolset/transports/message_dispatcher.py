@@ -16,7 +16,6 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
-from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
@@ -35,7 +34,7 @@ from mcp_toolset.sdk.errors import sdk_error_data
 from mcp_toolset.sdk.models import ServerMessageMetadata, SessionMessage
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.pipes import lean
-from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.transports.requests import Incoming, InFlight
 from mcp_toolset.transports.serving import INLINE, serve_connection
 from mcp_toolset.transports.through_sdk.contexts import answering, noting
 
@@ -92,7 +91,7 @@ class _Calls:
         self._read = read
         self._write = write
         self._handling = TaskSet(self._close)
-        self._under_way: dict[RequestId, Incoming] = {}
+        self._under_way: InFlight[Incoming] = InFlight()
 
     @property
     def last_context(self) -> Context | None:
@@ -142,7 +141,7 @@ class _Calls:
             self._begin(message)
             return None
         if type(message) is types.JSONRPCNotification and message.method == "notifications/cancelled":
-            self._cancel(message.params or {})
+            self._under_way.cancel(message.params)
         return item
 
     def _begin(self, request: types.JSONRPCRequest) -> None:
@@ -151,13 +150,6 @@ class _Calls:
             self.dispatcher, request.id, progress_token(request.params)
         )
         self._handling.start(incoming.scope, self._handle(incoming, key, request), self.last_context)
-
-    def _cancel(self, params: Mapping[str, Any]) -> None:
-        number: object = params.get("requestId")
-        if isinstance(number, int | str):
-            incoming = self._under_way.get(request_key(number))
-            if incoming is not None:
-                incoming.cancel(reason_in(params))
 
     async def _handle(self, incoming: Incoming, key: RequestId, request: types.JSONRPCRequest) -> None:
         assert self.on_request is not None

@@ -1,15 +1,16 @@
-"""`OneWayContext` and `Incoming`: requests to be answered; `Waiting`: a request in flight to the peer."""
+"""`Incoming`: a request to be answered; `InFlight`: a table of them; `Waiting`: a request that was sent."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 
+from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.concurrency.task_set import TaskScope
-from mcp_toolset.protocol.codec import progress_params
+from mcp_toolset.protocol.codec import progress_params, request_key
 from mcp_toolset.protocol.dispatch import CallOptions, Outbound, ProgressFnT, TransportContext
 from mcp_toolset.protocol.inbound import Envelope
 from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError, ProgressToken, RequestId
@@ -19,6 +20,17 @@ REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the reports that came before it: a slow client may take none."""
 
 _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
+
+
+class Cancellable(Protocol):
+    """A request that is being answered, and may be cancelled."""
+
+    def cancel(self, reason: str | None) -> None:
+        """Cancel its handler, because the peer has said so, and perhaps why."""
+        ...
+
+
+_Request = TypeVar("_Request", bound=Cancellable)
 
 
 class Waiting:
@@ -60,6 +72,18 @@ class Waiting:
         """Give the answer; `None` says that none will come. Only the first one counts."""
         if not self.answer.done():
             self.answer.set_result(message)
+
+
+class InFlight(dict[RequestId, _Request]):
+    """The requests of one peer that are being answered, by `request_key` of their ids."""
+
+    def cancel(self, params: Mapping[str, Any] | None) -> None:
+        """Cancel the request that a `notifications/cancelled` is about, if it is one of them."""
+        number: Any = (params or {}).get("requestId")
+        if type(number) is int or type(number) is str:
+            known = self.get(request_key(number))
+            if known is not None:
+                known.cancel(reason_in(params))
 
 
 class OneWayContext:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from starlette.requests import Request
 from starlette.types import Receive, Send
 
-from mcp_toolset.concurrency.cancel_reason import reason_in
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
 from mcp_toolset.protocol.codec import json_of, request_key
@@ -21,7 +20,6 @@ from mcp_toolset.protocol.json_rpc import (
     ErrorData,
     MCPError,
     NoBackChannelError,
-    RequestId,
 )
 from mcp_toolset.protocol.revisions import is_version_at_least
 from mcp_toolset.protocol.server_machine import ServerMachine
@@ -32,7 +30,7 @@ from mcp_toolset.transports.http.post import Outcome, PostedRequest
 from mcp_toolset.transports.http.replies import JSON, Headers, error_body, reply
 from mcp_toolset.transports.http.session_table import SessionTable
 from mcp_toolset.transports.questions import Questions
-from mcp_toolset.transports.requests import Incoming
+from mcp_toolset.transports.requests import Incoming, InFlight
 
 _RESUMES_SINCE: Final = "2025-11-25"
 """Older clients cannot read the event that gives a stream an id."""
@@ -86,7 +84,7 @@ class LegacySession:
         self.streams = streams
         self._answers = answers
         self._machine = ServerMachine("legacy")
-        self._calls: dict[RequestId, _Call] = {}
+        self._calls: InFlight[_Call] = InFlight()
         self._standing: StandingStream | None = None
         self._ended = False
 
@@ -133,17 +131,10 @@ class LegacySession:
         if not self._machine.receive_notification(method, params):
             return
         if method == "notifications/cancelled":
-            self._cancel(params or {})
+            self._calls.cancel(params)
         await self._answers.notified(
             RequestContext(method, params, None, self.connection, Incoming(self), http)
         )
-
-    def _cancel(self, params: Mapping[str, Any]) -> None:
-        number: object = params.get("requestId")
-        if type(number) in (int, str):
-            call = self._calls.get(request_key(cast("RequestId", number)))
-            if call is not None:
-                call.cancel(reason_in(params))
 
     async def follow(self, place: tuple[int, int] | None, receive: Receive, send: Send) -> None:
         """Answer a `GET`: with the rest of a call, which goes nowhere else then, or the standing stream.
