@@ -1,9 +1,9 @@
-"""A deferred catalog: four fixed tools in front of any number of others.
+"""`DeferredCatalog`: four fixed tools in front of any number of tools behind search.
 
-`search_tools` finds, `resolve_tools` grants, `call_tool` and `call_read_only_tool` run what was
-granted. The list that a client sees never moves (server/tools: a list must not vary as a side
-effect of other requests), and every path to a deferred tool passes the same gate: when a call
-comes in, and again right before the tool runs, since hooks and middleware may have taken their time.
+`search_tools` finds tools, `resolve_tools` grants them, `call_tool` and `call_read_only_tool` run granted
+tools. The list that a client sees never changes (server/tools: a list must not vary as a side effect of other
+requests), and every call of a deferred tool passes the same gate: when the call arrives, and again right
+before the tool runs, since hooks and middleware may take time.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from mcp_toolset.tools.view.view import ToolBinding
 __all__ = ["MAX_RESOLVED", "Access", "DeferredCatalog", "AccessDenied"]
 
 _ADDED: Final = 16
-"""Tools that are put into the index in one go: some five milliseconds."""
+"""The number of tools that are indexed at once: about five milliseconds."""
 
 _REMOVED: Final = 256
-"""Tools that are taken out of it in one go: as long, or a little longer where all are worded alike."""
+"""The number of tools that are removed from the index at once: about as long."""
 
 
 class DeferredCatalog:
@@ -64,14 +64,14 @@ class DeferredCatalog:
 
         Args:
             ledger: Issues and judges the grants.
-            sources: The sources by name, those without a tool so far too, so that absence is data.
-            access: Who may have what; everybody everything unless given.
-            scorer: As for `SearchIndex`; of this catalog alone.
+            sources: The sources by name, also those without a tool so far.
+            access: The access policy; by default every caller has access to every tool.
+            scorer: As for `SearchIndex`; for this catalog only.
             deferring: The names of the sources whose tools are behind search, for the preview.
-            arrive: Waits a bounded time for sources of which nothing is known yet; asked by each search.
+            arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
 
         Raises:
-            DefinitionError: `access` is asynchronous; the gate waits for nothing.
+            DefinitionError: `access` is asynchronous; the gate cannot wait.
         """
         self._ledger = ledger
         self._sources = sources
@@ -92,11 +92,11 @@ class DeferredCatalog:
         )
 
     def update(self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()) -> None:
-        """Have these deferred tools from now on; only what changed is indexed again.
+        """Set the deferred tools; only changes are indexed.
 
         Args:
-            bindings: What can be resolved and called.
-            held: What is found with the state `changed` and the reason, and cannot be had.
+            bindings: The tools that can be resolved and called.
+            held: Quarantined tools: found with the state `changed` and the reason, not callable.
         """
         for _ in self.updating(bindings, held):
             pass
@@ -104,9 +104,9 @@ class DeferredCatalog:
     def updating(
         self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()
     ) -> Iterator[None]:
-        """Do what `update` does in slices of some milliseconds; it can be searched between any two.
+        """Like `update`, in steps of some milliseconds; searches can run between two steps.
 
-        What is gone is gone at once; what is new or has changed is found from its own slice on.
+        Removed tools are gone at once; new and changed tools are found from their own step on.
         """
         tools = {binding.name: binding for binding in bindings}
         kept = {binding.name: (binding, reason) for binding, reason in held}
@@ -123,7 +123,7 @@ class DeferredCatalog:
             yield
         fresh = [name for name, binding in found.items() if before.get(name) is not binding]
         for some in _slices(fresh, _REMOVED):
-            # Together, as a word that many tools have is looked through once for all that go.
+            # All at once, so that the posting of a common word is scanned once for all removed tools.
             self._index.remove(
                 name for name in some if name in before and _differs(before[name], found[name])
             )
@@ -160,11 +160,11 @@ class DeferredCatalog:
         return replace(binding, gate=self._gate.gate, execute=partial(self._gate.run, binding))
 
     def ungated(self, name: str) -> ToolBinding | None:
-        """A deferred tool as it is without a gate, for the host, who needs no grant."""
+        """A deferred tool without its gate, for the host, who needs no grant."""
         return self._shown.tools.get(name)
 
     def granted(self, context: ToolContext) -> list[ToolBinding]:
-        """The tools that the caller's session may also call by name, as they were granted."""
+        """The granted tools that the caller's session may also call by name."""
         found = ((grant, self._shown.tools.get(grant.name)) for grant in self._granted(context))
         return [
             binding
@@ -182,9 +182,9 @@ class DeferredCatalog:
             return True
 
     def preview(self) -> str:
-        """What is in the catalog, for a model that has not searched yet; empty when nothing is.
+        """What is in the catalog, for a model that has not searched yet; empty for an empty catalog.
 
-        Every caller reads the same, so it has only what nobody in particular may find.
+        Every caller reads the same text, so it names only tools that every caller may find.
         """
         hidden = self._policy.hidden(self._shown.tools, LOCAL_CONTEXT)
         withheld = self.withheld_servers()
@@ -194,7 +194,7 @@ class DeferredCatalog:
         return preview_of(tools, ordered)
 
     def _note_of(self, server: str) -> ServerNote:
-        """What the preview says of a server; its state only until it has been ready once."""
+        """The preview of one server; only its state until it has been ready once."""
         source = self._sources().get(server)
         if source is None:
             return ServerNote()
@@ -203,9 +203,9 @@ class DeferredCatalog:
         return ServerNote(status.state if away else "", status.about)
 
     def withheld_servers(self) -> frozenset[str]:
-        """The deferred servers that nobody in particular may know of: none of whose tools may be found.
+        """The deferred servers of which no tool may be shown to every caller.
 
-        Where there is an access policy, a server of which no tool is known is withheld too.
+        With an access policy, a server whose tools are unknown is withheld too.
         """
         if not self._policy:
             return frozenset()
@@ -214,7 +214,7 @@ class DeferredCatalog:
         return frozenset(self._deferring()) - shown
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
-        """What a search finds, for the host: nothing is withheld from it."""
+        """The results of a search for the host: nothing is withheld."""
         found = self._index.search(query, server=server, limit=limit)
         return [
             replace(
@@ -229,7 +229,7 @@ class DeferredCatalog:
         if self._arrive is not None:
             await self._arrive()
         await self._index.read(request.query)
-        # What is withheld and not shown must not use up the places of what is.
+        # Tools that are withheld must not count against the limit of hits.
         hidden = self._shown.hidden(context)
         found = self._index.search(
             request.query,
@@ -246,7 +246,7 @@ class DeferredCatalog:
         return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
-        """A hit; without what the store of grants knows, if that cannot be reached."""
+        """A hit; without the grant's data if the grant store cannot be reached."""
         try:
             return await loaded(partial(self._hit, hit, grant, context))
         except StoreError:
@@ -266,7 +266,7 @@ class DeferredCatalog:
         )
 
     def _granted(self, context: ToolContext) -> list[ToolGrant]:
-        """What the caller holds, for lists and hints only: nothing while the store cannot be read."""
+        """The caller's grants, for lists and hints only: empty if the store cannot be read."""
         try:
             return self._ledger.held(context)
         except GrantStoreError:

@@ -1,4 +1,4 @@
-"""`GrantGate`: every call of a deferred tool passes it, by whichever name or way it comes."""
+"""`GrantGate`: checks the grant of every call of a deferred tool, by whatever name or tool it is called."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 
 class GrantGate:
-    """Admits calls of deferred tools by their grants: when they come in, and right before they run.
+    """Admits calls of deferred tools by their grants: when they arrive, and right before they run.
 
     Attributes:
-        tools: The deferred tools by public name, as they are now.
+        tools: The present deferred tools by public name.
     """
 
     def __init__(self, ledger: GrantLedger, policy: AccessPolicy, ids: HitIds) -> None:
-        """Admit nothing before there are tools.
+        """Start without tools.
 
         Args:
-            ledger: Issues and judges the grants.
-            policy: Who may have what.
-            ids: The ids by which tools were found.
+            ledger: Issues and checks the grants.
+            policy: The access policy.
+            ids: The ids of search hits.
         """
         self.tools: Mapping[str, ToolBinding] = {}
         self._ledger = ledger
@@ -39,17 +39,17 @@ class GrantGate:
         self._ids = ids
 
     def gate(self, call: ToolCall, context: ToolContext) -> None:
-        """Refuse a call without a grant, when it comes in.
+        """Refuse a call without a grant, when it arrives.
 
         Raises:
-            UnknownToolError: the caller holds no live grant.
-            GrantError: the grant is not for the tool as it is by now.
-            StoreMiss: the store has to be waited for, and its grant is not in this process.
+            UnknownToolError: the caller has no valid grant.
+            GrantError: the tool has changed since it was granted.
+            StoreMiss: the store must be awaited, and the grant is not cached.
         """
         self._admitted(call, context)
 
     def _admitted(self, call: ToolCall, context: ToolContext) -> ToolGrant:
-        """The grant that lets a call through; an unknown tool to whoever has none, whatever it is."""
+        """The grant of a call; without a valid one the same error as for a tool that does not exist."""
         try:
             grant = self._found(call.grant or call.name, context)
         except GrantStoreError:
@@ -62,7 +62,7 @@ class GrantGate:
         return grant
 
     def _found(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The caller's grant, if the host lets the caller have its tool at all."""
+        """The caller's grant, if the access policy allows the tool."""
         grant = self._ledger.find(reference, context) or self._by_id(reference, context)
         binding = None if grant is None else self.tools.get(grant.name)
         if binding is not None and self._policy.withheld(binding, context) is not None:

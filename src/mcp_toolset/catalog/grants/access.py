@@ -1,4 +1,4 @@
-"""Who may have which deferred tool: the host's say, which no grant outweighs."""
+"""`AccessPolicy`: the host's rules for who may use which deferred tool; they outweigh every grant."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _log = logging.getLogger("mcp_toolset.grants")
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """Why a deferred tool is not for this caller, by the host's policy.
+    """Why a caller may not use a deferred tool, by the host's policy.
 
     Attributes:
-        state: `unauthorised` for this caller, or `filtered` by a rule that has nothing to do with it.
-        reason: What the model is told in a search hit, and when it resolves the tool.
-        retry_in: Seconds until another try makes sense, if ever.
-        shown: Whether a search finds it; else the caller never learns that it exists.
+        state: `unauthorised` for this caller, or `filtered` by a rule that does not depend on the caller.
+        reason: The text for the model in a search hit, and when it resolves the tool.
+        retry_in: Seconds until a retry makes sense, if ever.
+        shown: Whether a search finds the tool; otherwise the caller never learns that it exists.
     """
 
     state: Literal["filtered", "unauthorised"] = "unauthorised"
@@ -34,28 +34,28 @@ class AccessDenied:
 
 
 Access = Callable[[ToolBinding, ToolContext], AccessDenied | None]
-"""The host's say on who may have a deferred tool; asked at each search, resolve and call, and never waits."""
+"""Decides who may use a deferred tool; called at each search, resolve and call; must not wait."""
 
 
 class AccessPolicy:
-    """Asks the host, and takes a policy that fails for a refusal."""
+    """Calls the host's function; if the function fails, access is refused."""
 
     def __init__(self, access: Access | None) -> None:
-        """Ask `access`; without one everybody may have everything.
+        """Use the function `access`; without one every caller has access to every tool.
 
         Raises:
-            DefinitionError: it is asynchronous; the gate waits for nothing.
+            DefinitionError: it is asynchronous; the gate cannot wait.
         """
         if inspect.iscoroutinefunction(access):
             raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
         self._access = access
 
     def __bool__(self) -> bool:
-        """Whether the host has a say at all."""
+        """Whether the host has a policy."""
         return self._access is not None
 
     def withheld(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
-        """Why a tool is not for this caller; `None` when it is."""
+        """Why a caller may not use a tool; `None` if the caller may."""
         if self._access is None:
             return None
         try:
@@ -66,12 +66,12 @@ class AccessPolicy:
             return AccessDenied(shown=False)
 
     def hides(self, binding: ToolBinding, context: ToolContext) -> bool:
-        """Whether this caller is not to learn of a tool."""
+        """Whether this caller must not learn of a tool."""
         withheld = self.withheld(binding, context)
         return withheld is not None and not withheld.shown
 
     def hidden(self, tools: Mapping[str, ToolBinding], context: ToolContext) -> frozenset[str]:
-        """The public names of all that this caller is not to learn of."""
+        """The public names of all tools that this caller must not learn of."""
         if self._access is None:
             return frozenset()
         return frozenset(name for name, tool in tools.items() if self.hides(tool, context))

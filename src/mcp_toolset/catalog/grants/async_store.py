@@ -1,7 +1,7 @@
-"""`AsyncGrantStore`: grants in a place that has to be waited for, such as a database on a network.
+"""`AsyncGrantStore`: the protocol of a grant store that must be awaited, such as a database on a network.
 
-It promises what such a place can keep: each request is done as a whole or not at all, a use is taken once,
-and nothing is forgotten before it expires. `CachedGrants` puts a copy in this process in front of it.
+Each request is done as a whole or not at all, a use is taken once, and nothing is removed before it expires.
+`CachedGrants` caches such a store in this process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _T = TypeVar("_T")
 
 @runtime_checkable
 class AsyncGrantStore(Protocol):
-    """Where grants and what came of resolving are kept, if it has to be waited for.
+    """Stores grants and the outcomes of resolving; every method is awaited.
 
-    What a method raises means that nothing was done; nothing is granted and nothing runs then.
+    If a method raises, nothing was done: nothing is granted and nothing runs.
 
     Attributes:
-        name: What the store is called in errors, which models read: no address and no password.
+        name: The name of the store in errors, which models read: no address and no password.
     """
 
     name: str
@@ -33,16 +33,16 @@ class AsyncGrantStore(Protocol):
     ) -> list[GrantRecord]:
         """Keep outcomes, all or none, and definitions by digest; return the records that stand.
 
-        Where a record of the same owner, replay key (unless that is empty) and id is there already, that
-        one stands and nothing is added. Of a grant without an owner the handle is not to be kept. A record
-        is to be kept until it `expires`, better as long again, so that the owner can be told that it ended.
+        If a record of the same owner, replay key (unless that is empty) and id exists, it is kept and nothing
+        is added. The handle of a grant without an owner must not be stored. A record must be kept until it
+        `expires`, better twice as long, so that the owner can be told that the grant has ended.
         """
         ...
 
     async def find(self, owner: str, key: str, name: str) -> ToolGrant | None:
-        """The grant of a handle's hash, in whatever state it is; else the owner's newest for a public name.
+        """The grant of a handle's hash, in any state; else the owner's newest for a public name.
 
-        If `owner` is empty, nobody owns a name.
+        If `owner` is empty, names are not looked up.
         """
         ...
 
@@ -51,11 +51,11 @@ class AsyncGrantStore(Protocol):
         ...
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """What came of an id under a replay key, with its grant as it is by now."""
+        """The outcome of an id under a replay key, with the present state of its grant."""
         ...
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, the oldest first; of everybody unless an owner is given."""
+        """The outcomes of resolving, the oldest first; of one owner if given."""
         ...
 
     async def definition(self, digest: str) -> Wire | None:
@@ -63,42 +63,42 @@ class AsyncGrantStore(Protocol):
         ...
 
     async def take(self, key: str) -> bool:
-        """Use up one use of a grant that was not taken back; whether there was one. Nobody shares one."""
+        """Take one use of an unrevoked grant; return whether one was left. Each use is taken once only."""
         ...
 
     async def give_back(self, key: str) -> None:
-        """Return a use that came to nothing."""
+        """Return a use of a call that did not run."""
         ...
 
     async def revoke(self, which: GrantFilter) -> int:
-        """Take grants back; how many were not taken back before."""
+        """Revoke grants; return how many were not revoked before."""
         ...
 
 
 class AwaitedGrants:
-    """A synchronous store as one that is waited for: in a worker thread if it says that it may wait."""
+    """A synchronous store as an awaited one: in a worker thread if its `waits` says so."""
 
     def __init__(self, store: GrantStore) -> None:
-        """Ask this store."""
+        """Use this store."""
         self.name = type(store).__name__
         self._store = store
 
     async def save(
         self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
     ) -> list[GrantRecord]:
-        """Keep outcomes."""
+        """Store outcomes."""
         return await self._done(lambda: self._store.add(records, definitions))
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """What came of an id under a replay key."""
+        """The outcome of an id under a replay key."""
         return await self._done(lambda: self._store.recorded(owner, replay, id))
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """What came of resolving."""
+        """The outcomes of resolving."""
         return await self._done(lambda: self._store.records(owner))
 
     async def take(self, key: str) -> bool:
-        """Use up one use."""
+        """Take one use."""
         return await self._done(lambda: self._store.take(key))
 
     async def give_back(self, key: str) -> None:
@@ -106,11 +106,11 @@ class AwaitedGrants:
         await self._done(lambda: self._store.give_back(key))
 
     async def revoke(self, which: GrantFilter) -> int:
-        """Take grants back."""
+        """Revoke grants."""
         return await self._done(lambda: self._store.revoke(which))
 
     async def purge(self, before: float) -> int:
-        """Forget what had expired by then."""
+        """Remove what had expired by then."""
         return await self._done(lambda: self._store.purge(before))
 
     async def _done(self, work: Callable[[], _T]) -> _T:

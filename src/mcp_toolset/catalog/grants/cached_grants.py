@@ -1,8 +1,8 @@
-"""`CachedGrants`: a copy in this process in front of an `AsyncGrantStore`, so that the gate need not wait.
+"""`CachedGrants`: a cache of an `AsyncGrantStore` in this process, so that the gate need not wait.
 
-Reading: what is in the copy and not older than `max_age` is answered at once; anything else is fetched
-before a call is admitted. Writing goes through to the store, which is waited for; the copy follows. So a
-grant that another process has taken back is refused here after `max_age` seconds at the latest.
+Reading: an entry that is not older than `max_age` is used at once; any other is fetched before a call is
+admitted. Writing goes through to the store and is awaited; the cache follows. So a grant that another process
+has revoked is refused here after `max_age` seconds at the latest.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mcp_toolset.errors import DefinitionError, GrantStoreError
 from mcp_toolset.tools.core.store_miss import StoreMiss
 
 MAX_AGE: Final = 10.0
-"""Seconds that the copy of a grant is good for unless told otherwise."""
+"""The default seconds for which a cached grant is used."""
 
 ABSENT_AGE: Final = 1.0
-"""Seconds, at most, for which it is remembered that the store has no grant, or one without uses left."""
+"""The most seconds for which a missing grant, or one without uses left, is cached."""
 
 _T = TypeVar("_T")
 _NOTHING: Final[Wire] = {}
@@ -33,14 +33,14 @@ _NOTHING: Final[Wire] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the store has said of one reference; `ends` is on the steady clock."""
+    """The store's answer for one reference; `ends` is on the monotonic clock."""
 
     grant: ToolGrant | None
     ends: float
 
 
 class CachedGrants:
-    """Grants of a store that has to be waited for, with a copy in this process."""
+    """The grants of an awaited store, cached in this process."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class CachedGrants:
         limit: int = MAX_GRANTS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Put a copy in front of `store`.
+        """Cache `store`.
 
         Args:
             store: The store.
-            max_age: Seconds that what it says is good for, from the moment that it was asked.
-            timeout: Seconds that it has for one answer; less than `max_age`.
-            limit: References that are kept; the oldest go first.
-            clock: Seconds on a clock that never goes back.
+            max_age: Seconds for which an answer is used, from the moment of the request.
+            timeout: Seconds that the store has for one answer; less than `max_age`.
+            limit: The number of cached references; the oldest are dropped.
+            clock: Seconds, from a monotonic clock.
 
         Raises:
             DefinitionError: a number is not positive, or the timeout is not shorter than `max_age`.
@@ -82,14 +82,14 @@ class CachedGrants:
 
     @property
     def name(self) -> str:
-        """What the store is called in errors."""
+        """The name of the store in errors."""
         return self.store.name
 
     def find(self, owner: str, reference: str) -> ToolGrant | None:
         """The grant that a caller means by a handle or a public name.
 
         Raises:
-            StoreMiss: it has to be fetched first.
+            StoreMiss: it must be fetched first.
         """
         try:
             kept = self._kept[owner, reference]
@@ -100,15 +100,15 @@ class CachedGrants:
         return kept.grant
 
     def held(self, owner: str) -> list[ToolGrant]:
-        """What an owner holds, as far as it was fetched: for lists and hints, which allow nothing."""
+        """The cached grants of an owner: for lists and hints, which allow nothing."""
         return self._held[owner][0] if owner in self._held else []
 
     def knows_held(self, owner: str) -> bool:
-        """Whether `held` is young enough."""
+        """Whether `held` is not too old."""
         return owner in self._held and self._held[owner][1] > self._clock()
 
     async def know_held(self, owner: str) -> None:
-        """Fetch what an owner holds.
+        """Fetch an owner's grants.
 
         Raises:
             GrantStoreError: the store cannot be reached; nothing has changed.
@@ -119,7 +119,7 @@ class CachedGrants:
         """A definition that was granted.
 
         Raises:
-            StoreMiss: it has to be fetched first.
+            StoreMiss: it must be fetched first.
         """
         if digest not in self._definitions:
             raise StoreMiss(partial(self._fetch_definition, digest))
@@ -128,7 +128,7 @@ class CachedGrants:
     async def save(
         self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]
     ) -> list[GrantRecord]:
-        """Keep outcomes in the store; the copy has the handles at once, and asks again for names."""
+        """Store outcomes; handles are cached at once, and names are fetched again."""
         began = self._clock()
         stands = await self._asked(self.store.save(records, definitions), "keep grants")
         for digest, wire in definitions.items():
@@ -144,32 +144,32 @@ class CachedGrants:
         return stands
 
     async def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """What came of an id under a replay key."""
+        """The outcome of an id under a replay key."""
         found = await self._asked(self.store.recorded(owner, replay, id), "look up a replay")
         return None if found is None else self._current_record(found)
 
     async def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, the oldest first."""
+        """The outcomes of resolving, the oldest first."""
         return [
             self._current_record(record)
             for record in await self._asked(self.store.records(owner), "list what came of resolving")
         ]
 
     async def take(self, key: str) -> bool:
-        """Use up one use; the store alone decides, so that processes never share one."""
+        """Take one use; only the store decides, so that no use is taken twice."""
         return await self._asked(self.store.take(key), "count a use of a grant")
 
     async def give_back(self, key: str) -> None:
-        """Return a use that came to nothing."""
+        """Return a use of a call that did not run."""
         await self._asked(self.store.give_back(key), "return a use of a grant")
 
     async def revoke(self, which: GrantFilter) -> int:
-        """Take grants back: in the copy first, so that they are refused here even if the store fails."""
+        """Revoke grants: in the cache first, so that they are refused here even if the store fails."""
         self._mark(which)
         try:
             return await self._asked(self.store.revoke(which), "take grants back")
         finally:
-            # What was fetched meanwhile may have been read before the store had done it.
+            # Answers that were fetched meanwhile may be older than the revocation.
             self._revocations += 1
             self._mark(which)
 
@@ -188,7 +188,7 @@ class CachedGrants:
             grant = self._current(grant)
         ends = began + self.max_age
         if grant is None or grant.uses == 0:
-            # It allows nothing, so that its age counts from now: the check that asked has to find it.
+            # It allows nothing, so its age counts from now: the check that asked must find it.
             ends = self._clock() + min(ABSENT_AGE, self.max_age)
         _put(self._kept, (owner, reference), _Kept(grant, ends), self._limit)
 
@@ -216,7 +216,7 @@ class CachedGrants:
         self._held.clear()
 
     def _current(self, grant: ToolGrant) -> ToolGrant:
-        """A grant as the store has said; what was taken back here stays so, however old its answer is."""
+        """A grant from the store; one that was revoked here stays so, whatever an older answer says."""
         if grant.revoked:
             _put(self._revoked, grant.key, None, self._limit)
         return replace(grant, revoked=True) if grant.key in self._revoked else grant
@@ -233,7 +233,7 @@ _V = TypeVar("_V")
 
 
 def _put(table: OrderedDict[_K, _V], key: _K, value: _V, limit: int) -> None:
-    """Put an entry at the end, and forget the oldest if there are too many."""
+    """Put an entry at the end, and drop the oldest if there are too many."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > limit:

@@ -1,4 +1,4 @@
-"""A clock for what expires: setting the machine's time back gives nothing a longer life."""
+"""A monotonic clock of epoch seconds: setting the machine's time back does not prolong any grant."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 
 class SteadyClock:
-    """Seconds since the epoch that never run backwards, whatever is done to the machine's clock."""
+    """Seconds since the epoch that never run backwards, even if the machine's clock is set back."""
 
     def __init__(
         self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin with the machine's time."""
+        """Start with the machine's time."""
         self._wall = wall
         self._steady = steady
         self._time, self._at = wall(), steady()
 
     def __call__(self) -> float:
-        """Now: the machine's time, or what has passed since the last reading where that is more."""
+        """The present time: the machine's, or the last reading plus the time since, if that is later."""
         at = self._steady()
         self._time = max(self._wall(), self._time + at - self._at)
         self._at = at

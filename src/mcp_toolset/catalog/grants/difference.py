@@ -1,4 +1,4 @@
-"""What has moved between two definitions of a tool, in a few lines that a model or a person can read."""
+"""The differences between two definitions of a tool, in a few lines that a model or a person can read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeGuard
 
 MAX_LINES: Final = 8
-"""Differences that are told; the rest are counted."""
+"""The number of differences that are listed; the rest are counted."""
 
 MAX_VALUE: Final = 100
-"""Characters that are shown of one value."""
+"""The number of characters shown of one value."""
 
 _ABSENT: Final = object()
 _Wire = Mapping[str, Any]
@@ -19,8 +19,8 @@ _Wire = Mapping[str, Any]
 def difference(old: _Wire, new: _Wire) -> list[str]:
     """The parts of a definition in wire form that differ, each as `path: before → after`.
 
-    Texts of a definition come from strangers: each is shown as JSON and cut, so that none can pass
-    for a line of this.
+    Texts of a definition come from strangers: each is shown as JSON and cut, so that none can be
+    mistaken for a line of the list.
     """
     lines: list[str] = []
     found = _walk(old, new, "")

@@ -1,4 +1,4 @@
-"""`KeptGrants`: where grants are kept, near or far, and how the host lists them and takes them back."""
+"""`KeptGrants`: the store of a ledger, and how the host lists and revokes grants; base of `GrantLedger`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mcp_toolset.errors import DefinitionError, StateError
 
 
 class KeptGrants:
-    """Grants in a store: one that answers at once, or one that is waited for, with a copy here."""
+    """Grants in a synchronous store, or in an awaited store with a cache."""
 
     def __init__(self, store: GrantStore | AsyncGrantStore | CachedGrants | None) -> None:
-        """Keep grants in `store`, in memory unless one is given."""
+        """Use `store`, or a store in memory."""
         store = MemoryGrantStore() if store is None else store
         if not isinstance(store, CachedGrants) and isinstance(store, AsyncGrantStore):
             store = CachedGrants(store)
@@ -25,7 +25,7 @@ class KeptGrants:
 
     @property
     def _store(self) -> GrantStore:
-        """The store, for what does not wait for it."""
+        """The store, for synchronous methods."""
         if self._near is None:
             raise StateError(
                 f"the grants of {self._far.name} have to be waited for: use await revoke_async(…), "
@@ -34,7 +34,7 @@ class KeptGrants:
         return self._near
 
     def records(self, *, principal: str | None = None, session: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, grants and refusals, the oldest first; of one owner if given."""
+        """The outcomes of resolving, grants and refusals, the oldest first; of one owner if given."""
         return self._store.records(_owner(principal, session))
 
     def revoke(
@@ -46,32 +46,32 @@ class KeptGrants:
         source: str | None = None,
         name: str | None = None,
     ) -> int:
-        """Take back every grant that fits all that is given; at once, for calls that wait too.
+        """Revoke every grant that matches all that is given; at once, also for calls that wait.
 
         Args:
-            handle: The very grant.
-            principal: Those of a principal.
-            session: Those of a session.
-            source: Those for the tools of a source; empty for local tools.
-            name: Those for a tool, by public name.
+            handle: The grant with this handle.
+            principal: The grants of a principal.
+            session: The grants of a session.
+            source: The grants for the tools of a source; empty for local tools.
+            name: The grants for a tool, by public name.
 
         Returns:
-            How many there were.
+            The number of revoked grants.
 
         Raises:
-            DefinitionError: nothing is given; `revoke_all` is the way to say that.
+            DefinitionError: nothing is given; use `revoke_all`.
             GrantStoreError: the store cannot be written.
         """
         return self._revoke(_meant(handle, principal, session, source, name))
 
     def revoke_all(self) -> int:
-        """Take back every grant; `GrantStoreError` if the store cannot be written."""
+        """Revoke every grant; `GrantStoreError` if the store cannot be written."""
         return self._revoke(GrantFilter())
 
     async def records_async(
         self, *, principal: str | None = None, session: str | None = None
     ) -> list[GrantRecord]:
-        """The same as `records`, for every kind of store."""
+        """Like `records`, for every kind of store."""
         return await self._far.records(_owner(principal, session))
 
     async def revoke_async(
@@ -83,23 +83,23 @@ class KeptGrants:
         source: str | None = None,
         name: str | None = None,
     ) -> int:
-        """The same as `revoke`, for every kind of store.
+        """Like `revoke`, for every kind of store.
 
-        In this process it holds at once, even if the store fails; in others that keep a copy, after its
+        In this process it takes effect at once, even if the store fails; in others with a cache, after
         `max_age`.
 
         Raises:
             DefinitionError: nothing is given.
-            GrantStoreError: the store cannot be written; other processes may go on.
+            GrantStoreError: the store cannot be written; other processes may continue to use the grants.
         """
         return await self._revoked(_meant(handle, principal, session, source, name))
 
     async def revoke_all_async(self) -> int:
-        """The same as `revoke_all`, for every kind of store."""
+        """Like `revoke_all`, for every kind of store."""
         return await self._revoked(GrantFilter())
 
     def on_revoke(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when grants were taken back here; returns a function that ends this."""
+        """Call `callback` when grants were revoked here; return a function that stops this."""
         key = object()
         self._listeners[key] = callback
         return lambda: self._listeners.pop(key, None) and None
@@ -111,7 +111,7 @@ class KeptGrants:
         return self._told(await self._far.revoke(which))
 
     def _told(self, count: int) -> int:
-        """Tell the listeners that grants were taken back, if any were."""
+        """Notify the listeners that grants were revoked, if any were."""
         if count:
             for callback in list(self._listeners.values()):
                 callback()

@@ -1,9 +1,9 @@
-"""`GrantLedger`: the only judge of whether a deferred tool may run.
+"""`GrantLedger`: issues grants and decides alone whether a deferred tool may run.
 
 A grant is bound to its owner, to the source, the server behind it, the tool and the digest of its
-definition, and it expires. Its handle carries the tool's name, so that a model copies it without
-error, and 96 random bits, so that nobody guesses it. Whoever is not the owner learns nothing;
-the owner is told what happened, and what has moved.
+definition, and it expires. Its handle contains the tool's name, so that a model copies it without
+error, and 96 random bits, so that it cannot be guessed. A caller who is not the owner learns nothing;
+the owner is told why a grant is refused, and what has changed.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ __all__ = [
 ]
 
 OWNED_LIFETIME: Final = 3600.0
-"""Seconds that a grant lives when it is bound to a session or a principal."""
+"""The lifetime in seconds of a grant that is bound to a session or a principal."""
 
 BEARER_LIFETIME: Final = 900.0
-"""Seconds that a grant lives when its handle is all that binds it."""
+"""The lifetime in seconds of a bearer grant, which only its handle protects."""
 
 SKEW: Final = 5.0
-"""Seconds that the clocks of processes that share a store may differ."""
+"""Seconds by which the clocks of processes that share a store may differ."""
 
 LONGEST_REFERENCE: Final = 400
-"""Characters of a handle, and of a replay key; nothing longer is ever issued or looked for."""
+"""The largest length of a handle and of a replay key."""
 
 _PURGE_EVERY: Final = 500
 _AGAIN: Final = "search for it and resolve it again"
 
 
 def owner_of(context: ToolContext) -> str:
-    """Whom a grant of this caller is bound to: principal, else session, else nobody (the handle alone)."""
+    """The owner of a caller's grants: principal, else session, else empty (a bearer grant)."""
     if context.principal:
         return f"principal:{context.principal}"
     return f"session:{context.session}" if context.session else ""
 
 
 def replay_key(context: ToolContext) -> str:
-    """The replay key that a request carries in its `_meta`; empty without one, or without an owner.
+    """The replay key in a request's `_meta`; empty without one, or without an owner.
 
-    Callers that cannot be told apart are given none: one could have what another resolved.
+    Callers who cannot be told apart have no replay key: one could get the grants of another.
     """
     key: object = context.meta.get(REPLAY_META_KEY)
     usable = isinstance(key, str) and 0 < len(key) <= LONGEST_REFERENCE and bool(owner_of(context))
@@ -84,7 +84,7 @@ def replay_key(context: ToolContext) -> str:
 
 
 class GrantLedger(KeptGrants):
-    """Issues grants, checks them and takes them back."""
+    """Issues, checks and revokes grants."""
 
     def __init__(
         self,
@@ -95,15 +95,15 @@ class GrantLedger(KeptGrants):
         bearer_uses: int | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        """Keep grants in `store`, in memory unless told.
+        """Keep grants in `store`, by default in memory.
 
         Args:
-            store: Where they are kept. One that has to be waited for gets a copy in this process, by
+            store: The store. A store that must be awaited is cached in this process, by
                 `CachedGrants` with its defaults unless it is given as one.
-            lifetime: Seconds that a grant of a session or a principal lives.
-            bearer_lifetime: Seconds that a grant lives whose handle is all that binds it.
-            bearer_uses: How often such a grant can be used; any number of times unless given.
-            now: The time, in seconds since the epoch; it must not run backwards.
+            lifetime: The lifetime in seconds of grants of a session or a principal.
+            bearer_lifetime: The lifetime in seconds of bearer grants.
+            bearer_uses: How often a bearer grant can be used; by default any number of times.
+            now: The time in seconds since the epoch; it must not run backwards.
 
         Raises:
             DefinitionError: a number is not positive.
@@ -119,7 +119,7 @@ class GrantLedger(KeptGrants):
         self._issued: OrderedDict[str, int] = OrderedDict()
 
     def issue(self, binding: ToolBinding, context: ToolContext) -> ToolGrant:
-        """Grant a tool to a caller; `GrantStoreError` if it cannot be kept."""
+        """Grant a tool to a caller; `GrantStoreError` if the grant cannot be stored."""
         grant = self.resolved([(binding.name, binding)], context)[0].grant
         assert grant is not None
         return grant
@@ -127,27 +127,27 @@ class GrantLedger(KeptGrants):
     def resolved(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str = ""
     ) -> list[GrantRecord]:
-        """Record what came of each id: a grant for a binding, a refusal for a reason.
+        """Store the outcome of each id: a grant for a binding, a refusal for a reason.
 
-        Under a replay key an id keeps what first came of it, whatever is asked now.
+        Under a replay key an id keeps its first outcome, whatever is requested now.
 
         Raises:
-            GrantStoreError: nothing could be kept; nothing is granted.
+            GrantStoreError: nothing could be stored; nothing is granted.
         """
         now = self._now()
         stands = self._store.add(*self._outcomes(asked, context, replay, now))
         if self._count(owner_of(context), stands):
-            # What has ended stays for as long again, so that its owner can be told.
+            # Ended grants are kept for as long again, so that the owner can be told why.
             self._store.purge(now - self._lifetime)
         return stands
 
     async def resolve(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str = ""
     ) -> list[GrantRecord]:
-        """The same, with a store that is waited for.
+        """The same, with an awaited store.
 
         Raises:
-            GrantStoreError: nothing could be kept; nothing is granted.
+            GrantStoreError: nothing could be stored; nothing is granted.
         """
         now = self._now()
         stands = await self._far.save(*self._outcomes(asked, context, replay, now))
@@ -158,7 +158,7 @@ class GrantLedger(KeptGrants):
     def _outcomes(
         self, asked: Sequence[tuple[str, ToolBinding | str]], context: ToolContext, replay: str, now: float
     ) -> tuple[list[GrantRecord], dict[str, Wire]]:
-        """What is to be kept: an outcome for each id, and the definitions that are granted."""
+        """What must be stored: an outcome for each id, and the granted definitions."""
         owner = owner_of(context)
         records = [
             GrantRecord(owner, replay, encodable(id), now, now + self._lifetime, reason=found)
@@ -173,23 +173,23 @@ class GrantLedger(KeptGrants):
         }
 
     def recorded(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
-        """What came of an id under the caller's replay key."""
+        """The outcome of an id under the caller's replay key."""
         if not replay:
             return None
         return self._store.recorded(owner_of(context), replay, encodable(id))
 
     async def recall(self, id: str, context: ToolContext, replay: str) -> GrantRecord | None:
-        """The same, with a store that is waited for."""
+        """The same, with an awaited store."""
         if not replay:
             return None
         return await self._far.recorded(owner_of(context), replay, encodable(id))
 
     def find(self, reference: str, context: ToolContext) -> ToolGrant | None:
-        """The grant behind a handle, or behind a public name that the caller's session holds.
+        """The grant of a handle, or of a public name in the caller's session.
 
         Raises:
             GrantStoreError: the store cannot be read.
-            StoreMiss: the store has to be waited for, and its grant is not in this process.
+            StoreMiss: the store must be awaited, and the grant is not cached.
         """
         if len(reference) > LONGEST_REFERENCE or encodable(reference) != reference:
             return None
@@ -207,10 +207,10 @@ class GrantLedger(KeptGrants):
         return grant if grant.handle else replace(grant, handle=reference)
 
     def check(self, grant: ToolGrant, binding: ToolBinding | None) -> None:
-        """Refuse a grant that is no longer good; only for the eyes of its owner.
+        """Refuse a grant that is no longer valid; the message is for its owner only.
 
         Raises:
-            GrantError: it was taken back, expired or used up, its tool is gone, or the definition or
+            GrantError: it was revoked, expired or used up, its tool no longer exists, or the definition or
                 the server has changed.
         """
         fault = self.lapsed(grant) or self.moved(grant, binding)
@@ -218,7 +218,7 @@ class GrantLedger(KeptGrants):
             raise GrantError(f"{fault}; {_AGAIN}")
 
     def lapsed(self, grant: ToolGrant) -> str:
-        """Why a grant has ended by itself or by the host; empty while it has not."""
+        """Why a grant has expired or was revoked; empty if it is valid."""
         now = self._now()
         if grant.revoked:
             return f"the grant for {grant.name} was taken back"
@@ -227,7 +227,7 @@ class GrantLedger(KeptGrants):
         return f"the grant for {grant.name} is used up" if grant.uses == 0 else ""
 
     def moved(self, grant: ToolGrant, binding: ToolBinding | None) -> str:
-        """What is no longer as it was granted; empty while all is."""
+        """What has changed since the grant was issued; empty if nothing."""
         if binding is None:
             return f"{grant.name} is no longer in the catalog"
         if (binding.source, _id(binding)) != (grant.source, grant.tool):
@@ -244,33 +244,33 @@ class GrantLedger(KeptGrants):
         return ""
 
     def use(self, grant: ToolGrant) -> bool:
-        """Use up one use of a grant that has only so many; whether there was one left."""
+        """Take one use of a grant with limited uses; return whether one was left."""
         return grant.uses is None or self._store.take(grant.key)
 
     async def spend(self, grant: ToolGrant) -> bool:
-        """The same, with a store that is waited for; processes that share the store share the uses."""
+        """The same, with an awaited store; processes that share the store share the uses."""
         if grant.uses is None:
             return True
         near = self._near
         return await self._far.take(grant.key) if near is None or near.waits else near.take(grant.key)
 
     async def refund(self, grant: ToolGrant) -> None:
-        """Return a use of a call that came to nothing, with a store that is waited for."""
+        """Return a use of a call that did not run, with an awaited store."""
         if grant.uses is not None:
             with anyio.CancelScope(shield=True):
                 await self._far.give_back(grant.key)
 
     def remaining(self, grant: ToolGrant) -> int:
-        """Seconds that a grant still lasts."""
+        """The remaining lifetime of a grant in seconds."""
         return max(0, int(grant.expires - self._now()))
 
     def give_back(self, grant: ToolGrant) -> None:
-        """Return a use of a call that came to nothing."""
+        """Return a use of a call that did not run."""
         if grant.uses is not None:
             self._store.give_back(grant.key)
 
     def held(self, context: ToolContext) -> list[ToolGrant]:
-        """The caller's newest grant for each name, while it lasts; none without a session or principal."""
+        """The caller's newest valid grant for each name; none without a session or principal."""
         owner = owner_of(context)
         if not owner:
             return []
@@ -278,21 +278,21 @@ class GrantLedger(KeptGrants):
         return [grant for grant in held if not self.lapsed(grant)]
 
     def knows_held(self, context: ToolContext) -> bool:
-        """Whether `held` says all, so that there is nothing to wait for."""
+        """Whether `held` is complete, so that nothing must be fetched."""
         return self._copy is None or not (owner := owner_of(context)) or self._copy.knows_held(owner)
 
     async def know_held(self, context: ToolContext) -> None:
-        """Wait for what the caller holds; if the store cannot be reached, what was known stays."""
+        """Fetch the caller's grants; if the store cannot be reached, the cached ones stay."""
         if self._copy is not None and not self.knows_held(context):
             with suppress(GrantStoreError):
                 await self._copy.know_held(owner_of(context))
 
     def names(self, context: ToolContext) -> list[str]:
-        """The public names that the caller holds live grants for; empty without a session or principal."""
+        """The public names of the caller's valid grants; empty without a session or principal."""
         return [grant.name for grant in self.held(context)]
 
     def issued_to(self, context: ToolContext) -> int:
-        """How many grants this process has issued to the caller's session or principal so far."""
+        """The number of grants that this process has issued to the caller's session or principal."""
         return self._issued.get(owner_of(context), 0)
 
     def _record(self, binding: ToolBinding, id: str, owner: str, replay: str, now: float) -> GrantRecord:
@@ -322,7 +322,7 @@ class GrantLedger(KeptGrants):
         return f" ({'; '.join(lines)})" if lines else ""
 
     def _count(self, owner: str, stands: Sequence[GrantRecord]) -> bool:
-        """Count what was granted; whether it is time to forget what has ended."""
+        """Count issued grants; return whether it is time to remove expired ones."""
         grants = sum(record.grant is not None for record in stands)
         if owner and grants:
             self._issued[owner] = self._issued.pop(owner, 0) + grants

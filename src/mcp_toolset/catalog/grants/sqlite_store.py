@@ -1,7 +1,7 @@
-"""`SqliteGrantStore`: grants in a file, for several processes at once and over restarts.
+"""`SqliteGrantStore`: grants in an SQLite file, shared by processes and kept over restarts.
 
-The gate reads synchronously, so reading has a connection of its own: in WAL mode no writer holds up
-a reader. Writing waits for the disk and for other processes, and belongs in a worker thread (`waits`).
+The gate reads synchronously on a connection of its own: in WAL mode no writer delays a reader. Writing waits
+for the disk and for other processes, and belongs in a worker thread (`waits`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mcp_toolset.catalog.sqlite_file import MEND, in_transaction, prepare, requi
 from mcp_toolset.errors import GrantStoreError
 
 MAX_KEPT: Final = 100_000
-"""Grants that a file keeps; the oldest go first."""
+"""The number of grants that a file keeps; the oldest are removed."""
 
 WRITE_PATIENCE: Final = 5.0
-"""Seconds that writing waits for other processes."""
+"""Seconds that a write waits for other processes."""
 
 READ_PATIENCE: Final = 0.1
-"""Seconds that reading waits; in WAL mode only the repair after a crash makes it wait at all."""
+"""Seconds that a read waits; in WAL mode only the repair after a crash makes it wait."""
 
 _FIELDS: Final = (
     "key, handle, name, source, tool, digest, owner, expires, endpoint, listed, issued, uses, revoked"
@@ -54,16 +54,16 @@ class SqliteGrantStore:
     def __init__(
         self, path: str | os.PathLike[str], *, limit: int = MAX_KEPT, of_owner: int = MAX_OF_OWNER
     ) -> None:
-        """Open the file, or make it, readable by its owner alone.
+        """Open the file, or create it, readable by its owner only.
 
         Args:
-            path: Where it is; its directory must exist.
-            limit: Grants that are kept.
-            of_owner: Grants that are kept for one owner.
+            path: The file; its directory must exist.
+            limit: The number of grants to keep.
+            of_owner: The number of grants to keep for one owner.
 
         Raises:
             GrantStoreError: it cannot be opened, is damaged, of another program, or of a later
-                version of this one. It is left as it is.
+                version of this one. The file is unchanged.
         """
         self.path = Path(path)
         self._limit = limit
@@ -99,7 +99,7 @@ class SqliteGrantStore:
         self.close()
 
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
-        """Keep outcomes in one transaction."""
+        """Store outcomes in one transaction."""
         rows = [(digest, json.dumps(wire)) for digest, wire in definitions.items()]
 
         def write(file: sqlite3.Connection) -> list[GrantRecord]:
@@ -127,12 +127,12 @@ class SqliteGrantStore:
         return [grants[number] for number in order if number in grants]
 
     def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """What came of an id under a replay key."""
+        """The outcome of an id under a replay key."""
         found = self._records("WHERE owner = ? AND replay = ? AND id = ?", owner, replay, id)
         return found[0] if found else None
 
     def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, the oldest first."""
+        """The outcomes of resolving, the oldest first."""
         return self._records("") if owner is None else self._records("WHERE owner = ?", owner)
 
     def definition(self, digest: str) -> Wire | None:
@@ -141,16 +141,16 @@ class SqliteGrantStore:
         return json.loads(rows[0][0]) if rows else None
 
     def take(self, key: str) -> bool:
-        """Use up one use of a grant, in one statement: two processes never share one."""
+        """Take one use of a grant, in one statement: a use is never taken twice."""
         spent = "UPDATE grants SET uses = uses - 1 WHERE key = ? AND (uses IS NULL OR uses > 0)"
         return self._write(lambda file: file.execute(spent, (key,)).rowcount) == 1
 
     def give_back(self, key: str) -> None:
-        """Return a use that came to nothing."""
+        """Return a use of a call that did not run."""
         self._write(lambda file: file.execute("UPDATE grants SET uses = uses + 1 WHERE key = ?", (key,)))
 
     def revoke(self, which: GrantFilter) -> int:
-        """Take grants back."""
+        """Revoke grants."""
         given = [(field, value) for field, value in which.items() if value is not None]
         terms = " AND ".join(["revoked = 0", *(f"{field} = ?" for field, _ in given)])
         values = [value for _, value in given]
@@ -159,7 +159,7 @@ class SqliteGrantStore:
         )
 
     def purge(self, before: float) -> int:
-        """Forget what had expired by then."""
+        """Remove what had expired by then."""
 
         def write(file: sqlite3.Connection) -> int:
             gone = file.execute("DELETE FROM grants WHERE expires <= ?", (before,)).rowcount
@@ -187,7 +187,7 @@ class SqliteGrantStore:
             return [_record_of(row, self._of_record(row)) for row in found]
 
     def _of_record(self, row: _Row) -> ToolGrant | None:
-        """The grant of a record as it is by now; one that was forgotten meanwhile is not good any more."""
+        """The present state of a record's grant; a grant that was removed is not valid."""
         if row[6] is None:
             return None
         return self.get(row[6]) or ToolGrant("", row[2], "", "", "", row[0], row[4], revoked=True, key=row[6])
@@ -242,7 +242,7 @@ def _added(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:
 
 
 def _standing(file: sqlite3.Connection, record: GrantRecord) -> GrantRecord:
-    """The record that was there first."""
+    """The record that was stored before."""
     at, expires, key, reason = file.execute(
         "SELECT at, expires, key, reason FROM records WHERE owner = ? AND replay = ? AND id = ?",
         (record.owner, record.replay, record.id),

@@ -1,8 +1,7 @@
-"""What is recorded of grants, and where: the store's protocol, and the store in memory.
+"""`ToolGrant`, `GrantRecord`, the protocol `GrantStore`, and `MemoryGrantStore`.
 
-A store keeps facts and judges nothing; what a grant is good for, `ledger` decides. All methods are
-synchronous, because the gate is, and may be called from several threads. What a store
-raises, if it can fail, is a `GrantStoreError`: nothing runs then.
+A store keeps data; `GrantLedger` decides what a grant allows. All methods are synchronous, because the gate
+is, and may be called in several threads. A store that fails raises `GrantStoreError`, and nothing runs.
 """
 
 from __future__ import annotations
@@ -15,36 +14,36 @@ from threading import RLock
 from typing import Any, Final, Protocol
 
 MAX_GRANTS: Final = 10_000
-"""Grants that a store keeps; the oldest go first."""
+"""The number of grants that a store keeps; the oldest are removed."""
 
 MAX_OF_OWNER: Final = 1_000
-"""Grants that a store keeps for one owner, so that none can make it forget those of all others."""
+"""The number of grants that a store keeps for one owner, so that no owner displaces those of all others."""
 
 MAX_RECORDS: Final = 10_000
-"""Outcomes of resolving that a store keeps, refusals included; the oldest go first."""
+"""The number of outcomes of resolving that a store keeps, with refusals; the oldest are removed."""
 
 Wire = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolGrant:
-    """Leave for one owner to run one tool as it was defined when it was granted.
+    """Permission for one owner to run one tool in the version that was granted.
 
     Attributes:
-        handle: What the caller shows; unguessable. Empty in what a store gives back when nobody owns
-            the grant: of such a handle only a hash is kept.
+        handle: The unguessable text that the caller presents. Empty in what a store returns for a bearer
+            grant: only a hash of such a handle is stored.
         name: The tool's public name.
-        source: The name of the source it came from.
-        tool: The tool's id there, or else its own name.
+        source: The name of the tool's source.
+        tool: The tool's id there, or else its name.
         digest: The digest of its definition.
-        owner: Who may use it; empty when the handle alone is the proof.
+        owner: Who may use it; empty for a bearer grant, which anyone with the handle may use.
         expires: Seconds since the epoch.
-        endpoint: Which server the source was; empty for local tools.
+        endpoint: The server of the source; empty for local tools.
         listed: The digest of the definition as that server listed it; empty for local tools.
         issued: Seconds since the epoch.
-        uses: How often it may still be used; `None` for any number.
-        revoked: Whether the host took it back.
-        key: What a store finds it by: a hash of the handle.
+        uses: How often it may still be used; `None` for any number of times.
+        revoked: Whether the host revoked it.
+        key: The store's key: a hash of the handle.
     """
 
     handle: str
@@ -64,16 +63,16 @@ class ToolGrant:
 
 @dataclass(frozen=True, slots=True)
 class GrantRecord:
-    """What came of resolving one id, grants and refusals alike.
+    """The outcome of resolving one id, a grant or a refusal.
 
     Attributes:
-        owner: Who asked; empty for nobody in particular.
-        replay: The replay key that the request carried; empty when it carried none.
-        id: What was asked for, as the caller wrote it.
+        owner: Who asked; empty for a caller without session and principal.
+        replay: The replay key of the request; empty without one.
+        id: The requested id, as the caller wrote it.
         at: When, in seconds since the epoch.
-        expires: Until when the record is kept at least; a replay is answered from it while it is kept.
-        grant: What was granted; `None` for a refusal.
-        reason: Why not.
+        expires: Until when the record is kept at least; a repeated request is answered from it.
+        grant: The grant; `None` for a refusal.
+        reason: Why it was refused.
     """
 
     owner: str
@@ -87,7 +86,7 @@ class GrantRecord:
 
 @dataclass(frozen=True, slots=True)
 class GrantFilter:
-    """Which grants are meant: those that fit everything that is said; `None` says nothing."""
+    """Selects grants: those that match every given field; `None` matches all."""
 
     key: str | None = None
     owner: str | None = None
@@ -95,32 +94,32 @@ class GrantFilter:
     name: str | None = None
 
     def fits(self, grant: ToolGrant) -> bool:
-        """Whether a grant is among them."""
+        """Whether a grant matches."""
         return all(wanted in (None, getattr(grant, field)) for field, wanted in self.items())
 
     def items(self) -> Iterator[tuple[str, str | None]]:
-        """What is said, field by field."""
+        """The given fields."""
         return iter([("key", self.key), ("owner", self.owner), ("source", self.source), ("name", self.name)])
 
 
 class GrantStore(Protocol):
-    """Where grants and what came of resolving are kept."""
+    """Stores grants and the outcomes of resolving."""
 
     @property
     def waits(self) -> bool:
-        """Whether writing may wait for a disk or another process, so that it belongs in a worker thread."""
+        """Whether a write may wait for a disk or another process, so that it belongs in a worker thread."""
         ...
 
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
         """Keep outcomes, all or none, and definitions by digest; return the records that stand.
 
-        Where a record of the same owner, replay key and id is there already, that one stands and
+        If a record of the same owner, replay key and id exists, it is kept and nothing is
         nothing is added.
         """
         ...
 
     def get(self, key: str) -> ToolGrant | None:
-        """The grant of a handle's hash, in whatever state it is."""
+        """The grant of a handle's hash, in any state."""
         ...
 
     def latest(self, owner: str, name: str) -> ToolGrant | None:
@@ -132,11 +131,11 @@ class GrantStore(Protocol):
         ...
 
     def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """What came of an id under a replay key."""
+        """The outcome of an id under a replay key."""
         ...
 
     def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, the oldest first; of everybody unless an owner is given."""
+        """The outcomes of resolving, the oldest first; of one owner if given."""
         ...
 
     def definition(self, digest: str) -> Wire | None:
@@ -144,34 +143,34 @@ class GrantStore(Protocol):
         ...
 
     def take(self, key: str) -> bool:
-        """Use up one use of a grant; whether there was one. Several callers never share one."""
+        """Take one use of a grant; return whether one was left. A use is never taken twice."""
         ...
 
     def give_back(self, key: str) -> None:
-        """Return a use that came to nothing."""
+        """Return a use of a call that did not run."""
         ...
 
     def revoke(self, which: GrantFilter) -> int:
-        """Take grants back; how many were not taken back before."""
+        """Revoke grants; return how many were not revoked before."""
         ...
 
     def purge(self, before: float) -> int:
-        """Forget what had expired by then, in seconds since the epoch; how many grants went."""
+        """Remove what had expired by then, in seconds since the epoch; return the number of grants."""
         ...
 
 
 def key_of(handle: str) -> str:
-    """What a handle is kept by: a hash, so that a stolen store holds no handle that proves anything."""
+    """The key of a handle: a hash, so that a stolen store contains no usable handle."""
     return hashlib.sha256(handle.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class MemoryGrantStore:
-    """Grants in this process; they end with it (a restart fails closed)."""
+    """Grants in this process; they end with it (after a restart every grant is refused)."""
 
     waits = False
 
     def __init__(self, limit: int = MAX_GRANTS, *, of_owner: int = MAX_OF_OWNER) -> None:
-        """Keep at most `limit` grants, and `of_owner` of those that belong to one owner."""
+        """Keep at most `limit` grants, and `of_owner` for one owner."""
         self._limit = limit
         self._of_owner = of_owner
         self._lock = RLock()
@@ -182,7 +181,7 @@ class MemoryGrantStore:
         self._definitions: dict[str, Wire] = {}
 
     def add(self, records: Sequence[GrantRecord], definitions: Mapping[str, Wire]) -> list[GrantRecord]:
-        """Keep outcomes, and forget the oldest if there are too many."""
+        """Store outcomes, and remove the oldest if there are too many."""
         with self._lock:
             self._definitions.update(definitions)
             stands = [self._add(record) for record in records]
@@ -206,11 +205,11 @@ class MemoryGrantStore:
             return [self._grants[key] for key in self._latest.get(owner, {}).values()]
 
     def recorded(self, owner: str, replay: str, id: str) -> GrantRecord | None:
-        """What came of an id under a replay key."""
+        """The outcome of an id under a replay key."""
         return self._current(self._records.get((owner, replay, id)))
 
     def records(self, owner: str | None = None) -> list[GrantRecord]:
-        """What came of resolving, the oldest first."""
+        """The outcomes of resolving, the oldest first."""
         with self._lock:
             found = [self._current(record) for record in self._records.values()]
         return [record for record in found if record is not None and owner in (None, record.owner)]
@@ -220,7 +219,7 @@ class MemoryGrantStore:
         return self._definitions.get(digest)
 
     def take(self, key: str) -> bool:
-        """Use up one use of a grant."""
+        """Take one use of a grant."""
         with self._lock:
             grant = self._grants.get(key)
             if grant is None or grant.uses == 0:
@@ -230,21 +229,21 @@ class MemoryGrantStore:
             return True
 
     def give_back(self, key: str) -> None:
-        """Return a use that came to nothing."""
+        """Return a use of a call that did not run."""
         with self._lock:
             grant = self._grants.get(key)
             if grant is not None and grant.uses is not None:
                 self._grants[key] = replace(grant, uses=grant.uses + 1)
 
     def revoke(self, which: GrantFilter) -> int:
-        """Take grants back."""
+        """Revoke grants."""
         with self._lock:
             meant = [grant for grant in self._grants.values() if which.fits(grant) and not grant.revoked]
             self._grants.update({grant.key: replace(grant, revoked=True) for grant in meant})
         return len(meant)
 
     def purge(self, before: float) -> int:
-        """Forget what had expired by then."""
+        """Remove what had expired by then."""
         with self._lock:
             old = [key for key, grant in self._grants.items() if grant.expires <= before]
             for key in old:
@@ -271,7 +270,7 @@ class MemoryGrantStore:
         return record
 
     def _current(self, record: GrantRecord | None) -> GrantRecord | None:
-        """A record with its grant as it is by now."""
+        """A record with the present state of its grant."""
         if record is None or record.grant is None:
             return record
         return replace(

@@ -9,15 +9,15 @@ from typing import Any, Final
 from mcp_toolset.errors import DefinitionError
 
 RESERVED_HALTS: Final = frozenset({"completed", "error", "awaiting_user", "awaiting_tools", "max_rounds"})
-"""Reasons that a round gives itself; a tool cannot use them."""
+"""Reasons that rounds use themselves; a tool cannot use them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskUser:
-    """The tool cannot go on without an answer from the user; the answer becomes its result.
+    """The tool needs an answer from the user before it can continue; the answer becomes its result.
 
     Attributes:
-        question: What to ask.
+        question: The question.
         schema: JSON Schema of the answer, an object of plain properties as elicitation allows them;
             one text field named `answer` unless given.
     """
@@ -28,18 +28,18 @@ class AskUser:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """The loop should end after this call; its siblings in the round still finish.
+    """The loop should end after this call; the other calls of the round still finish.
 
     Attributes:
-        reason: Why, as a short word of the application's own.
-        result: What the call itself comes to.
+        reason: Why, as a short word of the application.
+        result: The result of the call itself.
     """
 
     reason: str
     result: Any = None
 
     def __post_init__(self) -> None:
-        """Refuse reasons that mean something else already."""
+        """Refuse reasons that have a meaning already."""
         if not self.reason or self.reason in RESERVED_HALTS:
             raise DefinitionError(
                 f"Halt({self.reason!r}): this reason is reserved or empty; use a word of your own"

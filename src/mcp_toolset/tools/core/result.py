@@ -1,4 +1,4 @@
-"""`ToolResult`: what a tool call comes to, kept in wire form so that a bridge can pass it on unread."""
+"""`ToolResult`: the result of a tool call, kept in wire form so that a bridge can forward it unread."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Block = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call, as the wire carries it (specification, server/tools, "Tool Result").
+    """The result of a call in wire form (specification, server/tools, "Tool Result").
 
-    `wire` is to be treated as read-only; the properties and constructors are the way in and out for
-    code that looks inside.
+    Treat `wire` as read-only; code that reads or makes results uses the properties and
+    constructors.
 
     Attributes:
         wire: The result in wire form.
         ask: The question that the call waits for; it is then not complete.
-        halt: That the loop should end after this call.
-        unstructured: Whether it is without structured content, although its tool promises some, because the
-            client's protocol revision has none of that kind.
+        halt: Whether the loop should end after this call.
+        unstructured: Whether it has no structured content, although its tool's output schema requires some,
+            because the client's protocol revision cannot carry it.
     """
 
     wire: Mapping[str, Any]
@@ -50,7 +50,7 @@ class ToolResult:
 
     @classmethod
     def of_structured(cls, value: Any, *, text: str | None = None) -> Self:
-        """A structured result, with its JSON as text beside it for clients that read only text.
+        """A structured result, with its JSON as a text block for clients that read only text.
 
         `value` may be a model, a dataclass or anything else with a JSON form. JSON has no NaN and no
         infinities; they become `null`.
@@ -72,7 +72,7 @@ class ToolResult:
 
     @property
     def content(self) -> Sequence[Block]:
-        """The content blocks; empty when there are none."""
+        """The content blocks; empty if there are none."""
         return cast("Sequence[Block]", self.wire.get("content") or ())
 
     @property
@@ -92,14 +92,14 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All text blocks, joined by newlines; the structured content as JSON when there is no text."""
+        """All text blocks, joined by newlines; the structured content as JSON if there is no text."""
         texts = [str(block.get("text", "")) for block in self.content if block.get("type") == "text"]
         if texts or "structuredContent" not in self.wire:
             return "\n".join(texts)
         return json.dumps(self.structured, ensure_ascii=False)
 
     def value(self) -> Any:
-        """The plainest form: structured content, else one text block unwrapped, else the blocks."""
+        """The plainest form: structured content, else the text of a single text block, else the blocks."""
         if "structuredContent" in self.wire:
             return self.structured
         content = self.content
@@ -109,5 +109,5 @@ class ToolResult:
 
 
 def encodable(text: str) -> str:
-    """The text with `?` for each lone surrogate, which no JSON on a wire can carry."""
+    """The text with `?` for each lone surrogate, which JSON cannot carry."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The shape of a tool's result: what anybody here or a client looks at (specification, server/tools)."""
+"""Check the shape of a tool's result: the fields that clients require (specification, server/tools)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "audio": _MEDIA,
     "resource_link": ("uri", "name"),
 }
-"""What a block of each kind has as text; clients fail the whole result where it is missing."""
+"""The text field of each kind of block; clients fail the whole result if it is missing."""
 
 
 def fault_of_result(wire: Mapping[str, Any]) -> str | None:
-    """What is wrong with a result in wire form, if anything is."""
+    """What is wrong with a result in wire form, or `None`."""
     if not isinstance(wire.get("isError", False), bool):
         return "isError is no boolean"
     if not isinstance(wire.get("_meta", {}), Mapping):
@@ -57,11 +57,11 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def checked_result(result: ToolResult, origin: str) -> ToolResult:
-    """The result, if a client can read it.
+    """The result, if clients can read it.
 
     Args:
-        result: A result that the application's own code has made.
-        origin: What made it, for the message.
+        result: A result that the application's code has made.
+        origin: The code that made it, for the message.
 
     Raises:
         InvalidOutputError: it does not follow the protocol.

@@ -1,4 +1,4 @@
-"""`ToolSource`: something with a life of its own that tools come from, such as a mounted server."""
+"""`ToolSource`: a source of tools that must be opened, such as a mounted server; and its `SourceStatus`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SourceState = Literal["closed", "starting", "ready", "offline", "misconfigured"]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How a source is doing; a source that is down is a status, not an absence.
+    """The status of a source; a source that is down still has one.
 
     Attributes:
-        state: `ready` when calls go through; `offline` when they fail at once, with the reason;
-            `misconfigured` when its configuration cannot be used, which only its author can mend.
+        state: `ready` if calls succeed; `offline` if they fail at once, with the reason;
+            `misconfigured` if its configuration cannot be used and must be corrected.
         reason: Why it is not ready, for people and models; never a secret.
-        retry_in: Seconds until the next attempt, where one is planned.
-        tools: How many tools it contributes now.
-        set_aside: Tools that could not be used, or are held back, with the reason for each.
-        changes: Tools that are not what they were when they were pinned, held or not.
-        flagged: Tools in whose texts something was hidden, and what.
+        retry_in: Seconds until the next attempt, if one is planned.
+        tools: The number of its present tools.
+        set_aside: Tools that cannot be used, or are quarantined, each with the reason.
+        changes: Tools that differ from their pins, quarantined or not.
+        flagged: Tools with hidden text, and what was found.
         remembered: Whether its tools are those of the last run, because it has not listed in this one.
-        about: What it says about itself, in one line.
+        about: Its description of itself, in one line.
     """
 
     state: SourceState = "closed"
@@ -45,11 +45,11 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What stands behind a mounted tool at this moment; a grant holds for this alone.
+    """The server and definition behind a mounted tool at this moment; a grant is valid for these only.
 
     Attributes:
-        endpoint: Which server it is: a digest of its address and of the name that it gives itself.
-        digest: The digest of the definition as the server listed it last; empty when it lists it no more.
+        endpoint: The server: a digest of its address and of the name that it gives itself.
+        digest: The digest of the definition in the server's last list; empty if the list has it no more.
     """
 
     endpoint: str
@@ -58,7 +58,7 @@ class Provenance:
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """What a toolset opens and closes."""
+    """A source that a toolset opens and closes."""
 
     @property
     def source_name(self) -> str:
@@ -67,33 +67,33 @@ class ToolSource(Protocol):
 
     @property
     def status(self) -> SourceStatus:
-        """How it is doing."""
+        """Its present status."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when its tools or its status have changed; returns a function that ends this."""
+        """Call `callback` when its tools or its status have changed; return a function that stops this."""
         ...
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Live until cancelled. Reports started once the first attempt has succeeded or failed.
+        """Run until cancelled. Reports started once the first attempt has succeeded or failed.
 
-        Never raises because of the outside world: that is what `status` is for.
+        Failures of the outside world are never raised: they are in `status`.
         """
         ...
 
 
 @runtime_checkable
 class AtHand(Protocol):
-    """A source that may be part of this process, so that opening it takes a moment only."""
+    """A source that may be part of this process, so that it opens at once."""
 
     @property
     def at_hand(self) -> bool:
-        """Whether it is."""
+        """Whether it is part of this process."""
         ...
 
 
 def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> UnknownToolError:
-    """The error for an unknown tool: with each source that is not ready, which may be the one that has it."""
+    """The error for an unknown tool, with each source that is not ready and may have the tool."""
     away = [state for source in sources if (state := state_of(source.source_name, source.status))]
     if not away:
         return fault
@@ -103,7 +103,7 @@ def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> Unknown
 
 
 def state_of(name: str, status: SourceStatus) -> str:
-    """What keeps a source from being called, in one line; empty when it is ready."""
+    """Why a source cannot be called, in one line; empty if it is ready."""
     if status.state == "ready":
         return ""
     reason = f": {status.reason}" if status.reason else ""

@@ -1,4 +1,4 @@
-"""Tags: words that the host puts on tools for its own selectors and policies; no client sees them."""
+"""Tags: words of the host for its selectors and policies; clients do not see them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Tagged:
 
     @property
     def name(self) -> str:
-        """The selector as it is written, for messages."""
+        """The selector as source code, for messages."""
         return f"tagged({', '.join(map(repr, sorted(self.tags)))})"
 
     def __repr__(self) -> str:
-        """The selector as it is written."""
+        """The selector as source code."""
         return self.name
 
 
@@ -37,7 +37,7 @@ def tagged(*tags: str) -> Tagged:
     ```
 
     Raises:
-        DefinitionError: a tag is no non-empty text, or there is none.
+        DefinitionError: a tag is not a non-empty text, or there is no tag.
     """
     if not tags:
         raise DefinitionError("tagged() takes at least one tag")
@@ -45,10 +45,11 @@ def tagged(*tags: str) -> Tagged:
 
 
 def checked_tags(tags: Iterable[str], where: str) -> frozenset[str]:
-    """The tags, if each is a non-empty text.
+    """The tags, checked.
 
     Raises:
-        DefinitionError: one is none, or a text stands in place of several; the message starts with `where`.
+        DefinitionError: a tag is not a non-empty text, or a text was given instead of a list; the message
+            starts with
     """
     found = [tags] if isinstance(tags, str) else list(tags)
     if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in found):  # pyright: ignore[reportUnnecessaryIsInstance]
