@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic_core import SchemaSerializer, SchemaValidator, ValidationError, to_json
 
 from mcp_toolset import tool
@@ -107,6 +107,22 @@ print("pydantic" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+@pytest.mark.parametrize("annotation", [int, str | None, list[str], Literal["a", "b"]])
+@pytest.mark.parametrize("default", [Parameter.empty, None])
+def test_a_text_at_a_plain_type_is_its_description(annotation: Any, default: Any) -> None:
+    found = plain_arguments(made({"a": (Annotated[annotation, "What it is."], default)}))
+    assert found is not None
+    described = Annotated[annotation, Field(description="What it is.")]
+    adapter = of_pydantic(made({"a": (described, default)}))
+    assert json.dumps(found[1]) == json.dumps(adapter.json_schema(schema_generator=PlainSchema))
+
+
+@pytest.mark.parametrize("notes", [(Field(ge=1),), ("a text", Field(ge=1)), ("one", "two"), (Text("a"),)])
+def test_other_notes_at_a_type_are_left_to_pydantic(notes: tuple[Any, ...]) -> None:
+    annotated: Any = Annotated[int, *notes]
+    assert plain_arguments(made({"a": (annotated, Parameter.empty)})) is None
 
 
 def test_descriptions_join_the_schemas_of_plain_types() -> None:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterable
 from inspect import Parameter
 from math import isfinite
-from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 from pydantic_core import core_schema as core
 
@@ -81,7 +81,7 @@ def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for parameter in parameters:
-        made = plain_type(parameter.annotation)
+        made = _described_type(parameter.annotation)
         if made is None or not _is_plain_default(parameter.default):
             return None
         checked, schema = made
@@ -95,6 +95,16 @@ def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
     whole: dict[str, Any] = {"additionalProperties": False, "properties": properties}
     whole |= {"required": required} if required else {}
     return core.call_schema(core.arguments_schema(accepted), dict), {**whole, "type": "object"}
+
+
+def _described_type(annotation: Any) -> PlainType | None:
+    """The schemas of a plain type, or of one with its description: `Annotated[int, "How many"]`."""
+    if get_origin(annotation) is not Annotated:
+        return plain_type(annotation)
+    inner, *notes = get_args(annotation)
+    if (made := plain_type(inner)) is None or len(notes) != 1 or type(notes[0]) is not str:
+        return None
+    return made[0], dict(sorted([*made[1].items(), ("description", notes[0])]))
 
 
 def _is_plain_default(value: Any) -> bool:
