@@ -90,10 +90,10 @@ async def test_a_compressed_body_is_read(events: bool) -> None:
         await request.answer(gzip.compress(sent), content_type=kind, content_encoding="gzip")
 
     async with connected(handler) as (client, raw):
-        for _ in range(3):
+        for _ in range(10):
             assert await client.send_raw_request("ping", None) == {"ok": True}
             await anyio.wait_all_tasks_blocked()
-        assert raw.connections <= 2
+        assert raw.connections < 8
 
 
 async def test_a_cookie_is_sent_back() -> None:

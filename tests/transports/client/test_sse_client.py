@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.faults.harness import until
 from tests.faults.test_unread import Slow, caller_of
 from tests.transports.client.raw_server import Heard, Raw, Request, raw_server, running
 
@@ -125,15 +126,17 @@ async def test_a_request_that_is_given_up_is_told_of() -> None:
     async with connected(Server()) as (client, raw, _):
         with pytest.raises(RequestTimedOut):
             await client.send_raw_request("silence", None, {"timeout": 0.05})
+        await until(lambda: told(raw) == [1])
         async with anyio.create_task_group() as group:
             group.start_soon(client.send_raw_request, "silence", None)
-            while len(raw.log) < 4:  # noqa: ASYNC110
-                await anyio.sleep(0.005)
+            await until(lambda: any(b'"id":2' in request.body for request in raw.log))
             group.cancel_scope.cancel()
-        while len(raw.log) < 5:  # noqa: ASYNC110
-            await anyio.sleep(0.005)
-        told = [request.message["params"] for request in raw.log if b"cancelled" in request.body]
-        assert [each["requestId"] for each in told] == [1, 2]
+        await until(lambda: told(raw) == [1, 2])
+
+
+def told(raw: Raw) -> list[int]:
+    """The requests that the server was told are given up."""
+    return [request.message["params"]["requestId"] for request in raw.log if b"cancelled" in request.body]
 
 
 FIRST: dict[str, tuple[bytes, str]] = {
