@@ -64,6 +64,18 @@ class _OneOrMany:
         return (Items(self.each) if isinstance(value, list) else self.each).fault(value, at)
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a user has put into a field of a form."""
+
+    noun: str = "a text, a number, a boolean or a list of texts"
+    kinds: tuple[type, ...] = (str, int, float, bool, list, type(None))
+    is_plain: bool = False
+
+    def fault(self, value: Any, at: str) -> str | None:
+        return Items(TEXT).fault(value, at) if isinstance(value, list) else None
+
+
 _TEXT_CONTENTS: Final = Members({"uri": TEXT, "text": TEXT}, {**_META, "mimeType": TEXT})
 _BLOB_CONTENTS: Final = Members({"uri": TEXT, "blob": TEXT}, {**_META, "mimeType": TEXT})
 _NOTED: Final[Mapping[str, Shape]] = {**_META, "annotations": _ANNOTATIONS}
@@ -105,10 +117,9 @@ _QUESTION: Final = Members({"method": TEXT}, {"params": OBJECT})
 _INPUT_REQUIRED: Final = Members({}, {**_META, "inputRequests": Values(_QUESTION), "requestState": TEXT})
 _HINT: Final = Members({"ttlMs": _INTEGER, "cacheScope": OneOf(("private", "public"))})
 
-_FIELD: Final = Plain("a text, a number, a boolean or a list", (str, int, float, bool, list, type(None)))
 _ANSWERS: Final[Mapping[str, Members]] = {
     "elicitation/create": Members(
-        {"action": OneOf(("accept", "cancel", "decline"))}, {**_META, "content": Values(_FIELD)}
+        {"action": OneOf(("accept", "cancel", "decline"))}, {**_META, "content": Values(_Field())}
     ),
     "sampling/createMessage": Members(
         {"role": _ROLE, "model": TEXT, "content": _OneOrMany(_SAMPLE)}, {**_META, "stopReason": TEXT}
