@@ -94,7 +94,7 @@ async def test_l22_arguments_that_are_no_object_of_json_are_recovered_from(text:
 
 @pytest.mark.parametrize("state", [None, [], "x", 5, {}, {"format": []}])
 def test_a16_what_is_no_state_is_said_to_be_none(state: Any):
-    with pytest.raises(RoundError, match="no state of a round"):
+    with pytest.raises(RoundError, match="the state of a round"):
         ToolRound.from_state(state, VIEW)
 
 

@@ -118,7 +118,7 @@ async def fits(self: object, call: ToolCall, input: dict[str, Any]) -> Decision:
 )
 def test_l25_a_method_that_fits_no_form_is_an_error_that_names_it(name: str, member: Any):
     hooks = HookSet()
-    with pytest.raises(DefinitionError, match=rf"policy Rules: {name} is no hook.*<tool>_result_hook"):
+    with pytest.raises(DefinitionError, match=rf"policy Rules: {name} is not a hook.*<tool>_result_hook"):
         hooks.register(Policy(), policy_with(name, member))
     assert hooks.execution_hooks("time") == hooks.execution_hooks("weather") == ()
 

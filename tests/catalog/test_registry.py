@@ -97,7 +97,7 @@ def test_h4_h7_what_is_decided_on_an_older_generation_is_refused() -> None:
     assert registry.members() == {"add": True, "sub": True}
     generation = registry.generation
     assert registry.change({"sub": False}, generation=generation) == generation + 1
-    with pytest.raises(StaleStateError, match="decide again"):
+    with pytest.raises(StaleStateError, match="try again"):
         registry.change({"add": False}, generation=generation)
     with pytest.raises(UnknownToolError):
         registry.change({"add": False, "reset": True}, generation=generation + 1)
@@ -185,7 +185,7 @@ def test_h10_a_stale_state_is_refused_and_nothing_changes() -> None:
     stale = registry.snapshot().choosing({"add": False})
     registry.disable("sub")
     before = registry.snapshot()
-    with pytest.raises(StaleStateError, match=r"generation 1, the registry of 2 .*new snapshot"):
+    with pytest.raises(StaleStateError, match=r"snapshot \(1 → 2\).*new snapshot"):
         registry.apply_state(stale)
     assert registry.snapshot() == before and registry.names == ("add",)
 

@@ -94,8 +94,8 @@ def scribbled(path: Path) -> None:
 
 
 SPOILT: list[tuple[Callable[[Path], None], str]] = [
-    (text, "no store of grants"),
-    (short, "no store of grants"),
+    (text, "not a grant store"),
+    (short, "not a grant store"),
     (other_program, "another program"),
     (marked_by_another, "another program"),
     (later_version, "version 2"),

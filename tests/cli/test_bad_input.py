@@ -225,7 +225,7 @@ def test_call_that_does_not_fit(line: CommandLine, words: tuple[str, ...], code:
     [
         (("lost",), ("lost",)),
         (("list",), ("TARGET is missing", "a command after --")),
-        (("list", "--"), ("nothing stands after --", "write the command")),
+        (("list", "--"), ("nothing follows --", "write the command")),
         (("list", "kit.py", "more"), ("'more'", "one word too many")),
         (("list", "kit.py", "--jason"), ("--jason", "mcp-toolset list --help")),
         (

@@ -273,7 +273,7 @@ def test_p7_a_file_that_changed_after_planning_is_not_overwritten(desk: Desk) ->
     path = written(desk, VSCODE)
     plan = desk.install("vscode")
     path.write_text("{}")
-    with pytest.raises(ConfigError, match="changed meanwhile; run the command again"):
+    with pytest.raises(ConfigError, match="changed since it was read; run the command again"):
         apply(plan)
     assert path.read_text() == "{}" and not list(path.parent.glob("*.bak"))
 

@@ -115,7 +115,7 @@ async def test_u69_a_method_with_tool_is_the_tool_of_each_instance():
     ("name", "value", "says"),
     [
         ("model", Plain, "declare Plain with @tool_input, write model = InputTool.of"),
-        ("bare", lambda path: path, "Bad.bare cannot be a tool: .*no name of its own"),
+        ("bare", lambda path: path, "Bad.bare cannot be a tool: .*has no name;"),
         ("static", staticmethod(lambda path: path), "Bad.static cannot be a tool"),
         ("view", read_file, "would take the place of Toolset.view"),
         ("off", WebSearch, "would take the place of Toolset.off"),
@@ -151,7 +151,7 @@ def test_u25_a_class_selects_its_tool_with_a_handler_too_and_a_stranger_is_an_er
         Toolset(read_file).find(WebSearch)
     with pytest.raises(DefinitionError, match="a class that @tool_input has declared; not by"):
         Toolset(run).find(Plain)
-    with pytest.raises(DefinitionError, match="stands here 2 times"):
+    with pytest.raises(DefinitionError, match="has 2 names here"):
         Toolset(WebSearch, Toolset(WebSearch).prefixed("b")).find(WebSearch)
 
 

@@ -374,7 +374,7 @@ async def test_l4_methods_partials_and_wrapped_functions_are_tools(function: Any
 
 @pytest.mark.parametrize("desk", [Desk("d"), AsyncDesk("d")])
 async def test_l4_an_object_that_can_be_called_is_a_tool_under_a_given_name(desk: Any):
-    with pytest.raises(DefinitionError, match=r"no name of its own.*give tool\(name=…\)"):
+    with pytest.raises(DefinitionError, match=r"has no name.*give tool\(name=…\)"):
         tool(desk)
     assert (await served(tool(name="desk")(desk), {"what": "hi"})).text == "d: hi"
 
@@ -453,7 +453,7 @@ async def async_steps() -> Any:
         (first, "cannot be passed by name"),
         (steps, "is a generator, and a call has one result"),
         (async_steps, "is a generator, and a call has one result"),
-        (lambda: 1, "no name of its own"),
+        (lambda: 1, "has no name;"),
         (min, "no signature that can be read"),
         (Desk, "a class cannot be a tool"),
         (5, "@tool takes a function, not 5"),

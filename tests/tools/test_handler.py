@@ -232,7 +232,7 @@ async def test_a3_a_handler_may_be_named_as_plain_data(name: str, expected: Any)
 async def test_a3_a_named_handler_is_looked_up_at_the_first_call_with_a_clear_error():
     for name, says in (
         ("no.such.module:run", "handler 'no.such.module:run' cannot be loaded: No module named 'no'"),
-        ("tests.tools.handlers:absent", "'tests.tools.handlers' has no 'absent'; mend the name"),
+        ("tests.tools.handlers:absent", "'tests.tools.handlers' has no 'absent'; correct the name"),
         ("tests.tools.handlers:not_a_function", "it is int, not a function"),
     ):
         made = Tool.from_schema("say", TEXT, name)

@@ -192,7 +192,7 @@ async def test_l2_a_union_an_enum_and_any_other_type_is_one_tools_schema(
 @pytest.mark.parametrize(
     ("declare", "says"),
     [
-        (lambda: InputTool.of(Circle | Square), "has no name of its own; give InputTool.of(…, name=…)"),
+        (lambda: InputTool.of(Circle | Square), "has no name; give InputTool.of(…, name=…)"),
         (lambda: tool_input(name="draw")(Circle | Square), "takes a class, not"),  # type: ignore[type-var]
         (lambda: InputTool.of(threading.Event), "has no JSON Schema"),
         (lambda: InputTool.of(Point, output=threading.Event), "output: the return type has no JSON Schema"),
@@ -263,7 +263,7 @@ def test_l24_another_tools_call_is_a_mismatch():
         lambda: replace(decoded, metadata=other.metadata).complete(Snippets(snippets=[])),
         lambda: replace(other, tool=search).handled(Snippets(snippets=[])),  # type: ignore[type-var]
     ):
-        with pytest.raises(ToolMismatchError, match="is none of tool"):
+        with pytest.raises(ToolMismatchError, match="is not a call of tool"):
             wrong()
 
 

@@ -86,7 +86,7 @@ def take_snapshot(
 
 def _listed(entry: Any, previous: CatalogSnapshot) -> ListedTool:
     if not isinstance(entry, dict):
-        raise DefinitionError(f"an entry of the list is no object but {type(entry).__name__}")
+        raise DefinitionError(f"an entry of the list is not an object but {type(entry).__name__}")
     wire = cast("dict[str, Any]", entry)
     if depth_exceeds(wire, MAX_SCHEMA_DEPTH + 2):
         raise DefinitionError(f"the definition is nested more than {MAX_SCHEMA_DEPTH} levels deep")

@@ -59,14 +59,14 @@ def require_ours(path: Path) -> None:
         return
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
-            raise GrantStoreError(f"{path}: it is no store of grants, and is left as it is{MEND}")
+            raise GrantStoreError(f"{path}: it is not a grant store, and was not changed{MEND}")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
         # One look at it: another process may be making the tables just now.
         file.execute("BEGIN")
         _require_version(file, path)
         damage = file.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
-        raise GrantStoreError(f"{path}: it is damaged ({damage}), and is left as it is{MEND}")
+        raise GrantStoreError(f"{path}: it is damaged ({damage}), and was not changed{MEND}")
 
 
 def _require_version(file: sqlite3.Connection, path: Path) -> None:
@@ -74,7 +74,7 @@ def _require_version(file: sqlite3.Connection, path: Path) -> None:
     if (kind, version) == (0, 0) and not file.execute("SELECT 1 FROM sqlite_master").fetchone():
         return
     if kind != APPLICATION:
-        raise GrantStoreError(f"{path}: it is a database of another program, and is left as it is{MEND}")
+        raise GrantStoreError(f"{path}: it is a database of another program, and was not changed{MEND}")
     if version != SCHEMA:
         raise GrantStoreError(
             f"{path}: its tables have version {version} and this program knows version {SCHEMA}; it is left "

@@ -65,7 +65,7 @@ def typed_arguments(words: Sequence[str], stdin: TextIO) -> TypedArguments:
     for word in words:
         key, sign, value = word.partition("=")
         if not sign or not key:
-            raise click.UsageError(f"{word!r} is no argument; {_HOW}")
+            raise click.UsageError(f"{word!r} is not an argument; {_HOW}")
         texts.setdefault(key, []).append(value)
     return TypedArguments(None, texts)
 
@@ -95,7 +95,7 @@ def _value(key: str, texts: Sequence[str], schema: Mapping[str, Any]) -> Any:
 
 def _single(key: str, texts: Sequence[str]) -> str:
     if len(texts) > 1:
-        raise click.UsageError(f"{key} is given {len(texts)} times, and is no list; give it once")
+        raise click.UsageError(f"{key} is given {len(texts)} times, and is not a list; give it once")
     return texts[0]
 
 

@@ -47,7 +47,7 @@ class TargetCommand(click.Command):
         """Set aside the words after `--`; click parses the rest."""
         own, separator, command = _split(args)
         if separator and not command:
-            raise click.UsageError("nothing stands after --; write the command to start there", ctx)
+            raise click.UsageError("nothing follows --; write the command to start there", ctx)
         ctx.meta[_COMMAND] = command
         return super().parse_args(ctx, own)
 

@@ -143,7 +143,7 @@ def _apply(change: Accepted, tools: dict[str, dict[str, Any]], file: LockFile) -
     current: Mapping[str, Any] | None = tools.get(change.tool)
     if plain_json(current) not in (plain_json(change.before), plain_json(change.after)):
         raise ConfigError(
-            f"{file.path}: {change.server}/{change.tool} was pinned anew meanwhile; look at it again"
+            f"{file.path}: {change.server}/{change.tool} was pinned again meanwhile; look at it again"
         )
     if change.after is None:
         tools.pop(change.tool, None)

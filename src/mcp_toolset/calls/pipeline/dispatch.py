@@ -139,7 +139,7 @@ class ToolDispatch:
                 route, call = await loaded(partial(self.admit, call, context, seen), miss)
             result = cast("object", await route.run(call, context))
             if not isinstance(result, ToolResult):
-                raise TypeError(f"a middleware of {call.name} answered {result!r}, which is no ToolResult")
+                raise TypeError(f"a middleware of {call.name} answered {result!r}, which is not a ToolResult")
             return result
         except (UnknownToolError, UpstreamProtocolError, ClientCapabilityError):
             raise

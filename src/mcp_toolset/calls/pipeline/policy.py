@@ -65,5 +65,5 @@ def _read(policy: object, name: str, shown: str) -> PolicyHook:
             return PolicyHook(tool, kind, function)
     forms = ", ".join(f"<tool>{ending}" for ending, _ in _FORMS)
     raise DefinitionError(
-        f"policy {shown}: {name} is no hook; name it {forms}, or begin it with an underscore"
+        f"policy {shown}: {name} is not a hook; name it {forms}, or begin it with an underscore"
     )

@@ -115,7 +115,7 @@ def _hook_for_all(rule: Any, no_middleware: DefinitionError) -> HookSet:
     try:
         hooks.execution(EVERY_TOOL)(cast("ExecutionHook", rule))
     except DefinitionError as no_hook:
-        raise DefinitionError(f"{rule!r} is no rule: {no_middleware}; {no_hook}") from None
+        raise DefinitionError(f"{rule!r} is not a rule: {no_middleware}; {no_hook}") from None
     return hooks
 
 

@@ -30,7 +30,7 @@ def turn_from_anthropic(message: object) -> AssistantTurn:
     if isinstance(content, str):
         return AssistantTurn({"role": "assistant", "content": content}, (), "anthropic")
     if not isinstance(content, list):
-        raise RoundError(f"the content of the assistant message is no list of blocks: {content!r:.80}")
+        raise RoundError(f"the content of the assistant message is not a list of blocks: {content!r:.80}")
     blocks = [_block(place, block) for place, block in enumerate(cast("list[object]", content))]
     calls = (_call(place, block) for place, block in enumerate(blocks) if block.get("type") == "tool_use")
     return AssistantTurn({"role": "assistant", "content": blocks}, tuple(calls), "anthropic")
@@ -40,7 +40,7 @@ def _block(place: int, block: object) -> dict[str, Any]:
     """A block as it is sent back; responses contain empty fields, some of which requests refuse."""
     fields = plain(block)
     if not isinstance(fields, Mapping):
-        raise RoundError(f"content[{place}] of the assistant message is no block: {block!r:.80}")
+        raise RoundError(f"content[{place}] of the assistant message is not a block: {block!r:.80}")
     return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
 
 
@@ -48,7 +48,7 @@ def _call(place: int, block: Mapping[str, Any]) -> AssistantCall:
     try:
         id, name, given = block["id"], block["name"], block["input"]
     except KeyError as fault:
-        raise RoundError(f"content[{place}] of the assistant message is no tool use: {fault!r}") from None
+        raise RoundError(f"content[{place}] of the assistant message is not a tool use: {fault!r}") from None
     if not isinstance(given, Mapping):
         return AssistantCall(id, name, json_of({"input": given}))
     return AssistantCall(id, name, dict(cast("Mapping[str, Any]", given)))

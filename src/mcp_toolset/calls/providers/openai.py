@@ -31,7 +31,7 @@ def _call(place: int, call: Any) -> AssistantCall:
         return AssistantCall(call["id"], function["name"], parsed(function["arguments"]))
     except (KeyError, TypeError, AttributeError) as fault:
         raise RoundError(
-            f"tool_calls[{place}] of the assistant message is no function call: {fault!r}"
+            f"tool_calls[{place}] of the assistant message is not a function call: {fault!r}"
         ) from None
 
 

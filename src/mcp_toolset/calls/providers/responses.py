@@ -43,7 +43,7 @@ def _item(place: int, item: object) -> dict[str, Any]:
     """An output item as it is sent back; responses contain empty fields, which requests refuse."""
     fields = plain(item)
     if not isinstance(fields, Mapping):
-        raise RoundError(f"output[{place}] of the response is no item: {item!r:.80}")
+        raise RoundError(f"output[{place}] of the response is not an item: {item!r:.80}")
     return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
 
 
@@ -53,7 +53,7 @@ def _call(place: int, item: Mapping[str, Any]) -> AssistantCall:
             return AssistantCall(item["call_id"], item["name"], item["input"])
         return AssistantCall(item["call_id"], item["name"], parsed(item["arguments"]))
     except (KeyError, TypeError, AttributeError) as fault:
-        raise RoundError(f"output[{place}] of the response is no function call: {fault!r}") from None
+        raise RoundError(f"output[{place}] of the response is not a function call: {fault!r}") from None
 
 
 def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:

@@ -54,9 +54,7 @@ class AssistantTurn:
         seen: set[str] = set()
         for place, call in enumerate(self.calls):
             if fault := _fault(call, seen):
-                raise RoundError(
-                    f"call {place} ({call.name}) {fault}; give every call of a turn an id of its own"
-                )
+                raise RoundError(f"call {place} ({call.name}) {fault}; give every call of a turn its own id")
             seen.add(call.id)
 
     def decoded(self, export: Export | None) -> AssistantTurn:

@@ -75,7 +75,7 @@ def result_of(call: ToolCall | AssistantCall, output: Any) -> ToolResult:
         result = Complete(output).result()
         return checked_result(result, "the application") if isinstance(output, ToolResult) else result
     except InvalidOutputError as fault:
-        raise RoundError(f"the output for {call.name} ({call.id}) is no result: {fault}") from None
+        raise RoundError(f"the output for {call.name} ({call.id}) is not a result: {fault}") from None
     except (PydanticSerializationError, ValueError) as fault:
         raise RoundError(f"the output for {call.name} ({call.id}) has no JSON form: {fault}") from None
 

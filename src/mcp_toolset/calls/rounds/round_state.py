@@ -95,9 +95,9 @@ def _around(record: RoundRecord, rules: Rules) -> Around:
 
 def _read(state: Mapping[str, Any]) -> RoundRecord:
     if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RoundError(f"this is no state of a round, which is an object, but {state!r}")
+        raise RoundError(f"the state of a round is an object, not {state!r}")
     if (found := state.get("format")) != FORMAT:
-        raise RoundError(f"this is no state of a round: its format is {found!r}, not {FORMAT!r}")
+        raise RoundError(f"this is not the state of a round: its format is {found!r}, not {FORMAT!r}")
     if (version := state.get("version")) != VERSION:
         raise RoundError(f"this state has version {version!r}, and this release reads version {VERSION}")
     try:

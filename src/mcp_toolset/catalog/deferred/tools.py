@@ -196,7 +196,7 @@ def _calling_tool(name: str, title: str, text: str, *, read_only: bool) -> Tool[
             dict[str, Any] | None, Field(description="The tool's arguments, as its inputSchema says.")
         ] = None,
     ) -> ToolResult:
-        raise GrantError(f"{name} stands for another tool and was called without one")
+        raise GrantError(f"{name} runs another tool and was called without one")
 
     return calling_tool
 

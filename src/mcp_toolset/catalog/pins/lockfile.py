@@ -285,7 +285,7 @@ def _tool(server: str, name: str, value: Any, source: str) -> dict[str, Any]:
 
 def _mapping(value: Any, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{source}: a part of the lock file is no object; {_MEND}")
+        raise ConfigError(f"{source}: a part of the lock file is not an object; {_MEND}")
     return cast("dict[str, Any]", value)
 
 

@@ -33,4 +33,4 @@ def held_tools(
 
 
 async def _refused(call: ToolCall, context: ToolContext) -> ToolResult:
-    raise GrantError(f"{call.name} has changed and is held back until somebody accepts it")
+    raise GrantError(f"{call.name} has changed and is quarantined until a person accepts it")

@@ -83,7 +83,7 @@ class KeptFiles:
 
 def _check(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidStateError("it is no regular file")
+        raise InvalidStateError("it is not a regular file")
     if status.st_size > MOST_BYTES:
         raise InvalidStateError(f"it has {status.st_size} bytes, more than {MOST_BYTES}")
     if os.name != "posix":

@@ -283,8 +283,8 @@ def _handle_of(toolset: Toolset) -> SourceHandle:
 def _require_fresh(generation: int, surface: Surface) -> None:
     if generation != surface.generation:
         raise StaleStateError(
-            f"the state is of generation {generation}, the registry of {surface.generation} by now; "
-            "take a new snapshot and decide again"
+            f"the registry has changed since this snapshot ({generation} → {surface.generation}); "
+            "take a new snapshot and try again"
         )
 
 

@@ -120,7 +120,7 @@ def _sources_of(toolsets: Iterable[Toolset]) -> dict[str, ToolSource]:
     for source in (source for toolset in toolsets for source in toolset.sources()):
         if named.setdefault(source.source_name, source) is not source:
             raise NameConflictError(
-                f"two mounts are named {source.source_name!r}; give each a name of its own with name=…"
+                f"two mounts are named {source.source_name!r}; give each its own name with name=…"
             )
     return named
 

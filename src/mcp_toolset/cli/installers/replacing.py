@@ -87,7 +87,7 @@ def replace_text(path: Path, before: str | None, after: str, mode: int) -> Path 
     try:
         target = path.resolve()
         if read_regular(target) != before:
-            raise ConfigError(f"{path}: has changed meanwhile; run the command again")
+            raise ConfigError(f"{path}: has changed since it was read; run the command again")
         return _write(target, before, after, mode)
     except (OSError, RuntimeError) as error:
         problem = _failed(path, "written", error)

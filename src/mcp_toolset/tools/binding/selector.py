@@ -99,7 +99,7 @@ def public_name_of(selector: object, table: Mapping[str, ToolBinding]) -> str:
         return names[0]
     if names:
         raise DefinitionError(
-            f"this tool stands here {len(names)} times, as {', '.join(names)}; select it by one of the names"
+            f"this tool has {len(names)} names here, {', '.join(names)}; select it by one of the names"
         )
     raise unknown(selector, table)
 
@@ -117,7 +117,7 @@ def group_names(group: ToolGroup, table: Mapping[str, ToolBinding]) -> list[str]
         key = identity(binding)
         if key in wanted and found.setdefault(key, name) != name:
             raise DefinitionError(
-                f"{group!r} stands here more than once, as {found[key]} and {name}; select its tools by name"
+                f"{group!r} is here more than once, as {found[key]} and {name}; select its tools by name"
             )
     if wanted and not found:
         raise UnknownToolError(repr(group), "; nothing of it is here")

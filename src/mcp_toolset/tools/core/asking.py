@@ -64,7 +64,7 @@ class ElicitationAnswer:
         action: Any = wire.get("action")
         content: Any = wire.get("content") or _NOTHING
         if action not in _ACTIONS or not isinstance(content, Mapping):
-            raise CallError("the client's answer to the question is none that the protocol knows")
+            raise CallError("the client's answer to the question does not follow the protocol")
         return cls(action, dict(cast("Mapping[str, Any]", content)) if action == "accept" else {})
 
 
@@ -168,7 +168,7 @@ def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """
     found: Any = answer.get("roots")
     if not isinstance(found, list):
-        raise CallError("the client's list of its roots is none that the protocol knows")
+        raise CallError("the client's list of roots does not follow the protocol")
     return cast("list[Mapping[str, Any]]", found)
 
 

@@ -151,15 +151,15 @@ def resolve_handler(name: str, tool: str) -> Callable[..., Any]:
     try:
         found: Any = import_module(module)
     except ImportError as fault:
-        raise DefinitionError(f"{where}: {fault}; install the module or mend the name") from fault
+        raise DefinitionError(f"{where}: {fault}; install the module or correct the name") from fault
     for step in path.split("."):
         if not hasattr(found, step):
             raise DefinitionError(
-                f"{where}: {getattr(found, '__name__', found)!r} has no {step!r}; mend the name"
+                f"{where}: {getattr(found, '__name__', found)!r} has no {step!r}; correct the name"
             )
         found = getattr(found, step)
     if not callable(found):
-        raise DefinitionError(f"{where}: it is {type(found).__name__}, not a function; mend the name")
+        raise DefinitionError(f"{where}: it is {type(found).__name__}, not a function; correct the name")
     return found
 
 

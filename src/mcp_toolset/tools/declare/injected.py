@@ -50,7 +50,7 @@ class InjectedParameter:
                 return
         if not self.optional:
             raise StateError(
-                f"tool {call.name!r} needs {self.name!r} ({self.shown}) and nobody supplied it; give the "
+                f"tool {call.name!r} needs {self.name!r} ({self.shown}), which was not supplied; give the "
                 f"toolset or the tool .injecting({{{self.name!r}: …}}), or run it with context.injecting(…)"
             )
 

@@ -239,7 +239,7 @@ class InputTool(Tool[..., I], Generic[I, O]):
         metadata = call.metadata
         if metadata.tool_id != self.id:
             raise ToolMismatchError(
-                f"the call {metadata.id or '-'} of {metadata.name!r} is none of tool {self.name!r}; "
+                f"the call {metadata.id or '-'} of {metadata.name!r} is not a call of tool {self.name!r}; "
                 "complete it with the call that its own tool decoded"
             )
         return CompletedCall.of(metadata, self._result(output))
@@ -293,7 +293,7 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
     own = name or (model.__name__ if isinstance(model, type) else "")
     place = f"input {inspect.formatannotation(model)}"
     if not own:
-        raise DefinitionError(f"{place} has no name of its own; give InputTool.of(…, name=…)")
+        raise DefinitionError(f"{place} has no name; give InputTool.of(…, name=…)")
     reader, schema = read_input(model, place)
     returned, (description, schema) = promised(output, own), described(schema)
     definition = ToolDefinition(

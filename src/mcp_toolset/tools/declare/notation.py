@@ -243,4 +243,4 @@ def _check_defaults(schema: Mapping[str, Any], tool: str, where: str) -> None:
     optional: dict[str, Any] = {**schema, "required": []}
     faults = SchemaCheck(optional, tool=tool, part="inputSchema").problems(defaults)
     if faults:
-        raise DefinitionError(f"{where}: a default does not fit its parameter: {faults[0]}; mend either")
+        raise DefinitionError(f"{where}: a default does not fit its parameter: {faults[0]}; correct either")

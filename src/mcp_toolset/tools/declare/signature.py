@@ -105,7 +105,7 @@ def read_signature(
     place = place_of(target)
     own = getattr(target, "__name__", "<lambda>") if name is None else name
     if own == "<lambda>":
-        raise DefinitionError(f"{place} has no name of its own; define a function or give tool(name=…)")
+        raise DefinitionError(f"{place} has no name; define a function or give tool(name=…)")
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise DefinitionError(f"{place} is a generator, and a call has one result; return a list instead")
     check_name(own, place)

@@ -145,7 +145,7 @@ def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> T
     is_own = found is not None and (found.origin is tool or found.tool_id == tool.id)
     if found is None or not is_own or found.name != call.name:
         raise ToolMismatchError(
-            f"the call {call.id or '-'} of {call.name!r} is none of tool {tool.name!r}; decode it with "
+            f"the call {call.id or '-'} of {call.name!r} is not a call of tool {tool.name!r}; decode it with "
             "its own tool, and with the view that it was offered in if it has another name there"
         )
     return found

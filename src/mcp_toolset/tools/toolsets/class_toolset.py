@@ -90,7 +90,7 @@ class ClassMembers(Generic[T]):
         for where, found in self._own_tools(kind):
             if "self" in found.definition.input_schema.get("properties", {}):
                 raise DefinitionError(
-                    f"{where} takes self, which nobody gives it: leave it out, or write a bare self and no "
+                    f"{where} takes self, which it would not get: leave it out, or write a bare self and no "
                     "@staticmethod, so that it is a method"
                 )
 
