@@ -120,11 +120,11 @@ async def test_l22_anthropic_input_that_is_no_object_is_an_issue():
     [
         ({"role": "user", "content": []}, "found role 'user'"),
         ("Hi.", "messages.create"),
-        ({"role": "assistant", "content": 7}, "no list of blocks"),
+        ({"role": "assistant", "content": 7}, "not a list of blocks"),
         ({"role": "assistant", "content": [7]}, r"content\[0\]"),
         (
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c1"}]},
-            r"content\[0\] .* no tool use",
+            r"content\[0\] .* not a tool use",
         ),
     ],
 )
@@ -172,7 +172,7 @@ async def test_l1_responses_items_are_answered_by_items(form: Any):
     [
         ({"id": "r"}, "its output items"),
         ([7], r"output\[0\]"),
-        ([{"type": "function_call", "name": "look"}], r"output\[0\] .* no function call"),
+        ([{"type": "function_call", "name": "look"}], r"output\[0\] .* not a function call"),
     ],
 )
 def test_l14_what_is_no_response_is_refused(given: object, fault: str):
