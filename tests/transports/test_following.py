@@ -91,6 +91,14 @@ async def test_p5_a_client_that_comes_back_takes_the_stream_over() -> None:
                 assert (await anext(after))[1]["method"] == CHANGED
 
 
+async def test_p5_an_id_that_is_still_to_come_is_no_reason_to_miss_anything() -> None:
+    async with opened() as (client, session):
+        async with client.events("GET", last="0-99") as events:
+            assert await anext(events) == ("0-0", None)
+            await session.connection.notify(CHANGED)
+            assert (await anext(events))[0] == "0-1"
+
+
 async def test_p5_an_older_client_gets_no_ids_on_its_standing_stream() -> None:
     async with opened("2025-06-18") as (client, session):
         await session.connection.notify(CHANGED)

@@ -31,8 +31,8 @@ class Following:
     """
 
     def __init__(self, log: EventLog, number: int) -> None:
-        """Go on after the event with this number."""
-        self.number = number
+        """Go on after the event with this number; one that is still to come may be of another session."""
+        self.number = min(number, log.last)
         self._log = log
         self._open = anyio.CancelScope()
 

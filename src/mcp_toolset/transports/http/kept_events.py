@@ -151,6 +151,7 @@ class EventLog:
     Attributes:
         name: What tells it from others of its session.
         numbered: Whether its events have ids.
+        last: The number of the last event.
         events: The events that are kept, by number.
         ended: Whether the answer was given, so that nothing more will come.
         detach: Ends the connection that the events went to so far; set by the call.
@@ -174,7 +175,7 @@ class EventLog:
         self.detach: Callable[[], None] = _nothing
         self._kept = kept
         self._request_id = request_id
-        self._last = 0
+        self.last = 0
         self._news = anyio.Event()
 
     def priming(self, number: int = 0) -> bytes:
@@ -223,9 +224,9 @@ class EventLog:
             self._tell()
 
     def _event(self, message: bytes) -> tuple[int, bytes]:
-        self._last += 1
-        event = _wire(self.name, self._last, message) if self.numbered else event_of(message)
-        return self._last, event
+        self.last += 1
+        event = _wire(self.name, self.last, message) if self.numbered else event_of(message)
+        return self.last, event
 
     def _tell(self) -> None:
         news, self._news = self._news, anyio.Event()
