@@ -228,8 +228,13 @@ async def test_p5_newer_events_take_the_place_of_older_ones(monkeypatch: pytest.
     for _ in range(9):
         other.log(2).end(b"z" * 50)
     assert kept.size == one.size + other.size <= 500
+    late = one.log(3)
     one.forget()
     assert one.find(1) is None and one.size == 0 and kept.size == other.size
+    # A call that ends with its session is answered after that.
+    late.add(b"x")
+    late.end(b"x" * 400)
+    assert one.size == 0 and kept.size == other.size
 
 
 async def test_p5_old_events_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

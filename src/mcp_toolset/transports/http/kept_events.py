@@ -113,6 +113,7 @@ class SessionEvents:
         size: The bytes that are kept.
         kept: What is kept, the oldest first.
         logs: The calls of which something can be had, by the first part of their events' ids.
+        ended: Whether the session has ended, so that nobody comes back.
     """
 
     def __init__(self, kept: KeptEvents) -> None:
@@ -120,6 +121,7 @@ class SessionEvents:
         self.size = 0
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.logs: dict[int, EventLog] = {}
+        self.ended = False
         self._all = kept
         self._names = itertools.count(1)
 
@@ -140,7 +142,8 @@ class SessionEvents:
         return self.logs.get(name)
 
     def forget(self) -> None:
-        """Keep nothing more, as the session has ended."""
+        """Keep nothing any more, as the session has ended."""
+        self.ended = True
         for serial in list(self.kept):
             self._all.drop(serial)
 
@@ -188,7 +191,7 @@ class EventLog:
     def add(self, message: bytes) -> bytes:
         """Keep a message, if it fits; returns its event."""
         number, event = self._event(message)
-        if self._kept.fits(len(event)):
+        if self._fits(len(event)):
             self._kept.keep(self, number, event)
         self._tell()
         return event
@@ -197,13 +200,16 @@ class EventLog:
         """Keep the answer; returns its event. One that is too big to be kept is told of in its place."""
         number, event = self._event(answer)
         self.ended = True
-        if self._kept.fits(len(event)):
+        if self._fits(len(event)):
             self._kept.keep(self, number, event)
-        else:
+        elif not self.session.ended:
             told = ErrorData(code=INTERNAL_ERROR, message=_too_big(len(answer)))
             self._kept.keep(self, number, _wire(self.name, number, answer_line(self._request_id, None, told)))
         self._tell()
         return event
+
+    def _fits(self, size: int) -> bool:
+        return not self.session.ended and self._kept.fits(size)
 
     def after(self, number: int) -> list[tuple[int, bytes]]:
         """The events that are kept after one, with their numbers."""
