@@ -55,6 +55,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize(("page", "file", "code"), blocks("mermaid"))
+def test_a_picture_names_modules_that_exist(page: Path, file: str | None, code: str) -> None:
+    named = re.findall(r"[\w/]+\.py", code)
+    assert named
+    assert not [path for path in named if not (ROOT / "src/mcp_toolset" / path).is_file()]
+
+
 def test_no_block_is_of_a_language_that_nothing_checks() -> None:
     languages = {block["language"] for page in PAGES for block in BLOCK.finditer(page.read_text())}
-    assert languages <= {"python", "json", "console", "text"}
+    assert languages <= {"python", "json", "console", "text", "mermaid"}
