@@ -103,8 +103,8 @@ def test_f16_a_bad_tool_does_not_take_the_name_of_a_good_one():
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        (None, "no object but NoneType"),
-        ("tool", "no object but str"),
+        (None, "not an object but NoneType"),
+        ("tool", "not an object but str"),
         ({}, "without a usable name"),
         (good("a", icons=[5]), "icons must be a list of objects"),
         (good("a", outputSchema={"type": 5}), "outputSchema is not a usable schema at /type"),
