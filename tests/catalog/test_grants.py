@@ -1,4 +1,4 @@
-"""The ledger of grants over both of its stores: owners, lifetimes, replays, revocation, what is told."""
+"""The ledger of grants over every store that answers at once: owners, lifetimes, replays, revocation."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -23,6 +23,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
+from mcp_toolset.protocol.revisions import LATEST_MODERN_VERSION
 
 PREFIX = "io.modelcontextprotocol"
 CLIENT = {"name": "c", "version": "1"}
@@ -104,11 +105,14 @@ def test_requests_say_who_asks() -> None:
     discover = ClientHandshake(CLIENT, {"roots": {}}).request
     assert discover is not None
     assert discover.params["_meta"] == {
-        f"{PREFIX}/protocolVersion": "2026-07-28",
+        f"{PREFIX}/protocolVersion": LATEST_MODERN_VERSION,
         f"{PREFIX}/clientInfo": CLIENT,
         f"{PREFIX}/clientCapabilities": {"roots": {}},
     }
-    assert discover.headers == {"mcp-protocol-version": "2026-07-28", "mcp-method": "server/discover"}
+    assert discover.headers == {
+        "mcp-protocol-version": LATEST_MODERN_VERSION,
+        "mcp-method": "server/discover",
+    }
     initialize = ClientHandshake(CLIENT, {"roots": {}}, eras="legacy").request
     assert initialize is not None
     assert initialize.params == {

@@ -31,6 +31,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
+from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.protocol.server_machine import Era, ServerMachine, negotiated_version
 
 PREFIX = "io.modelcontextprotocol"
@@ -175,10 +176,10 @@ def test_a_refused_request_leaves_an_open_connection_as_it_was(
 def test_a_handshake_that_comes_too_late_is_told_the_revisions() -> None:
     with pytest.raises(MCPError) as refused:
         _opened("modern").receive_request("initialize", HELLO)
-    assert refused.value.data == {"supported": ["2026-07-28"], "requested": "2025-06-18"}
+    assert refused.value.data == {"supported": [*MODERN_PROTOCOL_VERSIONS], "requested": "2025-06-18"}
     with pytest.raises(MCPError) as refused:
         _opened("modern").receive_request("initialize", {})
-    assert refused.value.data == {"supported": ["2026-07-28"]}
+    assert refused.value.data == {"supported": [*MODERN_PROTOCOL_VERSIONS]}
 
 
 def test_over_http_the_era_is_known_and_headers_are_compared() -> None:

@@ -320,7 +320,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         request_timeout: float = REQUEST_TIMEOUT,
         limits: HttpLimits | None = None,
     ) -> Starlette:
-        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `http.http_app`."""
+        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`."""
         from mcp_toolset.transports.http.app import http_app
 
         return http_app(
@@ -335,7 +335,7 @@ class ToolsetServer(HostCalls, LiveChanges):
     async def run_http(
         self, *, host: str = "127.0.0.1", port: int = 8000, request_timeout: float = REQUEST_TIMEOUT
     ) -> None:
-        """Serve `/mcp` and `/sse` until cancelled; see `http.serve_http`."""
+        """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`."""
         from mcp_toolset.transports.http.app import serve_http
 
         await serve_http(self, host=host, port=port, request_timeout=request_timeout)

@@ -1,6 +1,7 @@
 """`TransportFacts`: what the upstream side has to know of a transport, so that nothing compares names.
 
-A new transport is a line in `TRANSPORTS`, and its way of being opened in `upstream.target`.
+A new transport is a line in `TRANSPORTS`, its way of being opened in `upstream.target`, and its name in
+files in `config.rules`.
 """
 
 from __future__ import annotations

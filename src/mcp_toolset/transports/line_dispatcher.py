@@ -1,6 +1,6 @@
 """`LineDispatcher`: JSON-RPC over a pair of pipes, both ways, without a model or a stream per message.
 
-It takes the place of the SDK's dispatcher and transports, behind the SDK's protocol of dispatchers.
+Both sides of stdio use it: `stdio_server` for clients, `stdio_client` for mounted servers.
 Messages are taken where their bytes arrive: an answer wakes whoever waits for it, a request or a
 notification gets a task. Of what arrives the version, the types of id and method and the shape of the
 parameters are checked. What is no message is skipped and counted, what cannot be read fails its own
@@ -65,7 +65,7 @@ _log = logging.getLogger("mcp_toolset.wire")
 
 
 class LineDispatcher(Outbox, Inbox):
-    """The SDK's `Dispatcher` over a `PipePair`."""
+    """The `Dispatcher` (`protocol.dispatch`) over a `PipePair`."""
 
     def __init__(
         self,

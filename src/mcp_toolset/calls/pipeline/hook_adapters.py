@@ -1,7 +1,7 @@
-"""Adapters of hooks: call a hook with the parameters of its signature, a deadline, and fail closed.
+"""`BoundHook` and `BoundResultHook`: call a hook with the parameters of its signature, and fail closed.
 
-An execution hook that raises or exceeds its deadline rejects the call; a result hook that does so withholds
-the result.
+When hooks are called is in `chain`, and in `round_hooks` for rounds. An execution hook that raises or exceeds
+its deadline rejects the call; a result hook that does so withholds the result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`CallRunner`: run the tools of a round concurrently, each with its deadline.
 
-It knows calls and bindings; `tool_round` decides which calls there are and what their results are for.
+It knows calls and bindings; `round_plan` decides which calls there are and what their results are for.
 """
 
 from __future__ import annotations

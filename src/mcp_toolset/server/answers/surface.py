@@ -1,4 +1,4 @@
-"""`Surface`: what the SDK server needs of a toolset server; `ClientSide` has it."""
+"""`Surface`: what `MCPServer` needs of a toolset server; `ClientSide` has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Prompts` and the protocols `PromptProvider` and `Completions`: prompts and completions of a server.
+"""`Prompts` and the protocols `PromptProvider` and `CompletionProvider`: prompts and completions of a server.
 
 A prompt is one message or several that a user picks and fills in (specification, server/prompts); a
 completion proposes values for an argument of a prompt or a resource template (server/utilities/completion).

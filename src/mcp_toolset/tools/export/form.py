@@ -1,4 +1,4 @@
-"""`Form`: the limits of a provider's requests, and the shapes of their tools and tool choices."""
+"""`ProviderForm`: the limits of a provider's requests, and the shapes of their tools and tool choices."""
 
 from __future__ import annotations
 
