@@ -193,7 +193,14 @@ async def test_a_head_opens_no_stream(stage: Stage) -> None:
 async def test_f33_a_message_that_waited_for_room_is_not_taken_once_its_client_has_left(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits, few = anyio.Event(), EventStream.few
+
+    async def noted(stream: EventStream) -> None:
+        waits.set()
+        await few(stream)
+
     monkeypatch.setattr(event_stream, "MANY", 0)
+    monkeypatch.setattr(EventStream, "few", noted)
     async with over_http(stage) as http:
         answers = list[int]()
 
@@ -203,7 +210,7 @@ async def test_f33_a_message_that_waited_for_room_is_not_taken_once_its_client_h
         async with anyio.create_task_group() as group:
             async with listening(http) as wire:
                 group.start_soon(post, wire)
-                await anyio.wait_all_tasks_blocked()
+                await waits.wait()
                 assert not answers
         assert answers == [404] and not stage.started.is_set()
 
