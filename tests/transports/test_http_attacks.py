@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import anyio
 import pytest
@@ -11,7 +12,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 from starlette.types import Message, Receive
 from tests.transports.test_http_endpoint import HEADERS as MODERN_HEADERS
-from tests.transports.test_http_endpoint import Wire, endpoint
+from tests.transports.test_http_endpoint import META, Wire, endpoint, posted
 from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import (
     ELICITATION,
@@ -30,11 +31,14 @@ from tests.transports.test_legacy_sessions import (
 from mcp_toolset import ToolContext, Toolset, ToolsetServer
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.protocol.json_rpc import PARSE_ERROR
 from mcp_toolset.transports.http import post as posted_requests
 from mcp_toolset.transports.http import routing
 from mcp_toolset.transports.http.headers import MAX_BODY, Head, Unread, read_body
 
 pytestmark = pytest.mark.anyio
+
+HALF = "\ud800"
 
 
 @pytest.fixture
@@ -215,3 +219,27 @@ async def test_f44_a_modern_call_that_a_stop_ends_is_not_told_to_be_sent_again(
             app.state.draining.stop()
     assert stage.seen == ["cancelled"]
     assert wire.sent[0]["status"] == 503 and not wire.sent[-1].get("more_body", False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {**modern_call(), "id": HALF},
+        modern_call(_meta={**META, "progressToken": HALF}),
+    ],
+    ids=["id", "progress token"],
+)
+async def test_what_could_not_be_sent_back_to_a_modern_client_is_refused(
+    app: Starlette, message: dict[str, Any]
+) -> None:
+    """Half of a surrogate pair is read; no answer in UTF-8 can repeat it."""
+    answer = await posted(app, MODERN_HEADERS, json.dumps(message).encode())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, PARSE_ERROR)
+
+
+async def test_half_of_a_surrogate_pair_in_an_argument_of_a_modern_call_is_read(app: Starlette) -> None:
+    answer = await posted(
+        app, MODERN_HEADERS, json.dumps(modern_call(arguments={"a": 1, "b": HALF})).encode()
+    )
+    assert answer.status_code == 200
+    assert answer.json()["result"]["isError"]

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers
+from mcp_toolset.protocol.codec import json_of, progress_token
 from mcp_toolset.protocol.errors import MODERN_STATUSES
 from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import (
@@ -165,4 +166,13 @@ def _decoded(body: bytes) -> Any:
         return from_json(body)
     except ValueError:
         # The standard library reads what other clients may write, such as half of a surrogate pair.
-        return json.loads(body)
+        message: Any = json.loads(body)
+    _check_sendable(message)
+    return message
+
+
+def _check_sendable(message: Any) -> None:
+    """Refuse an id, and a progress token, that could not be sent back: they raise a `ValueError`."""
+    if type(message) is dict:
+        fields = cast("dict[str, Any]", message)
+        json_of((fields.get("id"), progress_token(fields.get("params"))))
