@@ -15,11 +15,12 @@ import anyio
 import httpx2
 import pytest
 import uvloop
-from tests.transports.client.raw_server import RESULT, Handler, Raw, Request, raw_server, running
+from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Request, raw_server, running
 
 from mcp_toolset.protocol.connection_faults import NOT_SENT, says_ended
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.client import plain_http, socket
+from mcp_toolset.transports.client.carrier import Carrier
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
@@ -80,6 +81,21 @@ async def test_a_redirect_to_another_origin_is_not_followed(status: str, where: 
             assert len(raw.log) == 1 and not other.log and "secret" not in failed.value.message
 
 
+@pytest.mark.parametrize("location", ["http://[bad/", "http://127.0.0.1:99999/mcp", "/a\x01b"])
+async def test_a_redirect_to_no_address_fails_its_request_alone(location: str) -> None:
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "lost":
+            return await request.answer(None, "307 Temporary Redirect", location=location)
+        await request.answer(request.result())
+
+    async with connected(handler) as (client, raw):
+        with pytest.raises(MCPError) as failed:
+            await client.send_raw_request("lost", None)
+        assert not says_ended(failed.value)
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+        assert len(raw.log) == 2
+
+
 @pytest.mark.parametrize("events", [False, True])
 async def test_a_compressed_body_is_read(events: bool) -> None:
     async def handler(request: Request) -> None:
@@ -104,6 +120,38 @@ async def test_a_cookie_is_sent_back() -> None:
         for _ in range(2):
             await client.send_raw_request("ping", None)
         assert [request.headers.get("cookie") for request in raw.log] == [None, "node=7"]
+
+
+async def test_connections_from_before_a_cookie_are_closed_with_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plain_http, "KEPT_OPEN", 1000)
+
+    async def handler(request: Request) -> None:
+        await request.answer(request.result(), set_cookie="node=7; Path=/")
+
+    async with raw_server(handler) as raw:
+        async with http_client("up", raw.url, {}) as client, running(client):
+            for _ in range(2):
+                await client.send_raw_request("ping", None)
+        with anyio.fail_after(SOON):
+            if raw.open:
+                await asyncio.wait(raw.open)
+
+
+async def test_a_header_beyond_ascii_is_sent_as_it_is_whatever_carries_it() -> None:
+    async def handler(request: Request) -> None:
+        assert request.headers["x-a"] == "ä"
+        await request.answer(gzip.compress(json.dumps(request.result()).encode()), content_encoding="gzip")
+
+    async with connected(handler, headers={"X-A": "ä"}) as (client, _):
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+
+
+def test_a_header_that_no_request_can_carry_is_refused_and_not_shown() -> None:
+    with pytest.raises(ValueError, match="header X-Key") as failed:
+        Carrier("http://127.0.0.1/mcp", {"X-Key": "mine\u20ac"}, None)
+    assert "mine" not in str(failed.value)
 
 
 async def test_headers_of_a_request_count_more_than_those_of_the_mount_whatever_their_case() -> None:

@@ -38,6 +38,11 @@ def test_a_stream_is_the_same_events_whatever_its_lines_end_with_and_cut_at_ever
     assert parsed([stream[place : place + 1] for place in range(len(stream))])[0] == EVENTS
 
 
+@pytest.mark.parametrize("cut", [[b"data: a\r", b"\n", b"\n"], [b"data: a\r", b"", b"\n", b"\n"]])
+def test_a_line_that_ends_in_two_chunks_swallows_no_empty_line_behind_it(cut: list[bytes]) -> None:
+    assert parsed(cut)[0] == [Event(b"", b"a")]
+
+
 @given(st.lists(st.integers(1, 30)), st.lists(st.sampled_from([b"\n", b"\r\n", b"\r"]), min_size=1))
 def test_a_stream_is_the_same_events_however_it_is_cut(sizes: list[int], ends: list[bytes]) -> None:
     lines = STREAM.split(b"\n")

@@ -16,6 +16,7 @@ import anyio
 import httpcore2
 
 from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
 from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket
 
@@ -129,9 +130,8 @@ class Carrier:
         self.faults: tuple[type[Exception], ...] = FAULTS
         self._url = url
         self._auth = auth
-        self._given = {name.lower(): value for name, value in headers.items()}
-        common = {"host": parts.netloc, **_ACCEPTED, **self._given}
-        self._common = {name.encode(): value.encode("latin-1", "replace") for name, value in common.items()}
+        self._given = _wired(headers)
+        self._common = _wired({"host": parts.netloc, **_ACCEPTED}) | self._given
         self._library: httpx2.AsyncClient | None = None
         is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
         self._plain = PlainHttp(url) if is_plain else None
@@ -191,7 +191,8 @@ class Carrier:
             reply.status, headers=headers, content=reply.chunks(), request=Request(method, url)
         )
         client.cookies.extract_cookies(response)
-        if client.cookies:
+        if client.cookies and self._plain is not None:
+            self._plain.close()
             self._plain = None
         return LibraryReply(response, reply)
 
@@ -199,9 +200,9 @@ class Carrier:
         if self._library is None:
             import httpx2
 
-            self.faults = (*FAULTS, httpx2.RequestError)
+            self.faults = (*FAULTS, httpx2.RequestError, httpx2.InvalidURL)
             self._library = httpx2.AsyncClient(
-                headers=self._given,
+                headers=list(self._given.items()),
                 auth=self._auth,
                 timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
                 # How many calls are in flight at once is for the connection to limit.
@@ -230,11 +231,17 @@ async def let_go(reply: Reply) -> None:
 
 
 def redirect_of(reply: Reply, url: str) -> str | None:
-    """Where a reply redirects to; `None` if it does not."""
+    """Where a reply redirects to; `None` if it does not, or to no address at all."""
     location = reply.header("location") if reply.status in _REDIRECTS else ""
     if not location:
         return None
-    return urljoin(url, location)
+    try:
+        target = urljoin(url, location)
+        _origin(urlsplit(target))
+    # Brackets around what is no address, or a port that is none.
+    except ValueError:
+        return None
+    return target
 
 
 def shown(url: str) -> str:
@@ -252,6 +259,22 @@ def _is_followed(method: str, status: int, url: str, target: str) -> bool:
         return False
     upgraded = (here.scheme, here.port, there.scheme, there.port) == ("http", None, "https", None)
     return here.hostname == there.hostname and (upgraded or _origin(here) == _origin(there))
+
+
+def _wired(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Headers as they are sent.
+
+    Raises:
+        ValueError: HTTP cannot carry one.
+    """
+    wire: dict[bytes, bytes] = {}
+    for name, value in headers.items():
+        try:
+            wire[name.lower().encode("ascii")] = value.encode("latin-1")
+        except UnicodeEncodeError:
+            told = in_log(name)
+            raise ValueError(f"HTTP cannot carry the characters of the header {told}; correct it") from None
+    return wire
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

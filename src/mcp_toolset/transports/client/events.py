@@ -63,8 +63,9 @@ class EventParser:
         Raises:
             EventTooLongError: one is longer than it may be.
         """
-        if self._after_return and chunk[:1] == b"\n":
-            chunk = chunk[1:]
+        if chunk and self._after_return:
+            self._after_return = False
+            chunk = chunk.removeprefix(b"\n")
         if not chunk:
             return []
         self._after_return = chunk.endswith(b"\r")
