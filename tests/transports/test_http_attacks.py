@@ -16,6 +16,7 @@ from tests.transports.test_http_endpoint import META, Wire, endpoint, posted
 from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import (
     ELICITATION,
+    HEADERS,
     INITIALIZE,
     SCHEMA,
     Session,
@@ -243,3 +244,28 @@ async def test_half_of_a_surrogate_pair_in_an_argument_of_a_modern_call_is_read(
     )
     assert answer.status_code == 200
     assert answer.json()["result"]["isError"]
+
+
+async def test_a_session_that_ends_while_its_client_says_hello_is_announced_nothing_for_ever(
+    app: Starlette, stage: Stage
+) -> None:
+    """The client takes its 202 after it has ended the session."""
+    assert stage.server is not None
+    sessions = stage.server.answers.announcements._sessions
+    async with session_of(app) as session:
+        answer = await session.post(INITIALIZE, HEADERS)
+        headers = {**HEADERS, "mcp-session-id": answer.headers["mcp-session-id"]}
+        before = dict(sessions)
+        wire, taken, sending = Wire(note("notifications/initialized"), headers), anyio.Event(), anyio.Event()
+
+        async def send(_: Message) -> None:
+            sending.set()
+            await taken.wait()
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as group:
+                group.start_soon(app, wire.scope, wire.receive, send)
+                await sending.wait()
+                assert (await session.http.delete("/mcp", headers=headers)).status_code == 200
+                taken.set()
+        assert sessions == before

@@ -126,9 +126,9 @@ class LegacySession:
                 call.log.give_up()
 
     async def notified(self, message: Mapping[str, Any], http: Request) -> None:
-        """Take a notification."""
+        """Take a notification; the session may have ended before its client took the 202."""
         method, params = message["method"], message.get("params")
-        if not self._machine.receive_notification(method, params):
+        if self._ended or not self._machine.receive_notification(method, params):
             return
         if method == "notifications/cancelled":
             self._calls.cancel(params)
