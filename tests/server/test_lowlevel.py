@@ -61,8 +61,11 @@ async def calling(server: ToolsetServer, door: str) -> AsyncGenerator[Call]:
             yield by_client
 
 
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "last"])
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_middleware_sees_and_changes_calls_at_every_door(server: ToolsetServer, door: str) -> None:
+async def test_a_middleware_sees_and_changes_calls_at_every_door(
+    server: ToolsetServer, door: str, place: int
+) -> None:
     seen: list[str] = []
 
     async def louder(ctx: Any, call_next: Any) -> Any:
@@ -72,12 +75,30 @@ async def test_a_middleware_sees_and_changes_calls_at_every_door(server: Toolset
         arguments = {"text": ctx.params["arguments"]["text"].upper()}
         return await call_next(replace(ctx, params={**ctx.params, "arguments": arguments}))
 
-    server.lowlevel.middleware.insert(0, louder)
+    server.lowlevel.middleware.insert(place, louder)
     async with calling(server, door) as call:
         assert await call("hello") == "HELLO"
     assert "tools/call" in seen
     if door == "pipes legacy":
         assert seen[0] == "initialize"
+
+
+async def test_middleware_of_a_program_is_called_in_order_wherever_it_is_put(server: ToolsetServer) -> None:
+    seen: list[str] = []
+
+    def noting(name: str) -> Any:
+        async def note(ctx: Any, call_next: Any) -> Any:
+            seen.append(name)
+            return await call_next(ctx)
+
+        return note
+
+    middleware: Any = server.lowlevel.middleware
+    middleware.insert(0, noting("first"))
+    middleware.extend((noting("second"), noting("third")))
+    async with calling(server, "pipes modern") as call:
+        assert await call("hello") == "hello"
+    assert seen == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -7,8 +7,9 @@ something, what comes to `MCPServer` by any other door passes here first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
@@ -51,6 +52,10 @@ _PARAMS: Final[Mapping[str, type[BaseModel]]] = {
     "subscriptions/listen": types.SubscriptionsListenRequestParams,
 }
 """What the SDK takes the parameters of a method for, where a program calls a handler by itself."""
+
+
+def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[HandlerResult]:
+    return middleware(ctx, call_next)
 
 
 class LowlevelServer(Server[Any]):
@@ -167,7 +172,23 @@ class LowlevelServer(Server[Any]):
                 await self.answers.own_notified(request)
             if is_note or request is None or ctx.method in self._added:
                 return await call_next(ctx)
-            return await self.answers.own_answer(request)
+            if self.middleware[-1] == self._answer:
+                return await self.answers.own_answer(request)
+        except MCPError as fault:
+            raise theirs(fault) from None
+        return await self._past_the_rest()(ctx)
+
+    def _past_the_rest(self) -> CallNext:
+        """The way to `MCPServer` past the middleware that a program has put behind `_answer`."""
+        call: CallNext = self._own_answer
+        for middleware in reversed(self.middleware[self.middleware.index(self._answer) + 1 :]):
+            call = partial(_passed, middleware, call)
+        return call
+
+    async def _own_answer(self, ctx: Request) -> HandlerResult:
+        try:
+            request = self._request(ctx)
+            return {} if request is None else await self.answers.own_answer(request)
         except MCPError as fault:
             raise theirs(fault) from None
 
