@@ -51,6 +51,9 @@ def told_briefly(message: str) -> str:
 def reason_of(fault: BaseException) -> str:
     """Why a connection ended or could not be made, in one line."""
     fault = innermost(fault)
+    if isinstance(fault, MCPError) and says_ended(fault) and fault.__cause__ is not None:
+        # What was waited for has ended with the connection; its cause is what ended that.
+        fault = innermost(fault.__cause__)
     if isinstance(fault, UpstreamError):
         return ENDED if fault.reason == LOST else fault.reason
     if isinstance(fault, ValidationError):

@@ -143,7 +143,7 @@ class ClientDispatcher(Inbox):
             RuntimeError: called before `run`.
         """
         if self._closed:
-            raise MCPError.from_error_data(CLOSED)
+            raise MCPError.from_error_data(CLOSED) from self._fault
         if not self._opened:
             raise RuntimeError("send_raw_request was called before run()")
         if not tracing():
@@ -204,6 +204,8 @@ class ClientDispatcher(Inbox):
         elif answer is None and flight.expired and not self._closed:
             self._abandon(number, method, f"timed out after {timeout:g} s", opts)
             raise RequestTimedOut(REQUEST_TIMEOUT, f"Request {method!r} timed out")
+        if answer is None:
+            raise MCPError.from_error_data(CLOSED) from self._fault
         return result_of(answer)
 
     def _numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:

@@ -157,13 +157,13 @@ class HttpClient(ClientDispatcher):
         # A login flow raises what it likes. Without credentials no other request gets through either.
         except Exception as fault:
             self.end_by(fault)
-            raise MCPError.from_error_data(CLOSED) from None
+            raise MCPError.from_error_data(CLOSED) from fault
         if reply.status == 404 and _SESSION_ID in common:
             # The answer to a lost session (2025-11-25, basic/transports, "Session Management").
             await let_go(reply)
             self._session, self._seen_session = {}, None
             self.end_by(UpstreamUnavailableError(self._name, "the server has ended the session"))
-            raise MCPError.from_error_data(CLOSED)
+            raise MCPError.from_error_data(CLOSED) from self._fault
         return reply
 
     async def _tell(self, body: bytes, headers: Mapping[str, str]) -> None:

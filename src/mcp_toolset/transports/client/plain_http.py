@@ -121,6 +121,7 @@ class PlainHttp:
                 await loop.create_connection(lambda: connection, host, origin.port, **options)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"no connection within {CONNECT_TIMEOUT:g} s") from None
-        except OSError as fault:
+        # A name that cannot be one in DNS is a UnicodeError.
+        except (OSError, UnicodeError) as fault:
             raise httpcore2.ConnectError(str(fault)) from None
         return connection

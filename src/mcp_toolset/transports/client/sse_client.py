@@ -163,7 +163,7 @@ class SseClient(ClientDispatcher):
             # Ends a post to which the server never says that it has it.
             self._loop.call_later(ACKNOWLEDGED, posting.cancel)
         if answer is None:
-            raise MCPError.from_error_data(CLOSED)
+            raise MCPError.from_error_data(CLOSED) from self._fault
         return answer
 
     async def _posted(self, body: bytes, headers: Mapping[str, str]) -> None:
@@ -182,7 +182,7 @@ class SseClient(ClientDispatcher):
         # A login flow raises what it likes. Without credentials no other request gets through either.
         except Exception as fault:
             self.end_by(fault)
-            raise MCPError.from_error_data(CLOSED) from None
+            raise MCPError.from_error_data(CLOSED) from fault
         if not 200 <= reply.status < 300:
             raise MCPError(CONNECTION_CLOSED, f"{FAILED_ON_ITS_WAY}: HTTP {reply.status}")
 
