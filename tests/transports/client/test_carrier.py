@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 import uvloop
@@ -307,3 +308,31 @@ def test_every_loop_reaches_addresses_and_names(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(main())
+
+
+async def test_a_connection_is_closed_whose_request_is_cancelled_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[socket.Socket] = []
+
+    class Refusing(socket.Socket):
+        """A connection on which the turn of no request comes."""
+
+        def __init__(self, origin: Any) -> None:
+            super().__init__(origin)
+            made.append(self)
+            monkeypatch.setattr(self.http, "handle_async_request", self.waits)
+
+        async def waits(self, _: object) -> None:
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(plain_http, "Socket", Refusing)
+    async with raw_server(answered) as raw:
+        http = plain_http.PlainHttp(raw.url)
+        async with anyio.create_task_group() as group:
+            group.start_soon(http.send, "GET", raw.url, [], None)
+            while not made or made[0]._transport is None:
+                await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        transport: Any = made[0]._transport
+        assert transport.is_closing()

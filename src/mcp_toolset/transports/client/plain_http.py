@@ -70,9 +70,9 @@ class PlainHttp:
         if connection is not None:
             # Without a connection after all, nothing has been sent.
             with suppress(httpcore2.ConnectError):
-                return await connection.http.handle_async_request(request), connection
+                return await _response(connection, request), connection
         connection = await self._connect()
-        return await connection.http.handle_async_request(request), connection
+        return await _response(connection, request), connection
 
     def give_back(self, connection: Socket) -> None:
         """Keep a connection whose response was closed, if another request can go over it."""
@@ -125,3 +125,12 @@ class PlainHttp:
         except (OSError, UnicodeError) as fault:
             raise httpcore2.ConnectError(str(fault)) from None
         return connection
+
+
+async def _response(connection: Socket, request: httpcore2.Request) -> httpcore2.Response:
+    """The head of the response; the connection of a request that fails or is cancelled is closed."""
+    try:
+        return await connection.http.handle_async_request(request)
+    except BaseException:
+        connection.abort()
+        raise
