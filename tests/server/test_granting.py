@@ -43,6 +43,7 @@ from mcp_toolset import (
 from mcp_toolset.errors import DefinitionError, GrantError, GrantStoreError, UnknownToolError
 from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.upstream.server_info import ServerInfo
 
 pytestmark = pytest.mark.anyio
 
@@ -314,11 +315,11 @@ async def test_f35_a_server_that_names_itself_otherwise_is_another_one() -> None
     """A process replaced behind the same command or address: only what it says of itself tells."""
     mount = RemoteToolset(["never", "run"], name="erp")
     before = mount.connection.identity
-    mount.connection._listing.main.server = types.Implementation(name="up", version="1")
+    mount.connection._listing.main.server = ServerInfo("up", "1")
     named = mount.connection.identity
-    mount.connection._listing.main.server = types.Implementation(name="up", version="2")
+    mount.connection._listing.main.server = ServerInfo("up", "2")
     assert mount.connection.identity == named != before
-    mount.connection._listing.main.server = types.Implementation(name="impostor", version="1")
+    mount.connection._listing.main.server = ServerInfo("impostor", "1")
     assert mount.connection.identity not in (named, before)
 
 

@@ -133,7 +133,7 @@ def test_l6_a_tool_that_takes_self_from_the_model_is_refused_with_the_mend():
         class Annotated(Toolset):
             @tool
             @staticmethod
-            def f(self: str, query: str) -> str:
+            def f(self: str, query: str) -> str:  # pyright: ignore[reportSelfClsParameterName]
                 """Find."""
                 return query
 
