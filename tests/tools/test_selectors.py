@@ -88,7 +88,7 @@ def test_l8_what_is_no_selector_is_a_definition_error(wanted: Any):
 
 def test_l8_a_tool_that_stands_there_twice_is_selected_by_name():
     twice = Toolset(Toolset(ADD).prefixed("a"), Toolset(ADD).prefixed("b"))
-    with pytest.raises(DefinitionError, match="2 times, as a_add, b_add"):
+    with pytest.raises(DefinitionError, match="2 names here, a_add, b_add"):
         twice.find(ADD)
     assert twice.find("b_add").name == "b_add"
 
