@@ -19,6 +19,7 @@ from mcp_toolset.protocol.shapes import (
     Items,
     Members,
     OneOf,
+    OneOrMore,
     Plain,
     Shape,
     Tagged,
@@ -49,19 +50,6 @@ class _Contents:
     def fault(self, value: Any, at: str) -> str | None:
         shape = _TEXT_CONTENTS if value.get("text") is not None else _BLOB_CONTENTS
         return shape.fault(value, at)
-
-
-@dataclass(frozen=True, slots=True)
-class _OneOrMany:
-    """A value, or a list of such values."""
-
-    each: Shape
-    noun: str = "an object or a list"
-    kinds: tuple[type, ...] = (dict, list)
-    is_plain: bool = False
-
-    def fault(self, value: Any, at: str) -> str | None:
-        return (Items(self.each) if isinstance(value, list) else self.each).fault(value, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +110,7 @@ _ANSWERS: Final[Mapping[str, Members]] = {
         {"action": OneOf(("accept", "cancel", "decline"))}, {**_META, "content": Values(_Field())}
     ),
     "sampling/createMessage": Members(
-        {"role": _ROLE, "model": TEXT, "content": _OneOrMany(_SAMPLE)}, {**_META, "stopReason": TEXT}
+        {"role": _ROLE, "model": TEXT, "content": OneOrMore(_SAMPLE)}, {**_META, "stopReason": TEXT}
     ),
     "roots/list": Members({"roots": Items(Members({"uri": TEXT}, {**_META, "name": TEXT}))}, _META),
 }

@@ -67,6 +67,14 @@ def request_line(
         raise MCPError(INVALID_PARAMS, f"no JSON can carry this: {fault}") from None
 
 
+def notification(method: str, params: Mapping[str, Any] | None) -> bytes:
+    """A notification; `ValueError` if its parameters have no JSON form."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = dict(params)
+    return json_of(message)
+
+
 def result_of(answer: dict[str, Any] | None) -> dict[str, Any]:
     """The result in an answer; `None` stands for an answer that will never come.
 

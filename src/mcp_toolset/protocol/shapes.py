@@ -91,6 +91,24 @@ class Items:
         return _first_fault(self.each, enumerate(cast("list[Any]", value)), at)
 
 
+class OneOrMore:
+    """An object, or a list of such objects."""
+
+    __slots__ = ("each", "many")
+    noun = "an object or a list"
+    kinds = (dict, list)
+    is_plain = False
+
+    def __init__(self, each: Shape) -> None:
+        """Take such objects."""
+        self.each = each
+        self.many = Items(each)
+
+    def fault(self, value: Any, at: str) -> str | None:
+        """What is wrong with the object, or with one of the list."""
+        return (self.many if isinstance(value, list) else self.each).fault(value, at)
+
+
 class Values:
     """An object with members of any name, each of which has the same shape."""
 

@@ -13,8 +13,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.concurrency.task_set import TaskScope, TaskSet
 from mcp_toolset.protocol.dispatch import OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
-from mcp_toolset.protocol.json_rpc import RequestId
-from mcp_toolset.transports.requests import Incoming, InFlight, Waiting
+from mcp_toolset.transports.requests import Incoming, InFlight, Sent, Waiting
 
 MAX_REQUESTS: Final = 4096
 """Requests of the peer that may be in flight at once; more are refused."""
@@ -26,7 +25,9 @@ _log = logging.getLogger("mcp_toolset.wire")
 
 
 class Inbox:
-    """The requests and notifications of one peer."""
+    """The requests and notifications of one peer; `Sender` has the requests that the peer was sent."""
+
+    _waiting: Sent[Any]
 
     def __init__(self) -> None:
         """Take nothing before the handlers are known."""
@@ -38,10 +39,6 @@ class Inbox:
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
-
-    def _waiting_for(self, number: RequestId) -> Waiting | None:
-        """The request to the peer that has this id, while it is in flight."""
-        raise NotImplementedError
 
     def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
         if method == "notifications/cancelled":
@@ -55,10 +52,9 @@ class Inbox:
 
     def _take_progress(self, params: dict[str, Any]) -> bool:
         """Hand progress to the request that it is of; `False` if no such request wants it."""
-        token, progress = params.get("progressToken"), params.get("progress")
-        if type(token) not in (int, str) or type(progress) not in (int, float):
+        waiting, progress = self._waiting.of(params.get("progressToken")), params.get("progress")
+        if type(progress) not in (int, float):
             return False
-        waiting = self._waiting_for(cast("RequestId", token))
         if waiting is None or waiting.on_progress is None:
             return False
         total, message = params.get("total"), params.get("message")

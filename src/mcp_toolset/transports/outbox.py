@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -12,44 +11,28 @@ import anyio
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
 from mcp_toolset.context.spans import client_span, tracing
-from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of
+from mcp_toolset.protocol.codec import notification, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.protocol.json_rpc import REQUEST_TIMEOUT, MCPError, RequestId, RequestTimedOut
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import Channel, calling
-from mcp_toolset.transports.requests import Waiting
+from mcp_toolset.transports.requests import Sender, Waiting
 
 FEW: Final = 1
 """Exchanges under way up to which each message is sent by itself, and not with others."""
-
-_LATER: Final = 1.0
-"""Seconds after which it is looked again whether a request is too late."""
 
 _UNTRACED: Final = nullcontext()
 _log = logging.getLogger("mcp_toolset.wire")
 
 
-class Outbox:
-    """Sends requests and notifications over a `PipePair`, as long as it is open.
-
-    Attributes:
-        keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
-        paced: Nothing is read, because a client has no room for an answer.
-    """
-
-    keeps_time: Final = True
+class Outbox(Sender):
+    """Sends requests and notifications over a `PipePair`, as long as it is open."""
 
     def __init__(self, pipes: Channel) -> None:
         """Send over `pipes`, once the other half is running."""
+        super().__init__()
         self._pipes = pipes
-        self._loop = asyncio.get_running_loop()
-        self._next_id = 0
-        self._waiting: dict[RequestId, Waiting] = {}
-        self._opened = self._closed = self.paced = False
-
-    def _waiting_for(self, number: RequestId) -> Waiting | None:
-        return self._waiting.get(request_key(number))
 
     def _close(self) -> None:
         """Send nothing more; nobody will be answered."""
@@ -75,7 +58,7 @@ class Outbox:
         with client_span(method, params) if tracing() else _UNTRACED as stamped:
             if not self._pipes.has_room:
                 timeout = await self._room_within(timeout, method)
-            key, number = self._numbered(opts.get("request_id"))
+            key, number = self._waiting.numbered(opts.get("request_id"))
             line = request_line(number, method, stamped or params, with_progress=on_progress is not None)
             # The peer works while what waits for it is made: no answer is taken before this task waits.
             self._pipes.write_line(line, more=len(self._waiting) >= FEW)
@@ -106,13 +89,6 @@ class Outbox:
             await self._pipes.room()
         self._tell(method, params)
 
-    def _expire(self, waiting: Waiting) -> None:
-        """Say that the time for an answer is over, unless answers are not read for a client's sake."""
-        if self.paced:
-            self._loop.call_later(_LATER, self._expire, waiting)
-        else:
-            waiting.expire()
-
     async def _room_within(self, seconds: float | None, method: str) -> float | None:
         """Wait until a request may be sent; returns what is left of its time."""
         began = anyio.current_time()
@@ -124,18 +100,6 @@ class Outbox:
             raise MCPError.from_error_data(CLOSED)
         return None if seconds is None else max(0.0, seconds - (anyio.current_time() - began))
 
-    def _numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
-        """The key to wait under, and the id to send."""
-        if given is not None:
-            key = request_key(given)
-            if key in self._waiting:
-                raise ValueError(f"request id {given!r} is already in flight")
-            return key, given
-        self._next_id += 1
-        while self._next_id in self._waiting:
-            self._next_id += 1
-        return self._next_id, self._next_id
-
     def _abandon(self, number: RequestId, reason: str, opts: CallOptions) -> None:
         if opts.get("cancel_on_abandon", True):
             self._tell("notifications/cancelled", {"requestId": number, "reason": reason})
@@ -143,10 +107,7 @@ class Outbox:
     def _tell(self, method: str, params: Mapping[str, Any] | None) -> None:
         if self._closed:
             return
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
         try:
-            self._pipes.write_line(json_of(message))
+            self._pipes.write_line(notification(method, params))
         except ValueError as fault:
             _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))

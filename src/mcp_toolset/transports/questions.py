@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 
 from mcp_toolset.concurrency.cancel_reason import reason_or
 from mcp_toolset.context.spans import client_span, tracing
-from mcp_toolset.protocol.codec import json_of, request_key, request_line, result_of
+from mcp_toolset.protocol.codec import notification, request_line, result_of
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.protocol.json_rpc import REQUEST_TIMEOUT, MCPError, RequestId, RequestTimedOut
-from mcp_toolset.transports.requests import Waiting
+from mcp_toolset.transports.requests import Sent, Waiting
 
 _LAST_WORD: Final = 1.0
 """Seconds that a client has to be told that a question is taken back."""
@@ -28,8 +28,7 @@ class Questions:
 
     def __init__(self) -> None:
         """Ask nothing yet."""
-        self._waiting: dict[RequestId, Waiting] = {}
-        self._last_id = 0
+        self._waiting: Sent[Waiting] = Sent()
         self._ended = False
 
     def __bool__(self) -> bool:
@@ -54,8 +53,7 @@ class Questions:
         if self._ended:
             raise MCPError.from_error_data(CLOSED)
         timeout, timer = opts.get("timeout"), None
-        self._last_id += 1
-        number = self._last_id
+        _, number = self._waiting.numbered(None)
         line = request_line(number, method, params, with_progress=False)
         waiting = self._waiting[number] = Waiting(None)
         try:
@@ -77,11 +75,9 @@ class Questions:
 
     def answered(self, message: dict[str, Any]) -> None:
         """Take an answer of the client; one that nobody waits for changes nothing."""
-        number: object = message.get("id")
-        if type(number) in (int, str):
-            waiting = self._waiting.get(request_key(cast("RequestId", number)))
-            if waiting is not None:
-                waiting.settle(message)
+        waiting = self._waiting.of(message.get("id"))
+        if waiting is not None:
+            waiting.settle(message)
 
     def end(self) -> None:
         """Tell those who wait that no answer will come."""
@@ -90,6 +86,5 @@ class Questions:
             waiting.settle(None)
 
 
-async def _take_back(say: Say, number: int, reason: str) -> None:
-    params = {"requestId": number, "reason": reason}
-    await say(json_of({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+async def _take_back(say: Say, number: RequestId, reason: str) -> None:
+    await say(notification("notifications/cancelled", {"requestId": number, "reason": reason}))

@@ -1,4 +1,4 @@
-"""`Incoming`: a request to be answered; `InFlight`: a table of them; `Waiting`: a request that was sent."""
+"""`Incoming`: a request to be answered; `Waiting`: a request that was sent; and a table of each."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from mcp_toolset.transports.backpressure import Caller
 REPORT_GRACE: Final = 1.0
 """Seconds that an answer waits for the reports that came before it: a slow client may take none."""
 
+_LATER: Final = 1.0
+"""Seconds after which it is looked again whether a request is too late."""
+
 _TRANSPORT: Final = TransportContext(kind="jsonrpc", can_send_request=True)
 
 
@@ -30,7 +33,9 @@ class Cancellable(Protocol):
         ...
 
 
+_Any = TypeVar("_Any")
 _Request = TypeVar("_Request", bound=Cancellable)
+_Waiting = TypeVar("_Waiting", bound="Waiting")
 
 
 class Waiting:
@@ -74,16 +79,72 @@ class Waiting:
             self.answer.set_result(message)
 
 
-class InFlight(dict[RequestId, _Request]):
-    """The requests of one peer that are being answered, by `request_key` of their ids."""
+class _ById(dict[RequestId, _Any]):
+    """Requests in flight in one direction, by `request_key` of their ids."""
+
+    def of(self, number: object) -> _Any | None:
+        """The request with an id as a message names it; `None` if there is none, or if that is no id."""
+        return self.get(request_key(number)) if type(number) is int or type(number) is str else None
+
+
+class InFlight(_ById[_Request]):
+    """The requests of one peer that are being answered."""
 
     def cancel(self, params: Mapping[str, Any] | None) -> None:
         """Cancel the request that a `notifications/cancelled` is about, if it is one of them."""
-        number: Any = (params or {}).get("requestId")
-        if type(number) is int or type(number) is str:
-            known = self.get(request_key(number))
-            if known is not None:
-                known.cancel(reason_in(params))
+        known = self.of((params or {}).get("requestId"))
+        if known is not None:
+            known.cancel(reason_in(params))
+
+
+class Sent(_ById[_Waiting]):
+    """The requests that one peer was sent and has not answered."""
+
+    def __init__(self) -> None:
+        """Number requests from one on."""
+        super().__init__()
+        self._last = 0
+
+    def numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
+        """The key to wait under, and the id to send: `given`, or the next number that is free.
+
+        Raises:
+            ValueError: the given id is in flight.
+        """
+        if given is not None:
+            key = request_key(given)
+            if key in self:
+                raise ValueError(f"request id {given!r} is already in flight")
+            return key, given
+        self._last += 1
+        while self._last in self:
+            self._last += 1
+        return self._last, self._last
+
+
+class Sender:
+    """The sending half of a dispatcher: the requests that the peer was sent, and the time that they have.
+
+    Attributes:
+        keeps_time: A deadline given with a request costs a timer here, not a cancel scope.
+        paced: Answers are not read for now, because clients have no room for those before.
+    """
+
+    keeps_time: Final = True
+    paced: bool = False
+
+    def __init__(self) -> None:
+        """Send nothing before the dispatcher runs."""
+        self._loop = asyncio.get_running_loop()
+        self._waiting: Sent[Any] = Sent()
+        self._opened = self._closed = False
+
+    def _expire(self, waiting: Waiting) -> None:
+        """Say that the time for an answer is over, unless answers are not read for a client's sake."""
+        if self.paced:
+            self._loop.call_later(_LATER, self._expire, waiting)
+        else:
+            waiting.expire()
 
 
 class OneWayContext:

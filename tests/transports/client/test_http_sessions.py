@@ -200,7 +200,7 @@ async def test_a_cancelled_request_is_told_of_as_its_era_does(modern: bool, mome
         await gone.wait()
         await until(lambda: modern or told)
         expected = [] if modern else [{"requestId": 1, "reason": "caller cancelled"}]
-        assert told == expected and not client._flights
+        assert told == expected and not client._waiting
 
 
 async def test_a_request_that_takes_too_long_is_told_of_and_says_so() -> None:

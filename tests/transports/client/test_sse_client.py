@@ -196,7 +196,7 @@ async def test_u40_the_stream_is_not_read_while_the_client_of_an_answer_has_no_r
         async with anyio.create_task_group() as group:
             for number in (1, 2):
                 group.start_soon(ask, number)
-            while len(client._flights) < 2:  # noqa: ASYNC110
+            while len(client._waiting) < 2:  # noqa: ASYNC110
                 await anyio.sleep(0.005)
             messages = [{"jsonrpc": "2.0", "id": number, "result": {}} for number in (1, 2)]
             assert server.stream is not None

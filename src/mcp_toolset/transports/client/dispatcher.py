@@ -5,11 +5,10 @@ A request is sent by the task that asks for it, so that what comes with its answ
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import anyio
 from pydantic_core import from_json
@@ -18,7 +17,7 @@ from mcp_toolset.concurrency.cancel_reason import reason_or
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.context.spans import client_span, tracing
 from mcp_toolset.protocol.codec import (
-    json_of,
+    notification,
     progress_token,
     request_key,
     request_line,
@@ -47,12 +46,11 @@ from mcp_toolset.protocol.json_rpc import (
 )
 from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.carrier import Carrier
+from mcp_toolset.transports.client.events import Event
 from mcp_toolset.transports.inbox import MAX_NOTIFICATIONS, MAX_REQUESTS, Inbox
 from mcp_toolset.transports.repair import repaired
-from mcp_toolset.transports.requests import Incoming, Waiting
-
-_LATER: Final = 1.0
-"""Seconds after which it is looked again whether a request is too late."""
+from mcp_toolset.transports.requests import Incoming, Sender, Sent, Waiting
 
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -69,30 +67,27 @@ class Flight(Waiting):
         self.scope = anyio.CancelScope()
         self.expired = False
 
+    def expire(self) -> None:
+        """Say that the time for an answer is over."""
+        self.expired = True
+        self.scope.cancel()
+
     def fail(self, fault: MCPError) -> None:
         """Say why no answer will come."""
         if not self.answer.done():
             self.answer.set_exception(fault)
 
 
-class ClientDispatcher(Inbox):
-    """Sends requests over HTTP and hands on what the server sends.
+class ClientDispatcher(Sender, Inbox):
+    """Sends requests over HTTP and hands on what the server sends."""
 
-    Attributes:
-        keeps_time: A deadline given with a request costs a timer here.
-        paced: Answers are not read for now, because clients have no room for those before.
-    """
+    _waiting: Sent[Flight]
 
-    keeps_time: Final = True
-    paced: bool
-
-    def __init__(self) -> None:
-        """Send nothing before `run`."""
-        super().__init__()
-        self._loop = asyncio.get_running_loop()
-        self._next_id = 0
-        self._flights: dict[RequestId, Flight] = {}
-        self._opened = self._closed = False
+    def __init__(self, carrier: Carrier) -> None:
+        """Send nothing before `run`, and then by `carrier`."""
+        Sender.__init__(self)
+        Inbox.__init__(self)
+        self._carrier = carrier
         self._fault: Exception | None = None
         self._context: Context = copy_context()
 
@@ -118,7 +113,7 @@ class ClientDispatcher(Inbox):
             await self._ended.wait()
         finally:
             self._closed = True
-            for flight in self._flights.values():
+            for flight in self._waiting.values():
                 flight.scope.cancel()
             await self._handling.end()
         fault = self._fault or self._handling.fault
@@ -130,7 +125,7 @@ class ClientDispatcher(Inbox):
         self._fault = self._fault or fault
         self._closed = True
         self._ended.set()
-        for flight in self._flights.values():
+        for flight in self._waiting.values():
             flight.scope.cancel()
 
     async def send_raw_request(
@@ -153,11 +148,8 @@ class ClientDispatcher(Inbox):
 
     async def notify(self, method: str, params: Params, opts: CallOptions | None = None) -> None:
         """Send a notification; one that is lost is logged."""
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
         try:
-            body = json_of(message)
+            body = notification(method, params)
         except ValueError as fault:
             _log.warning("%s was not sent, as no JSON can carry it: %s", in_log(method), in_log(fault))
             return
@@ -181,9 +173,9 @@ class ClientDispatcher(Inbox):
 
     async def _asked(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:
         on_progress, timeout = opts.get("on_progress"), opts.get("timeout")
-        key, number = self._numbered(opts.get("request_id"))
+        key, number = self._waiting.numbered(opts.get("request_id"))
         body = request_line(number, method, params, with_progress=on_progress is not None)
-        flight = self._flights[key] = Flight(number, on_progress)
+        flight = self._waiting[key] = Flight(number, on_progress)
         timer = None if timeout is None else self._loop.call_later(timeout, self._expire, flight)
         answer: dict[str, Any] | None = None
         try:
@@ -196,7 +188,7 @@ class ClientDispatcher(Inbox):
                 self._abandon(number, method, reason_or("caller cancelled"), opts)
             raise
         finally:
-            del self._flights[key]
+            del self._waiting[key]
             if timer is not None:
                 timer.cancel()
         if answer is None and flight.answer.done() and not flight.answer.cancelled():
@@ -207,26 +199,6 @@ class ClientDispatcher(Inbox):
         if answer is None:
             raise MCPError.from_error_data(CLOSED) from self._fault
         return result_of(answer)
-
-    def _numbered(self, given: RequestId | None) -> tuple[RequestId, RequestId]:
-        """The key to be found under while in flight, and the id to send."""
-        if given is not None:
-            key = request_key(given)
-            if key in self._flights:
-                raise ValueError(f"request id {given!r} is already in flight")
-            return key, given
-        self._next_id += 1
-        while self._next_id in self._flights:
-            self._next_id += 1
-        return self._next_id, self._next_id
-
-    def _expire(self, flight: Flight) -> None:
-        """Say that the time for an answer is over, unless answers are not read for a client's sake."""
-        if self.paced:
-            self._loop.call_later(_LATER, self._expire, flight)
-        else:
-            flight.expired = True
-            flight.scope.cancel()
 
     def _abandon(self, number: RequestId, method: str, reason: str, opts: CallOptions) -> None:
         if opts.get("cancel_on_abandon", True) and self._is_told_of_cancels(method) and not self._closed:
@@ -250,11 +222,20 @@ class ClientDispatcher(Inbox):
 
     def flight_of(self, answer: dict[str, Any]) -> Flight | None:
         """The request in flight that an answer is to."""
-        number = answer.get("id")
-        return self._waiting_for(number) if type(number) is int or type(number) is str else None
+        return self._waiting.of(answer.get("id"))
 
-    def _waiting_for(self, number: RequestId) -> Flight | None:
-        return self._flights.get(request_key(number))
+    def _answer_in(self, event: Event) -> dict[str, Any] | None:
+        """The answer in an event of a stream that belongs to no request; what else is in it is taken."""
+        if event.name not in (b"", b"message") or not event.data:
+            return None
+        message = message_in(event.data)
+        if message is None:
+            _log.warning("%s sent an event that is no message", self._carrier.host)
+        elif "method" in message:
+            self._take(message)
+        else:
+            return message
+        return None
 
     def _take(self, message: dict[str, Any]) -> None:
         """Take a request or a notification of the server."""

@@ -77,10 +77,9 @@ class HttpClient(ClientDispatcher):
         self, name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
     ) -> None:
         """Talk to the server that is mounted as `name`; nothing is opened yet."""
-        super().__init__()
+        super().__init__(Carrier(url, headers, auth))
         self._name = name
         self._url = url
-        self._carrier = Carrier(url, headers, auth)
         self._intake = Intake()
         self._session: dict[str, str] = {}
         self._seen_session: str | None = None
@@ -299,15 +298,9 @@ class HttpClient(ClientDispatcher):
         try:
             async for chunk in reply.chunks():
                 for event in parser.feed(chunk):
-                    if event.name not in (b"", b"message") or not event.data:
-                        continue
-                    message = message_in(event.data)
-                    if message is None:
-                        _log.warning("%s sent an event that is no message", self._carrier.host)
-                    elif "method" in message:
-                        self._take(message)
-                    elif (flight := self.flight_of(message)) is not None:
-                        flight.settle(message)
+                    answer = self._answer_in(event)
+                    if answer is not None and (flight := self.flight_of(answer)) is not None:
+                        flight.settle(answer)
                         flight.scope.cancel()
         except EventTooLongError as fault:
             _log.warning("%s: %s", self._carrier.host, fault)

@@ -21,9 +21,9 @@ from mcp_toolset.protocol.errors import CLOSED
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.backpressure import BIG, Caller, calling
+from mcp_toolset.transports.backpressure import BIG, calling
 from mcp_toolset.transports.client.carrier import Carrier, Reply, let_go, read_away, redirect_of, shown
-from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
+from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight
 from mcp_toolset.transports.client.events import Event, EventParser, EventTooLongError
 
 if TYPE_CHECKING:
@@ -62,19 +62,15 @@ async def sse_client(
 class SseClient(ClientDispatcher):
     """The dispatcher of one connection over HTTP+SSE."""
 
-    paced = False
-
     def __init__(self, name: str, url: str, carrier: Carrier, reply: Reply) -> None:
         """Talk over the stream that was opened."""
-        super().__init__()
+        super().__init__(carrier)
         self._name = name
         self._url = url
-        self._carrier = carrier
         self._reply = reply
         self._parser = EventParser(MAX_MESSAGE)
         self._early: list[Event] = []
         self._address = ""
-        self._callers: dict[int, Caller] = {}
 
     async def opened(self) -> SseClient:
         """Read on until the server has named the address for posts."""
@@ -122,15 +118,9 @@ class SseClient(ClientDispatcher):
             self.end_by(fault)
 
     async def _heard(self, event: Event) -> None:
-        if event.name not in (b"", b"message") or not event.data:
-            return
-        message = message_in(event.data)
-        if message is None:
-            _log.warning("%s sent an event that is no message", self._carrier.host)
-        elif "method" in message:
-            self._take(message)
-        else:
-            await self._answered(message, len(event.data))
+        answer = self._answer_in(event)
+        if answer is not None:
+            await self._answered(answer, len(event.data))
 
     async def _answered(self, answer: dict[str, Any], size: int) -> None:
         """Hand an answer over, and read no further until its client has room for more."""

@@ -11,7 +11,7 @@ from starlette.types import Receive, Send
 
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
-from mcp_toolset.protocol.codec import json_of, request_key
+from mcp_toolset.protocol.codec import notification, request_key
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED, LEGACY_STATUSES
 from mcp_toolset.protocol.http_headers import SESSION
@@ -170,10 +170,7 @@ class LegacySession:
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
         """Send a notification outside of any call, on the standing stream."""
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = dict(params)
-        await self._say(json_of(message))
+        await self._say(notification(method, params))
 
     async def _say(self, message: bytes) -> None:
         if not self._ended:

@@ -18,7 +18,7 @@ from starlette.types import Send
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
-from mcp_toolset.protocol.codec import json_of, progress_token
+from mcp_toolset.protocol.codec import notification, progress_token
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
@@ -232,7 +232,7 @@ class PostedRequest(OneWayContext):
     ) -> None:
         """Send a notification before the answer."""
         if self._streams and not self.finished:
-            await self.say(json_of({"jsonrpc": "2.0", "method": method, "params": dict(params or {})}))
+            await self.say(notification(method, params or {}))
 
 
 def kind_of_posted(message: object) -> Kind:

@@ -9,25 +9,20 @@ A server of a legacy revision sends such a request within a call, one of 2026-07
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from mcp_toolset.protocol.shapes import ID, NUMBER, OBJECT, TEXT, Items, Members, OneOf, Shape, Tagged
-
-
-@dataclass(frozen=True, slots=True)
-class _OneOrMore:
-    """An object, or a list of such objects."""
-
-    each: Shape
-    noun: str = "an object or a list"
-    kinds: tuple[type, ...] = (dict, list)
-    is_plain: bool = False
-
-    def fault(self, value: Any, at: str) -> str | None:
-        """What is wrong with the object, or with one of the list."""
-        return Items(self.each).fault(value, at) if isinstance(value, list) else self.each.fault(value, at)
-
+from mcp_toolset.protocol.shapes import (
+    ID,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Items,
+    Members,
+    OneOf,
+    OneOrMore,
+    Shape,
+    Tagged,
+)
 
 _META: Final = Members(optional={"progressToken": ID})
 _MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT})
@@ -43,7 +38,7 @@ _BLOCK: Final = Tagged(
 )
 _SAMPLING: Final = Members(
     {
-        "messages": Items(Members({"role": OneOf(("user", "assistant")), "content": _OneOrMore(_BLOCK)})),
+        "messages": Items(Members({"role": OneOf(("user", "assistant")), "content": OneOrMore(_BLOCK)})),
         "maxTokens": NUMBER,
     },
     {
