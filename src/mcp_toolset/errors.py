@@ -27,6 +27,7 @@ ToolsetError                     catch this to catch all
 │   └── GrantStoreError          the store of grants cannot be opened, read or written
 ├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
+├── CallerError                  a request has a user who cannot be told from others
 ├── ToolMismatchError            a call was decoded or completed by another tool than the one it calls
 ├── RoundError                   a round was committed or advanced wrongly; the round is unchanged
 └── StateError                   an object is used before it is opened, or after it is closed
@@ -44,6 +45,7 @@ from typing import cast
 
 __all__ = [
     "CallError",
+    "CallerError",
     "CannotAskError",
     "CapabilityError",
     "ClientCapabilityError",
@@ -261,6 +263,10 @@ class ToolMismatchError(ToolsetError):
 
 class RoundError(ToolsetError):
     """A round was committed or advanced wrongly; the round is unchanged."""
+
+
+class CallerError(ToolsetError):
+    """A request has a user who cannot be told from others; it is refused, and never taken as anonymous."""
 
 
 class StateError(ToolsetError):

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from mcp import MCPError as SdkError
 from tests.faults.harness import until
 from tests.transports.test_http_endpoint import HEADERS, META, endpoint
 from tests.transports.test_slow_readers import INITIALIZE, PLAIN
@@ -171,3 +172,44 @@ async def test_u48_warnings_do_not_show_whole_session_ids(caplog: pytest.LogCapt
     said = [record.getMessage() for record in caplog.records if record.name.startswith("mcp")]
     assert any("01234567…" in line for line in said) and any("a-secret…" in line for line in said)
     assert not any("89abcdef" in line or "of-mine" in line for line in said)
+
+
+async def test_u46_a_flood_of_refused_handshakes_opens_no_session_and_ends_none() -> None:
+    bad = {**INITIALIZE, "params": {"protocolVersion": 7}}
+    async with ToolsetServer(Toolset(text)) as server:
+        app = server.http_app(limits=HttpLimits(sessions_per_peer=2))
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+        ):
+            session = await opened(http)
+            for _ in range(5):
+                answer = await http.post("/mcp", headers=JSON, json=bad)
+                assert answer.json()["error"]["code"] == -32602 and answer.json()["id"] == bad["id"]
+                assert "mcp-session-id" not in answer.headers
+            assert await works(http, session) and len(endpoint(app).sessions) == 1
+            # One that is refused in an open session leaves that open.
+            assert "error" in (await http.post("/mcp", headers=session, json=bad)).json()
+            assert await works(http, session)
+
+
+async def test_u46_a_handshake_that_a_programs_middleware_refuses_leaves_no_session() -> None:
+    async def refuse(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "initialize":
+            raise SdkError(-32000, "not today")
+        return await call_next(ctx)
+
+    async with ToolsetServer(Toolset(text)) as server:
+        app = server.http_app()
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+        ):
+            session = await opened(http)
+            server.lowlevel.middleware.insert(0, refuse)
+            answer = await http.post("/mcp", headers=JSON, json=INITIALIZE)
+            assert answer.json()["error"]["code"] == -32000 and "mcp-session-id" not in answer.headers
+            assert (await http.post("/mcp", headers=session, json=INITIALIZE)).json()["error"]
+            assert len(endpoint(app).sessions) == 1 and await works(http, session)

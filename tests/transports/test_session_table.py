@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from mcp_toolset import HttpLimits
+from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http.session_table import SessionTable, shortened
 
 pytestmark = pytest.mark.anyio
@@ -107,4 +108,6 @@ async def test_f30_sessions_end_that_were_idle_for_too_long_and_all_with_the_app
         sessions.release(used)
         sessions.end(used)
         assert "used" not in sessions._idle
-    assert used.closed and new.ended and new.closed and not sessions.is_running
+    assert used.closed and new.ended and new.closed
+    with pytest.raises(StateError, match="lifespan"):
+        sessions.require_running()

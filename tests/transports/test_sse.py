@@ -20,6 +20,7 @@ from tests.transports.test_http_endpoint import call as modern_call
 from tests.transports.test_legacy_sessions import ELICITATION, INITIALIZE, Stage, call, events, note, serving
 
 from mcp_toolset import HttpLimits
+from mcp_toolset.errors import StateError
 from mcp_toolset.transports.http import event_stream
 from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.transports.http.event_stream import EventStream, weight_of
@@ -256,3 +257,30 @@ async def test_u40_a_client_that_has_left_holds_no_room(stage: Stage) -> None:
 def test_u40_a_result_weighs_about_what_its_json_does() -> None:
     value = {"content": [{"type": "text", "text": "x" * 10_000}], "structuredContent": {"n": list(range(50))}}
     assert 0.8 < weight_of(value) / len(json.dumps(value)) < 1.3
+
+
+async def test_no_stream_is_opened_while_the_application_does_not_run(stage: Stage) -> None:
+    _, app = serving(stage)
+    transport = httpx2.ASGITransport(app)
+    with anyio.fail_after(30):
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            with pytest.raises(StateError, match="lifespan"):
+                await http.get("/sse")
+
+
+@pytest.mark.parametrize("limits", [{"sessions_per_peer": 2}, {"sessions": 2}])
+async def test_u46_streams_are_kept_to_the_limit_and_make_room_when_their_clients_leave(
+    stage: Stage, limits: dict[str, int]
+) -> None:
+    async with over_http(stage, limits=HttpLimits(**limits)) as http, listening(http) as first:
+        await first.greet()
+        async with listening(http):
+            refused = await http.get("/sse")
+            assert refused.status_code == 503 and f"{next(iter(limits))} is 2" in refused.text
+            # It is refused itself: no client that listens is ended for another.
+            await first.post(call())
+            assert (await first.hear())["id"] == 1
+        while True:
+            async with http.stream("GET", "/sse") as again:
+                if again.status_code == 200:
+                    break

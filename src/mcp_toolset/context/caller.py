@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
+from mcp_toolset.context.principal import principal_of
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
@@ -136,24 +136,3 @@ class Caller(ToolContext):
     def wants_progress(self) -> bool:
         """Whether the client sent a progress token (in process, modern, it needs none)."""
         return self._wants_progress
-
-
-def principal_of(scope: Mapping[str, Any]) -> str | None:
-    """The user that an authentication middleware has found for an HTTP request; `None` without one."""
-    user: Any = scope.get("user")
-    if user is None or not getattr(user, "is_authenticated", False):
-        return None
-    return _token_principal(getattr(user, "access_token", None)) or str(user.display_name)
-
-
-def _token_principal(token: Any) -> str | None:
-    """Whom an access token stands for: its client, issuer and subject; `None` without a token.
-
-    The display name of the SDK's user is the client's id alone, which all users of a client share.
-    """
-    if token is None or not hasattr(token, "client_id"):
-        return None
-    claims: object = getattr(token, "claims", None)
-    issuer = cast("dict[str, Any]", claims).get("iss") if isinstance(claims, dict) else None
-    subject = getattr(token, "subject", None)
-    return json.dumps([token.client_id, None if issuer is None else str(issuer), subject])

@@ -61,11 +61,11 @@ def http_app(
     limits = limits or HttpLimits()
     unsent = Unsent(limits)
     endpoint = HttpEndpoint(server, limits, streams=not json_response)
-    events = EventDoor(server, unsent)
+    events = EventDoor(server, limits, unsent)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with server.opened(), endpoint.sessions.running():
+        async with server.opened(), endpoint.sessions.running(), events.sessions.running():
             yield
 
     draining = Draining(endpoint, events)

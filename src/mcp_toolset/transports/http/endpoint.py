@@ -9,11 +9,17 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.context.caller import principal_of
 from mcp_toolset.context.incoming import Answers
-from mcp_toolset.errors import StateError
+from mcp_toolset.context.principal import principal_of
 from mcp_toolset.protocol.inbound import Kind
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    MCPError,
+)
+from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.transports.http.headers import LAST_EVENT, Head, Unread, is_wide, read_body
 from mcp_toolset.transports.http.kept_events import KeptEvents, place_of
 from mcp_toolset.transports.http.legacy_session import LegacySession
@@ -59,12 +65,11 @@ class HttpEndpoint:
 
         Raises:
             StateError: the application is not running.
+            CallerError: it cannot be told who calls.
         """
-        if not self.sessions.is_running:
-            raise StateError(
-                "the application of this server is not running: enter its lifespan "
-                "(`app.router.lifespan_context(app)`) in that of the application that it is mounted in"
-            )
+        self.sessions.require_running()
+        if "user" in scope:
+            principal_of(scope)
         body = Unread.TOO_BIG if head.is_too_big else await read_body(receive)
         if body is Unread.CLIENT_LEFT:
             return
@@ -123,6 +128,11 @@ class HttpEndpoint:
         if session is None:
             if kind != "request" or message["method"] != "initialize":
                 return await _without_session(send)
+            try:
+                # A refused handshake opens no session, and no other session is ended to make room for it.
+                ServerMachine("legacy").receive_request(message["method"], message.get("params"))
+            except MCPError as no:
+                return await refuse(send, 200, no.code, no.message, number=message["id"], data=no.data)
             opened = self._opened(scope)
             if isinstance(opened, str):
                 return await refuse(send, 503, INTERNAL_ERROR, opened)

@@ -22,7 +22,7 @@ from mcp_toolset.protocol.json_rpc import (
     NoBackChannelError,
 )
 from mcp_toolset.protocol.revisions import is_version_at_least
-from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
 from mcp_toolset.transports.http import post as posted
 from mcp_toolset.transports.http.following import Following, StandingStream, gone
 from mcp_toolset.transports.http.kept_events import STANDING, EventLog, KeptEvents, SessionEvents, closing
@@ -241,10 +241,18 @@ class _Call(PostedRequest):
             outcome = None, _CANCELLED
         elif outcome == (None, None):
             outcome = None, CLOSED
+        if outcome[1] is not None and self._method == INITIALIZE:
+            self._forget_unopened()
         answer = self.body_of(outcome, LEGACY_STATUSES)
         # It may take its time, and the result is as big as the answer.
         del outcome
         await self.answer(*answer)
+
+    def _forget_unopened(self) -> None:
+        """Drop the session of a handshake that failed, unless an earlier one has opened it."""
+        if not self._session.connection.initialize_accepted:
+            self._headers = []
+            self._table.end(self._session)
 
     def cancel(self, reason: str | None) -> None:
         """Cancel the handler, because the client has said so, and perhaps why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from typing import Any, Final
 from urllib.parse import quote
@@ -12,6 +13,8 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from mcp_toolset.concurrency.signals import patience
+from mcp_toolset.errors import CallerError
+from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.headers import Head
@@ -30,6 +33,11 @@ _HURRIED: Final = 0.3
 
 _LOOK: Final = 0.5
 """Seconds between looks at whether the server is to exit, while requests are in flight."""
+
+
+_UNKNOWN: Final = b"the server cannot tell who has sent this request; its log says what to mend"
+
+_log = logging.getLogger("mcp_toolset.http")
 
 
 class Draining:
@@ -156,6 +164,10 @@ class Doors(Router):
                     await reply(request.send, 307, headers=[(b"location", _without_slash(scope))])
                 else:
                     await super().__call__(scope, request.receive, request.send)
+            except CallerError as fault:
+                # Raised before any response has begun. What is to be mended is for the log alone.
+                _log.error("refused a request: %s", in_log(fault))
+                await reply(request.send, 500, _UNKNOWN)
             finally:
                 request.forget()
                 self._draining.ended(request.scope)

@@ -1,4 +1,4 @@
-"""`SessionTable`: the legacy sessions of one application: whose they are, which are idle, and how many.
+"""`SessionTable`: the legacy sessions of one transport: whose they are, which are idle, and how many.
 
 A legacy session costs memory and lives for half an hour after its last request, and any client can open one.
 When an address, or all of them, have as many as they may, the session that has been idle longest is ended
@@ -17,6 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import anyio
 
 from mcp_toolset.concurrency.task_set import TaskSet
+from mcp_toolset.errors import StateError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -88,10 +89,17 @@ class SessionTable(Generic[S]):
         self._timer: asyncio.TimerHandle | None = None
         self._closing: TaskSet | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Whether sessions can be kept."""
-        return self._closing is not None
+    def require_running(self) -> None:
+        """Check that sessions can be kept.
+
+        Raises:
+            StateError: the application is not running.
+        """
+        if self._closing is None:
+            raise StateError(
+                "the application of this server is not running: enter its lifespan "
+                "(`app.router.lifespan_context(app)`) in that of the application that it is mounted in"
+            )
 
     def __len__(self) -> int:
         return len(self._sessions)

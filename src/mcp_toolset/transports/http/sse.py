@@ -16,16 +16,16 @@ from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mcp_toolset.context.caller import principal_of
 from mcp_toolset.context.incoming import Answers
+from mcp_toolset.context.principal import principal_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.event_stream import EventDispatcher, EventStream
 from mcp_toolset.transports.http.headers import Head, Unread, read_body
-from mcp_toolset.transports.http.limits import peer_of
+from mcp_toolset.transports.http.limits import HttpLimits, peer_of
 from mcp_toolset.transports.http.post import kind_of_posted
 from mcp_toolset.transports.http.replies import STREAM, reply
 from mcp_toolset.transports.http.send_buffers import Unsent
-from mcp_toolset.transports.http.session_table import shortened
+from mcp_toolset.transports.http.session_table import SessionTable, shortened
 from mcp_toolset.transports.serving import serve_connection
 
 SSE_PATH: Final = "/sse"
@@ -34,37 +34,64 @@ MESSAGES_PATH: Final = "/messages/"
 _log = logging.getLogger("mcp_toolset.http")
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+@dataclass(slots=True)
+class _Client:
+    """A session: it is in use for as long as its stream is open, and ends with that."""
+
+    name: str
+    owner: str | None
+    peer: str
     stream: EventStream
     dispatcher: EventDispatcher
-    owner: str | None
+    users: int = 0
+    is_busy: bool = True
+
+    def end(self) -> None:
+        self.stream.end()
+
+    async def aclose(self) -> None:
+        """`serve_connection` closes the connection."""
 
 
 class EventDoor:
-    """`/sse`, where clients open event streams, and `/messages/`, where they post to them."""
+    """`/sse`, where clients open event streams, and `/messages/`, where they post to them.
 
-    def __init__(self, answers: Answers, unsent: Unsent) -> None:
-        """Serve `answers`; `unsent` counts what clients have not taken."""
+    Attributes:
+        sessions: The streams that are open. Each is in use, so none is ended for a new one.
+    """
+
+    def __init__(self, answers: Answers, limits: HttpLimits, unsent: Unsent) -> None:
+        """Serve `answers`; `limits` says how many streams there may be, `unsent` counts unread bytes."""
+        self.sessions: SessionTable[_Client] = SessionTable(limits)
         self._answers = answers
         self._unsent = unsent
-        self._clients: dict[str, _Open] = {}
 
     def end_streams(self) -> None:
         """End every stream, and its connection."""
-        for client in list(self._clients.values()):
-            client.stream.end()
+        for client in self.sessions.all():
+            client.end()
 
     async def open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a client on an event stream until it leaves."""
+        """Serve a client on an event stream until it leaves.
+
+        Raises:
+            StateError: the application is not running.
+            CallerError: it cannot be told who calls.
+        """
+        self.sessions.require_running()
         if scope["method"] != "GET":
             # The route takes HEAD as well, which wants the head alone.
             await send({"type": "http.response.start", "status": 200, "headers": STREAM})
             return await send({"type": "http.response.body", "body": b""})
-        name = uuid.uuid4().hex
-        stream = EventStream(send, self._unsent, peer_of(scope.get("client")))
+        owner, peer = principal_of(scope), peer_of(scope.get("client"))
+        refused = self.sessions.admit(peer)
+        if refused is not None:
+            return await reply(send, 503, refused.encode())
+        name, stream = uuid.uuid4().hex, EventStream(send, self._unsent, peer)
         dispatcher = EventDispatcher(stream)
-        self._clients[name] = _Open(stream, dispatcher, principal_of(scope))
+        client = _Client(name, owner, peer, stream, dispatcher)
+        self.sessions.add(client)
+        self.sessions.use(client)
         path = quote(scope.get("root_path", "").rstrip("/") + MESSAGES_PATH)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM})
@@ -75,8 +102,7 @@ class EventDoor:
                 await serve_connection(self._answers, dispatcher)
                 group.cancel_scope.cancel()
         finally:
-            del self._clients[name]
-            stream.end()
+            self.sessions.end(client)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +129,7 @@ class EventDoor:
         client.dispatcher.take(message, Request(scope, receive))
         await reply(send, 202, b"Accepted")
 
-    def _addressed(self, scope: Scope) -> _Open | tuple[int, bytes]:
+    def _addressed(self, scope: Scope) -> _Client | tuple[int, bytes]:
         """The client that a message is from, by the session id in the query; or how it is refused."""
         given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         named = given.get("session_id")
@@ -114,13 +140,9 @@ class EventDoor:
         except ValueError:
             _log.warning("refused a message of session %s, which is no id", in_log(shortened(named[-1])))
             return 400, b"Invalid session ID"
-        client = self._clients.get(name)
+        client = self.sessions.find(name, principal_of(scope))
         if client is None:
-            _log.warning("refused a message of session %s, which is not open", shortened(name))
-        elif client.owner != principal_of(scope):
-            # It is answered as if the session did not exist.
-            _log.warning("refused a message of session %s: another user has opened it", shortened(name))
-            client = None
+            _log.warning("refused a message of session %s, which is not open for its sender", shortened(name))
         return client or (404, b"Could not find session")
 
 
