@@ -4,18 +4,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import partial
 from importlib.resources import files
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.catalog.test_embedding import Glossary
 
+from mcp_toolset import Toolset, ToolsetServer
+from mcp_toolset.catalog.search.embedding import EmbeddingScorer
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
 from mcp_toolset.catalog.search.vectors import built_in
 from mcp_toolset.catalog.search.wordpieces import pieces_of, words_of
+from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 
 unhurried = settings(deadline=None)
@@ -222,6 +228,30 @@ def test_the_parameter_numpy_is_ignored_and_says_so() -> None:
             index = made()
         assert told[0].filename == __file__
         assert index.search("send money") == SearchIndex(TOOLS).search("send money")
+
+
+def test_the_attribute_numpy_of_scorers_is_none_and_says_so() -> None:
+    for scorer in (MeaningScorer(), EmbeddingScorer(Glossary())):
+        with pytest.warns(DeprecationWarning, match="numpy is deprecated and None") as told:
+            assert scorer.numpy is None
+        assert told[0].filename == __file__
+
+
+class Shared:
+    """It has all that a scorer has but one method."""
+
+    enough, share = 0.5, 0.5
+
+    def add(self, entries: Iterable[CatalogEntry]) -> None: ...
+
+    def remove(self, public_names: Iterable[str]) -> None: ...
+
+
+@pytest.mark.parametrize("scorer", ["builtin", "BM25", "", True, MeaningScorer, Shared()])
+@pytest.mark.parametrize("made", [SearchIndex, partial(ToolsetServer, Toolset())])
+def test_a_scorer_that_does_not_exist_is_refused_with_those_that_do(made: Any, scorer: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"is no ranking: give 'built-in' .*, None .*EmbeddingScorer"):
+        made(scorer=scorer)
 
 
 def test_search_imports_no_numpy() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
-from mcp import Client
+from mcp import Client, ClientSession
+from mcp.shared.memory import create_client_server_memory_streams
 from tests.support.asking import text_of
 from tests.support.piped import answers_to, handshake, legacy, modern, piped
 
@@ -191,3 +192,22 @@ async def test_what_the_sdks_view_says_of_the_server_is_what_the_server_says(ser
     declared = lowlevel.get_capabilities(protocol_version="2026-07-28")
     wire = declared.model_dump(by_alias=True, mode="json", exclude_none=True)
     assert wire == found[1]["result"]["capabilities"]
+
+
+async def test_a_program_that_runs_it_over_streams_says_what_it_is_called(server: ToolsetServer) -> None:
+    lowlevel = server.lowlevel
+    plain = lowlevel.create_initialization_options()
+    named = plain.model_copy(update={"server_name": "front", "server_version": "9.1", "title": "Front desk"})
+    default = ("s", plain.server_version, None)
+    for options, told in ((plain, default), (named, ("front", "9.1", "Front desk"))):
+        with anyio.fail_after(60):
+            async with (
+                create_client_server_memory_streams() as (ours, theirs),
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(lowlevel.run, *theirs, options)
+                async with ClientSession(*ours) as client:
+                    info = (await client.initialize()).server_info
+                    assert (info.name, info.version, info.title) == told
+                    assert text_of(await client.call_tool("echo", {"text": "here"})) == "here"
+                group.cancel_scope.cancel()

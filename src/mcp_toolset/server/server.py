@@ -165,6 +165,10 @@ class ToolsetServer(HostCalls, LiveChanges):
             instructions_budget=instructions_budget,
         )
         AccessPolicy(access)
+        if scorer != "built-in":
+            from mcp_toolset.catalog.search.ranking import require_scorer
+
+            require_scorer(scorer)
         self.toolset = toolset
         self.name = name
         self.work = BackgroundWork()
@@ -348,7 +352,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         return unlisted.LIST_PATIENCE if configured is None else configured
 
     def _catalog(self) -> DeferredCatalog:
-        # Search has tables to load, and perhaps numpy, for which nobody waits who defers nothing.
+        # Search has tables to load, which a server without deferred tools does without.
         from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
 
         return DeferredCatalog(

@@ -54,11 +54,10 @@ def asks_anything(hooks: HookSet, view: ToolView) -> bool:
 
 
 class HooksLeft(HookSet):
-    """The hooks that a run of calls must still ask: result hooks, and execution hooks inside middleware."""
+    """The hooks that a run of calls must still ask: all but the execution hooks outside of middleware."""
 
     def __init__(self, hooks: HookSet, inside: HookSet | None = None) -> None:
-        """Take the result hooks of `hooks`, and the execution hooks of `inside`."""
-        super().__init__(deadline=hooks.deadline)
-        self._results.extend(hooks._results)
-        if inside is not None:
-            self._execution.extend(inside._execution)
+        """Take the hooks of `hooks`, but as execution hooks those of `inside` alone."""
+        super().__init__()
+        vars(self).update(vars(hooks))
+        self._execution = [] if inside is None else [*inside._execution]

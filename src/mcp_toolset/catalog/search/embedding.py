@@ -21,7 +21,13 @@ from typing import Any, Protocol, final
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.fusion import Blend
-from mcp_toolset.catalog.search.meaning import MeaningScorer, best_cosines, text_of, warn_about_numpy
+from mcp_toolset.catalog.search.meaning import (
+    MeaningScorer,
+    best_cosines,
+    no_numpy,
+    text_of,
+    warn_about_numpy,
+)
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors, Similarity
 from mcp_toolset.errors import ToolsetError
 
@@ -128,6 +134,8 @@ class EmbeddingScorer:
         self._worker: threading.Thread | None = None
         self._queries: dict[str, Sequence[float]] = {}
         self._state, self._model = threading.RLock(), threading.Lock()
+
+    numpy = property(no_numpy)
 
     @property
     def share(self) -> float:

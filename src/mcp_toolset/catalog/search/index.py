@@ -19,7 +19,7 @@ import anyio.to_thread
 from mcp_toolset.catalog.search.entry import CatalogEntry, entry_of
 from mcp_toolset.catalog.search.meaning import MeaningScorer, warn_about_numpy
 from mcp_toolset.catalog.search.name_matching import NameTable
-from mcp_toolset.catalog.search.ranking import Ranking, ReadingScorer, Scorer
+from mcp_toolset.catalog.search.ranking import Ranking, ReadingScorer, Scorer, require_scorer
 from mcp_toolset.catalog.search.text import is_one_word
 from mcp_toolset.tools.core.definition import ToolDefinition
 
@@ -71,8 +71,12 @@ class SearchIndex:
             scorer: The ranking that is fused with the ranking by words: the built-in table of meanings,
                 another scorer such as an `EmbeddingScorer`, or `None` for the words alone.
             numpy: Deprecated and ignored.
+
+        Raises:
+            DefinitionError: the scorer is none of these.
         """
         warn_about_numpy(numpy)
+        require_scorer(scorer)
         self._entries: dict[str, CatalogEntry] = {}
         self._servers: dict[str, set[str]] = {}
         self._names = NameTable()

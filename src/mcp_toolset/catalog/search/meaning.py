@@ -67,6 +67,12 @@ def warn_about_numpy(numpy: Any) -> None:
         warn(told, DeprecationWarning, stacklevel=3)
 
 
+def no_numpy(_: object) -> None:
+    """The deprecated attribute `numpy` of a scorer: always `None`."""
+    told = "the attribute numpy is deprecated and None: leave it out, search needs no numpy"
+    warn(told, DeprecationWarning, stacklevel=2)
+
+
 @final
 class MeaningScorer:
     """Scores tools by the cosine of their word-piece vectors with the query's.
@@ -89,6 +95,8 @@ class MeaningScorer:
         warn_about_numpy(numpy)
         self._vectors = vectors
         self._packed: PackedVectors | None = None
+
+    numpy = property(no_numpy)
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Index entries whose public names are not indexed yet."""

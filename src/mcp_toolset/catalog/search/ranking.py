@@ -15,6 +15,7 @@ from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.fusion import Weight, fused
 from mcp_toolset.catalog.search.lexical import LexicalScorer
 from mcp_toolset.catalog.search.postings import WordQuery
+from mcp_toolset.errors import DefinitionError
 
 _POOL = 100
 # The part of a query, by the rarity of its words, that a tool must have to be shown for its words alone.
@@ -22,6 +23,7 @@ _COVERAGE_ENOUGH = 0.6
 _CHECKED_FOR_ENOUGH = 5
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """A second ranking, in addition to that by words, of the tools of an index.
 
@@ -52,6 +54,21 @@ class Scorer(Protocol):
     ) -> Mapping[str, float]:
         """Scores above 0: of the `count` best public names `among` those given, and of `also`."""
         ...
+
+
+def require_scorer(scorer: object) -> None:
+    """Check what was given as the scorer of a search.
+
+    Raises:
+        DefinitionError: it is no ranking.
+    """
+    if scorer is None or scorer == "built-in":
+        return
+    if isinstance(scorer, type) or not isinstance(scorer, Scorer):
+        raise DefinitionError(
+            f"scorer={scorer!r} is no ranking: give 'built-in' (the default, which searches by words and by "
+            "meaning), None (by words alone), or a scorer such as EmbeddingScorer(…)"
+        )
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, is_modern
-from mcp_toolset.protocol.server_machine import ServerMachine
+from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
 from mcp_toolset.sdk.errors import from_sdk, theirs, to_sdk
 from mcp_toolset.sdk.models import (
     CallNext,
@@ -56,6 +56,39 @@ _PARAMS: Final[Mapping[str, type[BaseModel]]] = {
 
 def _passed(middleware: Any, call_next: CallNext, ctx: Request) -> Awaitable[HandlerResult]:
     return middleware(ctx, call_next)
+
+
+def _info_in(options: InitializationOptions) -> dict[str, Any]:
+    """What a server is called by the options of `run`, in wire form."""
+    info = types.Implementation(
+        name=options.server_name,
+        version=options.server_version,
+        title=options.title,
+        description=options.description,
+        website_url=options.website_url,
+        icons=options.icons,
+    )
+    return info.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+class _Named:
+    """An `MCPServer` that is called something else in the handshakes of one connection: `Answers`."""
+
+    def __init__(self, answers: MCPServer, info: Mapping[str, Any]) -> None:
+        self._answers, self._info = answers, info
+        self.notified, self.opened = answers.notified, answers.opened
+        self.input_schema, self.end_streams = answers.input_schema, answers.end_streams
+
+    def answer(self, request: RequestContext) -> Awaitable[dict[str, Any]]:
+        if request.method == INITIALIZE:
+            return self._introduced(request)
+        return self._answers.answer(request)
+
+    async def _introduced(self, request: RequestContext) -> dict[str, Any]:
+        result = await self._answers.answer(request)
+        # A program's own handler of handshakes has the last word.
+        is_ours = result.get("serverInfo") == self._answers.handshake.info
+        return {**result, "serverInfo": self._info} if is_ours else result
 
 
 class LowlevelServer(Server[Any]):
@@ -144,8 +177,19 @@ class LowlevelServer(Server[Any]):
         initialization_options: InitializationOptions,
         raise_exceptions: bool = False,
     ) -> None:
-        """Serve one client over message streams until it leaves; errors always become answers."""
-        await serve_streams(self.answers, read_stream, write_stream)
+        """Serve one client over message streams until it leaves; errors always become answers.
+
+        Args:
+            read_stream: The client's messages.
+            write_stream: Takes the messages to the client.
+            initialization_options: What the server is called in the handshake. Capabilities and
+                instructions are always those of what is served when the client asks.
+            raise_exceptions: Ignored.
+        """
+        info = _info_in(initialization_options)
+        known = self.answers.handshake.info
+        answers = self.answers if info == known else _Named(self.answers, info)
+        await serve_streams(answers, read_stream, write_stream)
 
     def takes(self, method: str) -> bool:
         """Whether a program wants to see messages of a method: by middleware, or a handler of its own."""
