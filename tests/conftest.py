@@ -1,9 +1,11 @@
 import os
-from collections.abc import Generator
+import socket
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.support.far_store import far_stores
 from tests.support.warm import Warm, warm_process
 
 from mcp_toolset.server import unlisted_mounts as unlisted
@@ -14,9 +16,9 @@ from mcp_toolset.upstream.lists import client_lists, taken_list
 os.environ["MCP_TOOLSET_CACHE"] = "off"
 
 # Examples are the same in every run, and none is judged by the time it takes. `--hypothesis-profile=search`
-# draws other ones, and more of them.
+# draws other ones, and many more of them.
 settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "steady", derandomize=True, max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
@@ -38,6 +40,29 @@ def warm() -> Generator[Warm]:
     """Starts scripts that import this library at once."""
     with warm_process() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def port() -> Iterator[int]:
+    """The port of a process with stores."""
+    with far_stores() as port:
+        yield port
+
+
+@pytest.fixture
+def space(request: pytest.FixtureRequest) -> str:
+    """What one test keeps there is under this name."""
+    return request.node.nodeid
+
+
+@pytest.fixture(params=["dead", "silent"])
+def unreachable(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of nobody, or of somebody who never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if request.param == "silent":
+            listening.listen()
+        yield listening.getsockname()[1]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,7 +68,9 @@ def every_test() -> tuple[str, ...]:
 
 def _tests_in(file: Path) -> Iterator[str]:
     place = file.relative_to(ROOT).as_posix()
-    for node in ast.walk(ast.parse(file.read_text())):
+    tree = ast.parse(file.read_text())
+    inside = (node for each in tree.body if isinstance(each, ast.ClassDef) for node in each.body)
+    for node in chain(tree.body, inside):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test_"):
                 yield f"{place}::{name}"

@@ -9,16 +9,17 @@ FULL = 17
 """Modules that a folder may hold."""
 
 
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "module_map"))
+
+
 def test_the_module_map_is_that_of_the_tree() -> None:
-    made = runpy.run_path(str(ROOT / "scripts" / "module_map"))
     text = (ROOT / "docs" / "architecture.md").read_text()
-    assert text == made["page"](text), "run scripts/module_map"
+    assert text == SCRIPT["page"](text), "run scripts/module_map"
 
 
 def test_every_module_and_folder_says_what_it_is() -> None:
-    first_line = runpy.run_path(str(ROOT / "scripts" / "module_map"))["first_line"]
     files = (ROOT / "src" / "mcp_toolset").rglob("*.py")
-    assert [str(path) for path in files if not first_line(path)] == []
+    assert [str(path) for path in files if not SCRIPT["first_line"](path)] == []
 
 
 def test_no_folder_holds_too_many_modules() -> None:

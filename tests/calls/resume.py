@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 from tests.calls.loop_tools import TOOLS
 
 from mcp_toolset import ToolRound
@@ -30,14 +28,21 @@ async def main(provider: str, stored: dict[str, Any]) -> None:
         plan.submit(call.id, {"receipt": call.arguments["amount"]})
     committed = plan.commit()
     messages: list[Any] = stored["messages"]
+    # The libraries take a second to import: only the one that is used.
     if provider == "openai":
+        from openai import AsyncOpenAI
+
         messages += committed.to_openai()
         reply = await AsyncOpenAI().chat.completions.create(model="m", messages=messages)
         text = reply.choices[0].message.content or ""
     elif provider == "responses":
+        from openai import AsyncOpenAI
+
         messages += committed.to_openai_responses()
         text = (await AsyncOpenAI().responses.create(model="m", input=messages)).output_text
     else:
+        from anthropic import AsyncAnthropic
+
         messages += committed.to_anthropic()
         said = await AsyncAnthropic().messages.create(model="m", max_tokens=100, messages=messages)
         text = "".join(block.text for block in said.content if block.type == "text")

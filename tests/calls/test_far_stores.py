@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
-from tests.support.far_store import FarCache, FarLimits, far_stores
+from tests.support.far_store import FarCache, FarLimits
 
 from mcp_toolset import Halt, RateLimit, ResultCache, ToolCall, ToolResult, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
@@ -18,27 +17,6 @@ from mcp_toolset.middleware import CacheStore, LimitStore, TokensTaken
 
 pytestmark = pytest.mark.anyio
 LONG = 1e9
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with far_stores() as port:
-        yield port
-
-
-@pytest.fixture
-def space(request: pytest.FixtureRequest) -> str:
-    return request.node.name
-
-
-@pytest.fixture(params=["dead", "silent"])
-def unreachable(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of nobody, or of somebody who never answers."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        if request.param == "silent":
-            listening.listen()
-        yield listening.getsockname()[1]
 
 
 class Desk:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from tests.calls.endpoint import Calls, Endpoint, message, scripted
 from tests.calls.loop_tools import TOOLS
+from tests.support.warm import Warm
 
 from mcp_toolset import HookSet, Reject, RunNormally, ToolCall, ToolRound
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
@@ -80,10 +80,12 @@ async def first_process(round: ToolRound, messages: list[Any], path: Path) -> To
     return None
 
 
-def second_process(provider: str, endpoint: Endpoint, path: Path) -> subprocess.CompletedProcess[str]:
-    keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none", "PYTHONWARNINGS": "error"}
+def second_process(
+    provider: str, endpoint: Endpoint, path: Path, warm: Warm
+) -> subprocess.CompletedProcess[str]:
+    keys = {"OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none"}
     urls = {"OPENAI_BASE_URL": f"{endpoint.url}/v1", "ANTHROPIC_BASE_URL": endpoint.url}
-    command = [sys.executable, "-m", "tests.calls.resume", provider, str(path)]
+    command = warm.command("-m", "tests.calls.resume", provider, str(path))
     environment = {"PATH": os.environ["PATH"], **keys, **urls}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
@@ -95,7 +97,9 @@ def finished(done: subprocess.CompletedProcess[str]) -> None:
     assert done.stderr == "awaiting_user\n"
 
 
-async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(endpoint: Endpoint, tmp_path: Path):
+async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(
+    endpoint: Endpoint, tmp_path: Path, warm: Warm
+):
     messages: list[Any] = [{"role": "user", "content": "Do it all."}]
     view, path = TOOLS.view(), tmp_path / "round.json"
     tools: Any = view.to_openai()
@@ -107,7 +111,7 @@ async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(endpoint: E
             if plan is None:
                 break
             messages += plan.commit().to_openai()
-    finished(second_process("openai", endpoint, path))
+    finished(second_process("openai", endpoint, path, warm))
     final = endpoint.asked[-1]["messages"]
     told = {said["tool_call_id"]: said["content"] for said in final if said["role"] == "tool"}
     assert list(told.items()) == list(EXPECTED.items())
@@ -121,7 +125,9 @@ async def test_l1_a16_an_openai_loop_is_taken_up_by_a_second_process(endpoint: E
     assert len(endpoint.asked) == 3
 
 
-async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(endpoint: Endpoint, tmp_path: Path):
+async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(
+    endpoint: Endpoint, tmp_path: Path, warm: Warm
+):
     items: list[Any] = [{"role": "user", "content": "Do it all."}]
     view, path = TOOLS.view(), tmp_path / "round.json"
     tools: Any = view.to_openai_responses()
@@ -132,14 +138,16 @@ async def test_l1_a16_a_responses_loop_is_taken_up_by_a_second_process(endpoint:
             if plan is None:
                 break
             items += plan.commit().to_openai_responses()
-    finished(second_process("responses", endpoint, path))
+    finished(second_process("responses", endpoint, path, warm))
     final = endpoint.asked[-1]["input"]
     told = {item["call_id"]: item["output"] for item in final if item.get("type") == "function_call_output"}
     assert list(told.items()) == list(EXPECTED.items())
     assert [item["id"] for item in final if item.get("type") == "reasoning"] == ["r", "r"]
 
 
-async def test_l1_a16_an_anthropic_loop_is_taken_up_by_a_second_process(endpoint: Endpoint, tmp_path: Path):
+async def test_l1_a16_an_anthropic_loop_is_taken_up_by_a_second_process(
+    endpoint: Endpoint, tmp_path: Path, warm: Warm
+):
     messages: list[Any] = [{"role": "user", "content": "Do it all."}]
     view, path = TOOLS.view(), tmp_path / "round.json"
     export = view.export("anthropic")
@@ -153,7 +161,7 @@ async def test_l1_a16_an_anthropic_loop_is_taken_up_by_a_second_process(endpoint
             if plan is None:
                 break
             messages += plan.commit().to_anthropic()
-    finished(second_process("anthropic", endpoint, path))
+    finished(second_process("anthropic", endpoint, path, warm))
     final = endpoint.asked[-1]["messages"]
     assert [said["role"] for said in final] == ["user", "assistant", "user", "assistant", "user"]
     blocks = [block for said in (final[2], final[4]) for block in said["content"]]

@@ -1,31 +1,14 @@
-"""What the tests of grants in another process share: that process, its clients, and ports without answers."""
+"""What the tests of grants in another process share."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from tests.support.far_store import FarStore, far_stores
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with far_stores() as port:
-        yield port
+from tests.support.far_store import FarStore
 
 
 @pytest.fixture
-def far(port: int, request: pytest.FixtureRequest) -> Callable[[], FarStore]:
+def far(port: int, space: str) -> Callable[[], FarStore]:
     """Makes clients of one store of this test."""
-    return lambda: FarStore(port, request.node.name)
-
-
-@pytest.fixture(params=["dead", "silent"])
-def unreachable(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of nobody, or of somebody who never answers."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        if request.param == "silent":
-            listening.listen()
-        yield listening.getsockname()[1]
+    return lambda: FarStore(port, space)

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.catalog.test_grants import CALLERS, Caller, binding
+from tests.support.warm import Warm
 
 from mcp_toolset.catalog.grants import sqlite_store as sqlite_grants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -235,7 +235,7 @@ with SqliteGrantStore(path) as store:
 """
 
 
-def test_x1_processes_on_one_file(tmp_path: Path) -> None:
+def test_x1_processes_on_one_file(tmp_path: Path, warm: Warm) -> None:
     """Six at once make the file, grant, take back, race for one replay key and for the uses of one grant."""
     path = tmp_path / "grants.db"
     root = Path(__file__).parents[2]
@@ -243,7 +243,7 @@ def test_x1_processes_on_one_file(tmp_path: Path) -> None:
         shared = GrantLedger(store, bearer_uses=33).issue(binding("read"), Caller())
     running = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", PROCESS, str(path), f"p{n}", shared.key],
+            warm.command("-c", PROCESS, str(path), f"p{n}", shared.key),
             cwd=root,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.commandline import PATIENCE, command, environment
+from tests.cli.commandline import PATIENCE, environment
+from tests.support.warm import Warm
 
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.installers.clients import CLIENTS, ClientName, Machine
@@ -154,10 +155,11 @@ def test_u15_install_refuses_a_file_that_would_serve_itself(desk: Desk, spelling
     assert own.read_text() == '{"mcpServers": {}}'
 
 
-def test_u17_eight_at_once_are_eight_entries(tmp_path: Path) -> None:
+def test_u17_eight_at_once_are_eight_entries(tmp_path: Path, warm: Warm) -> None:
+    install = ("-m", "mcp_toolset", "install", "cursor")
     started = [
         subprocess.Popen(
-            command("install", "cursor", f"https://h{number}.example/mcp", "--name", f"s{number}"),
+            warm.command(*install, f"https://h{number}.example/mcp", "--name", f"s{number}"),
             cwd=tmp_path,
             env=environment(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")}),
             stdout=subprocess.PIPE,

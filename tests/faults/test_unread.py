@@ -15,7 +15,7 @@ import pytest
 from tests.faults.harness import ROOT, until
 from tests.transports.test_line_dispatcher import Params, Peer, request, result, speaking
 
-from mcp_toolset.transports import backpressure, outbox, pipes
+from mcp_toolset.transports import backpressure, pipes, requests
 from mcp_toolset.transports.backpressure import Caller, calling
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +52,7 @@ async def ask(peer: Peer, caller: Caller | None, got: list[Any]) -> None:
 async def test_u40_a_server_is_not_read_while_the_client_of_its_answers_has_no_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outbox, "_LATER", 0.01)
+    monkeypatch.setattr(requests, "_LATER", 0.01)
     client, got = Slow(), list[Any]()
     async with speaking() as peer, anyio.create_task_group() as group:
         for _ in range(5):

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client, MCPError
 from tests.support.asking import ERAS, text_of
-from tests.support.far_store import FarStore, far_stores
+from tests.support.far_store import FarStore
 
 from mcp_toolset import GrantLedger, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import StateError
 from mcp_toolset.grants import CachedGrants
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with far_stores() as port:
-        yield port
 
 
 @tool(read_only=True)

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import anyio
 import pytest
-from tests.support.far_store import FarState, far_stores
+from tests.support.far_store import FarState
 
 from mcp_toolset import RegistryState, StateStore, Toolset, ToolsetServer, tool
 from mcp_toolset.catalog.registry.state_store import StoredState
 from mcp_toolset.errors import InvalidStateError, StaleStateError
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with far_stores() as port:
-        yield port
-
-
-@pytest.fixture
-def space(request: pytest.FixtureRequest) -> str:
-    return request.node.name
 
 
 @tool

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
+from tests.support.warm import Warm
 
 import mcp_toolset
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
@@ -19,7 +20,7 @@ from mcp_toolset.transports.pipes import PipePair
 
 pytestmark = pytest.mark.anyio
 
-BOTH = [sys.executable, str(Path(__file__).parents[1] / "interaction" / "upstream.py")]
+BOTH = str(Path(__file__).parents[1] / "interaction" / "upstream.py")
 HOME = str(Path(mcp_toolset.__file__).parent)
 MOST_FRAMES = 5
 
@@ -39,7 +40,7 @@ def functions_above(frame: FrameType | None) -> list[str]:
     ("client", "protocol"), [("legacy", "auto"), ("legacy", "modern"), ("auto", "auto"), ("auto", "legacy")]
 )
 async def test_between_the_call_of_an_upstream_and_the_written_line_are_few_functions(
-    client: str, protocol: Any, monkeypatch: pytest.MonkeyPatch
+    client: str, protocol: Any, monkeypatch: pytest.MonkeyPatch, warm: Warm
 ) -> None:
     stacks: list[list[str]] = []
     write_line = PipePair.write_line
@@ -50,7 +51,7 @@ async def test_between_the_call_of_an_upstream_and_the_written_line_are_few_func
         write_line(self, *parts, **how)
 
     monkeypatch.setattr(PipePair, "write_line", seen)
-    mount = RemoteToolset(BOTH, name="up", protocol=protocol)
+    mount = RemoteToolset(warm.command(BOTH), name="up", protocol=protocol)
     with anyio.fail_after(60):
         async with ToolsetServer(Toolset(mount)) as server, Client(server.lowlevel, mode=client) as caller:
             await server.settled()

@@ -13,6 +13,7 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.memory import create_client_server_memory_streams
+from tests.support.warm import Warm
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.config import ProtocolRule
@@ -25,7 +26,7 @@ from mcp_toolset.upstream.sessions.handshake import negotiate
 
 pytestmark = pytest.mark.anyio
 
-BOTH = [sys.executable, str(Path(__file__).parents[1] / "interaction" / "upstream.py")]
+BOTH = str(Path(__file__).parents[1] / "interaction" / "upstream.py")
 LEGACY = [
     sys.executable,
     str(Path(__file__).parents[1] / "support" / "plain_server.py"),
@@ -101,9 +102,9 @@ async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_
     ("protocol", "revision"), [("auto", "2026-07-28"), ("modern", "2026-07-28"), ("legacy", "2025-11-25")]
 )
 async def test_a_server_of_both_eras_is_spoken_to_as_the_mount_says(
-    protocol: ProtocolRule, revision: str
+    protocol: ProtocolRule, revision: str, warm: Warm
 ) -> None:
-    mount = RemoteToolset(BOTH, name="up", protocol=protocol)
+    mount = RemoteToolset(warm.command(BOTH), name="up", protocol=protocol)
     with anyio.fail_after(60):
         async with ToolsetServer(Toolset(mount)) as server:
             await server.settled()
