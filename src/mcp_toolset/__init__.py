@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from mcp_toolset import arguments
     from mcp_toolset.calls.background import BackgroundWork
     from mcp_toolset.calls.events import EventLog
-    from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
+    from mcp_toolset.calls.middleware.builtin import (
+        HiddenTextFilter,
+        OutputFormatter,
+        PermissionChecker,
+        Timeout,
+    )
     from mcp_toolset.calls.middleware.cache import ResultCache
-    from mcp_toolset.calls.middleware.hidden_text_filter import HiddenTextFilter
     from mcp_toolset.calls.middleware.rate import RateLimit
     from mcp_toolset.calls.middleware.retry import RetryLimit
-    from mcp_toolset.calls.middleware.timeout import Timeout
     from mcp_toolset.calls.middleware.validator import SchemaValidator
-    from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
+    from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, rejection_reason
     from mcp_toolset.calls.pipeline.hooks import HookSet
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
     from mcp_toolset.calls.pipeline.observation import CallObserver, CallReport
-    from mcp_toolset.calls.pipeline.rejection import rejection_reason
     from mcp_toolset.calls.pipeline.rules import Rules
     from mcp_toolset.calls.rounds.call_result import (
         CallResult,
@@ -54,21 +56,19 @@ if TYPE_CHECKING:
     from mcp_toolset.serving.serve import serve
     from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.binding.selector import ToolSelector
-    from mcp_toolset.tools.core.asking import ElicitationAnswer, SampledMessage
+    from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, SampledMessage
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
     from mcp_toolset.tools.core.definition import ToolDefinition
-    from mcp_toolset.tools.core.outcome import AskUser, Halt
+    from mcp_toolset.tools.core.options import tagged
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
-    from mcp_toolset.tools.core.tags import tagged
     from mcp_toolset.tools.declare.any_call import AnyCall
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import FunctionCall, tool
     from mcp_toolset.tools.declare.injected import Injected
     from mcp_toolset.tools.declare.input import DecodedCall, InputTool, tool_input
-    from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference
-    from mcp_toolset.tools.declare.resources import ResourceProvider
+    from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference, ResourceProvider
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.tool import Tool
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
@@ -79,8 +79,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.toolsets.toolset import Toolset
     from mcp_toolset.tools.toolsets.transform import ArgumentTransform
     from mcp_toolset.tools.toolsets.turn import Turns, turn_from_meta
-    from mcp_toolset.tools.view.availability import ToolAvailability
-    from mcp_toolset.tools.view.view import ToolView
+    from mcp_toolset.tools.view.view import ToolAvailability, ToolView
     from mcp_toolset.transports.http.limits import HttpLimits
     from mcp_toolset.upstream.toolset import RemoteToolset
 

@@ -8,8 +8,7 @@ from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.access import AccessDenied
-    from mcp_toolset.catalog.grants.async_store import AsyncGrantStore
-    from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+    from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, CachedGrants
     from mcp_toolset.catalog.grants.ledger import GrantLedger
     from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
     from mcp_toolset.catalog.grants.store import (

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.calls.middleware.builtin import OutputFormatter, PermissionChecker
-    from mcp_toolset.calls.middleware.cache import ResultCache
-    from mcp_toolset.calls.middleware.cache_store import CacheStore
-    from mcp_toolset.calls.middleware.hidden_text_filter import HiddenTextFilter
-    from mcp_toolset.calls.middleware.limit_store import LimitStore, TokensTaken
-    from mcp_toolset.calls.middleware.rate import RateLimit
+    from mcp_toolset.calls.middleware.builtin import (
+        HiddenTextFilter,
+        OutputFormatter,
+        PermissionChecker,
+        Timeout,
+    )
+    from mcp_toolset.calls.middleware.cache import CacheStore, ResultCache
+    from mcp_toolset.calls.middleware.rate import LimitStore, RateLimit, TokensTaken
     from mcp_toolset.calls.middleware.retry import RetryLimit
-    from mcp_toolset.calls.middleware.timeout import Timeout
     from mcp_toolset.calls.middleware.validator import SchemaValidator
     from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware, tool_middleware
 

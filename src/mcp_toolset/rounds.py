@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
     from mcp_toolset.tools.export.requirement import ToolRequirement
-    from mcp_toolset.tools.view.availability import ToolAvailability
+    from mcp_toolset.tools.view.view import ToolAvailability
 
 __all__ = [
     "AnyCall",

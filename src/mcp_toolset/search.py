@@ -12,12 +12,12 @@ if TYPE_CHECKING:
         EmbeddingScorer,
         SentenceTransformerEmbedder,
         VectorCache,
+        VectorFile,
     )
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
     from mcp_toolset.catalog.search.meaning import MeaningScorer
     from mcp_toolset.catalog.search.ranking import Scorer
-    from mcp_toolset.catalog.search.vector_file import VectorFile
 
 __all__ = [
     "CatalogEntry",

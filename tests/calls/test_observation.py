@@ -28,8 +28,8 @@ from mcp_toolset import (
     tool,
 )
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
+from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
-from mcp_toolset.tools.core.cancelling import CancelledError
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cret-of-the-caller"

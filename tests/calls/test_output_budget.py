@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from mcp_toolset import ToolCall, ToolResult, Toolset, tool
 from mcp_toolset.calls.middleware.text_limit import cut
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
-from mcp_toolset.calls.rounds.output_budget import fair_shares
+from mcp_toolset.calls.pipeline.decision import rejection_reason
+from mcp_toolset.calls.rounds.round_commit import fair_shares
 from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.outcome import AskUser
+from mcp_toolset.tools.core.asking import AskUser
 
 pytestmark = pytest.mark.anyio
 

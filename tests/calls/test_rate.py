@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from mcp_toolset import RateLimit
 from mcp_toolset.calls.middleware.caller import Recent, caller_of
+from mcp_toolset.calls.pipeline.decision import RejectionReason, rejection_reason, retry_after
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
-from mcp_toolset.calls.pipeline.rejection import RejectionReason, rejection_reason
-from mcp_toolset.calls.pipeline.retry_hint import retry_after
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult

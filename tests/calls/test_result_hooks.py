@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.decision import (
+    Complete,
+    Decision,
+    Reject,
+    RunNormally,
+    rejection_reason,
+    retry_after,
+)
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
-from mcp_toolset.calls.pipeline.retry_hint import retry_after
 from mcp_toolset.errors import (
     CallError,
     DefinitionError,

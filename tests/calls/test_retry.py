@@ -6,12 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_toolset import RetryLimit
-from mcp_toolset.calls.pipeline.decision import Reject, RunNormally
+from mcp_toolset.calls.pipeline.decision import (
+    Reject,
+    RejectionReason,
+    RunNormally,
+    rejection_reason,
+    retry_after,
+    suggesting,
+)
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
-from mcp_toolset.calls.pipeline.rejection import RejectionReason, rejection_reason
-from mcp_toolset.calls.pipeline.retry_hint import retry_after, suggesting
 from mcp_toolset.errors import CallError, DefinitionError, RetrySuggestedError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition

@@ -27,7 +27,7 @@ from mcp_toolset import (
     tool,
     tool_middleware,
 )
-from mcp_toolset.calls.rounds.round_hooks import HooksLeft
+from mcp_toolset.calls.rounds.round_rules import HooksLeft
 from mcp_toolset.errors import RoundError
 
 pytestmark = pytest.mark.anyio

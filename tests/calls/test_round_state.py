@@ -14,8 +14,8 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.rounds.invalid_call import InvalidCallReason
 from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
 from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.core.asking import AskUser, Halt
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.outcome import AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.toolsets.toolset import Toolset

@@ -8,20 +8,18 @@ import pytest
 from pydantic import BaseModel
 from tests.calls.turns import planned, told, turn
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, rejection_reason
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.rounds.call_result import CallResult, RoundHalt, ToolFailure
 from mcp_toolset.calls.rounds.tool_round import ToolRound
 from mcp_toolset.errors import DefinitionError, RoundError, ToolMismatchError
+from mcp_toolset.tools.core.asking import RESERVED_HALTS, AskUser, Halt
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.outcome import RESERVED_HALTS, AskUser, Halt
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.declare.input import InputTool, tool_input
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.availability import ToolAvailability
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 pytestmark = pytest.mark.anyio
 

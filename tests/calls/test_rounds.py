@@ -13,10 +13,9 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionMessage
 from pydantic import BaseModel
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.rounds.call_result import CallResult
 from mcp_toolset.calls.rounds.tool_round import InvalidCallReason, ToolRound, ToolRoundPlan
 from mcp_toolset.errors import GrantError, RoundError, UpstreamProtocolError
@@ -24,8 +23,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.availability import ToolAvailability
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolView
 
 pytestmark = pytest.mark.anyio
 

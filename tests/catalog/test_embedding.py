@@ -8,10 +8,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_toolset.catalog.search.embedding import Embedder, EmbeddingScorer, SentenceTransformerEmbedder
+from mcp_toolset.catalog.search.embedding import (
+    Embedder,
+    EmbeddingScorer,
+    SentenceTransformerEmbedder,
+    VectorFile,
+)
 from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchIndex
 from mcp_toolset.catalog.search.meaning import MeaningScorer
-from mcp_toolset.catalog.search.vector_file import VectorFile
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.tools.core.definition import ToolDefinition
 

@@ -21,8 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
-from mcp_toolset.catalog.grants.async_store import AsyncGrantStore
-from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, CachedGrants
+from mcp_toolset.catalog.grants.cached_grants import MAX_AGE, AsyncGrantStore, CachedGrants
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.grants.sqlite_store import SqliteGrantStore
 from mcp_toolset.catalog.grants.store import GrantStore, MemoryGrantStore

@@ -26,7 +26,7 @@ from mcp_toolset import (
     Toolset,
     tool,
 )
-from mcp_toolset.catalog.registry import chosen as chosen_module
+from mcp_toolset.catalog.registry import surface as surface_module
 from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.errors import (
     DefinitionError,
@@ -317,7 +317,7 @@ def test_h12_a_local_tool_of_another_id_does_not_inherit_an_opt_out() -> None:
 def test_h12_orphans_without_a_decision_are_forgotten_when_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(chosen_module, "MAX_ORPHANS", 10)
+    monkeypatch.setattr(surface_module, "MAX_ORPHANS", 10)
     mount = Mount("git", "kept")
     registry = ToolRegistry(mount)
     registry.disable("kept")

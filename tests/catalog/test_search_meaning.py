@@ -19,8 +19,7 @@ from mcp_toolset.catalog.search.index import CatalogEntry, SearchHit, SearchInde
 from mcp_toolset.catalog.search.meaning import MeaningScorer
 from mcp_toolset.catalog.search.packed_vectors import PackedVectors
 from mcp_toolset.catalog.search.text import STOP_WORDS
-from mcp_toolset.catalog.search.vectors import built_in
-from mcp_toolset.catalog.search.wordpieces import pieces_of, words_of
+from mcp_toolset.catalog.search.vectors import built_in, pieces_of, words_of
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 

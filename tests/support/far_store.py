@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 
-from mcp_toolset.calls.middleware.limit_store import TokensTaken
+from mcp_toolset.calls.middleware.rate import TokensTaken
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, MemoryGrantStore, ToolGrant
 
 ROOT = Path(__file__).parents[2]

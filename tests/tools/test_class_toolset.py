@@ -4,7 +4,7 @@ from mcp_toolset.errors import DefinitionError, NameConflictError
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.availability import ToolAvailability
+from mcp_toolset.tools.view.view import ToolAvailability
 
 pytestmark = pytest.mark.anyio
 

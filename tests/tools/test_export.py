@@ -16,8 +16,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.availability import ToolAvailability
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolBinding, ToolView
 
 
 async def nothing(call: ToolCall, context: ToolContext) -> ToolResult:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.tools.test_export import binding
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
-from mcp_toolset.tools.export.names import provider_names
+from mcp_toolset.tools.export.arguments import provider_names
 from mcp_toolset.tools.export.offering import FORMS
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.view.view import ToolView

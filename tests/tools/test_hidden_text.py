@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_toolset.catalog.pins.hygiene import lookalikes
 from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata, hidden_in, plain_to_see, visible
-from mcp_toolset.tools.text.lookalike import lookalikes
 
 REAL = {
     "Persian, joiners inside words": "می‌خواهم کتاب‌ها را بخوانم",

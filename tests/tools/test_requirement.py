@@ -7,8 +7,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.declare.function import tool
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.availability import ToolAvailability
-from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.tools.view.view import ToolAvailability, ToolBinding
 
 
 def add(a: int, b: int) -> int:

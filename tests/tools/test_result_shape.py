@@ -25,7 +25,7 @@ from mcp_toolset import (
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.rounds.call_result import result_of
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.result_shape import fault_of_result
+from mcp_toolset.tools.core.result import fault_of_result
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,7 @@ from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.declare.function import Tool, tool
 from mcp_toolset.tools.schema.validation import checks_of
 from mcp_toolset.tools.toolsets.toolset import Toolset
-from mcp_toolset.tools.view.availability import ToolAvailability
-from mcp_toolset.tools.view.view import ToolBinding, ToolView
+from mcp_toolset.tools.view.view import ToolAvailability, ToolBinding, ToolView
 
 pytestmark = pytest.mark.anyio
 

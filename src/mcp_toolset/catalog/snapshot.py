@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.change import ToolChange
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import encodable
+from mcp_toolset.tools.core.source import ToolChange
 from mcp_toolset.tools.schema.validation import MAX_SCHEMA_DEPTH, SchemaCheck, checks_of, depth_exceeds
 
 LOST_CHARACTER: Final = "\ufdd0"

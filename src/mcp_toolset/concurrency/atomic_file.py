@@ -1,4 +1,4 @@
-"""`replace_file`: write a file atomically, so that readers see the old content or the new, never a part.
+"""`replace_file`: readers see the old content or the new, never a part; `locked`: one writer at a time.
 
 Every file of this package is written here: state, pins, kept catalogs, known eras and the configurations
 of clients. Callers lock against other writers.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
@@ -57,3 +58,27 @@ def create_file(path: Path, data: bytes, mode: int, *, exact: bool = False, dura
         if durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+LOCK_STEP: Final = 0.02
+"""Seconds between two looks at a lock that another process holds."""
+
+
+def locked(
+    path: str | PathLike[str], patience: float, *, mode: int = 0o600
+) -> AbstractContextManager[object]:
+    """Take the lock file at `path`, now; the `with` block that it is for releases it.
+
+    Args:
+        path: The lock file, which is made and stays.
+        patience: Seconds to wait for another process.
+        mode: The permissions of a new lock file.
+
+    Raises:
+        TimeoutError: another process holds it for so long.
+        OSError: it cannot be made.
+    """
+    # It takes as long to import as this room, and a server starts without writing a file.
+    from filelock import FileLock
+
+    return FileLock(path, timeout=patience, mode=mode).acquire(poll_interval=LOCK_STEP)

@@ -1,10 +1,14 @@
-"""Cancellation reasons: why the peer cancelled a request, passed on when its own requests are cancelled."""
+"""Cancellation: why a peer cancelled a request, and whether a cancellation means the task that sees it."""
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
+
+__all__ = ["CancelledError", "Reason", "from_outside", "given_up", "reason_in", "reason_or"]
 
 Reason = Callable[[], str | None]
 
@@ -22,3 +26,13 @@ def reason_or(otherwise: str) -> str:
     """Why the current request is cancelled; `otherwise` if the peer gave no reason."""
     ask = given_up.get()
     return (ask() if ask is not None else None) or otherwise
+
+
+def from_outside(fault: BaseException) -> bool:
+    """Whether a `CancelledError` means that the current task is cancelled, so that it must propagate.
+
+    A tool that awaits a task of its own also gets one if that task was cancelled. Then the call was not
+    cancelled: it has failed like any other call.
+    """
+    task = asyncio.current_task() if isinstance(fault, CancelledError) else None
+    return task is not None and task.cancelling() > 0

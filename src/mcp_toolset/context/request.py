@@ -24,6 +24,7 @@ from mcp_toolset.tools.core.asking import (
     REPLAY_META_KEY,
     ROOTS,
     SAMPLING,
+    AskUser,
     ElicitationAnswer,
     InputRequired,
     SampledMessage,
@@ -31,7 +32,6 @@ from mcp_toolset.tools.core.asking import (
     roots_in,
 )
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.core.result import encodable
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.text.hidden_text import in_log

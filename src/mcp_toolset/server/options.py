@@ -13,8 +13,7 @@ from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.kept_catalogs import Keeping
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
-from mcp_toolset.tools.declare.resources import ResourceProvider
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore

@@ -11,9 +11,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
-from mcp_toolset.tools.core.change import ToolChange
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.core.source import ToolChange, ToolSource
 from mcp_toolset.tools.view.view import ToolBinding
 
 __all__ = ["OverrideReport", "overridden"]

@@ -42,8 +42,7 @@ from mcp_toolset.server.reloadable import Reloading, reloadable_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.tools.core.capability import ALWAYS, granted
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
-from mcp_toolset.tools.declare.resources import ResourceProvider
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets import opening
 from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset

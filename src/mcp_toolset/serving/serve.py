@@ -17,14 +17,13 @@ from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.grants.ledger import GrantLedger
-from mcp_toolset.concurrency.garbage_collection import owning
 from mcp_toolset.concurrency.signals import leave_no_thread, run_until_signal
+from mcp_toolset.concurrency.workers import owning
 from mcp_toolset.errors import DefinitionError, sole
 from mcp_toolset.server.server import ToolsetServer
 from mcp_toolset.serving.announcement import at_address, in_terminal, on_stdio, summary, tell
 from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
-from mcp_toolset.tools.declare.resources import ResourceProvider
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:

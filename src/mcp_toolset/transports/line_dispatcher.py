@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import anyio
 from pydantic_core import from_json
 
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.codec import progress_token, request_key, strict_object
@@ -35,7 +36,6 @@ from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
 from mcp_toolset.protocol.inbound import Envelope
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
 from mcp_toolset.protocol.unreadable import traced
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, given_up
 from mcp_toolset.transports.inbox import MAX_REQUESTS, Inbox
 from mcp_toolset.transports.outbox import FEW, Outbox

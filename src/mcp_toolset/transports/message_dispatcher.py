@@ -16,6 +16,7 @@ from typing import Any, Final
 import anyio
 import mcp_types as types
 
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.protocol.codec import progress_token, request_key
@@ -32,7 +33,6 @@ from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
 from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.sdk.errors import sdk_error_data
 from mcp_toolset.sdk.models import ServerMessageMetadata, SessionMessage
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.pipes import lean
 from mcp_toolset.transports.requests import Incoming, InFlight
 from mcp_toolset.transports.serving import INLINE, serve_connection

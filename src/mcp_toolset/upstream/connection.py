@@ -28,8 +28,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.result_shape import fault_of_result
+from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.upstream.forwarding import Exchange
 from mcp_toolset.upstream.kept_mount import catalog_of, keep_key

@@ -1,22 +1,23 @@
-"""`PermissionChecker` and `OutputFormatter`: middleware for permissions and for output limits."""
+"""`PermissionChecker`, `OutputFormatter`, `HiddenTextFilter`, `Timeout`: middleware that keeps no state."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import anyio
 
 from mcp_toolset.calls.middleware.text_limit import cut
-from mcp_toolset.calls.pipeline.decision import Reject
+from mcp_toolset.calls.pipeline.decision import Reject, rejection
 from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.calls.pipeline.rejection import rejection
 from mcp_toolset.errors import CallError, CannotAskError, DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import Block, ToolResult
+from mcp_toolset.tools.text.hidden_text import cleaned, cleaned_metadata
+from mcp_toolset.tools.view.tool_names import NameUse
 
 Permission = Literal["allow", "deny", "ask"]
 Policy = Callable[[ToolCall], "Permission | Awaitable[Permission]"]
@@ -123,3 +124,74 @@ def _note(lost: int, *, dropped: bool, kept: bool) -> str:
 
 def _json_length(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+class HiddenTextFilter:
+    """Removes invisible, bidirectional and control characters from results.
+
+    It is optional, since a result may be data that must stay unchanged: a file to be written back, a log to
+    be searched for escape sequences. Text blocks, the text of embedded resources and structured content are
+    cleaned; images, audio and links are not.
+    """
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call and clean its result."""
+        result = await next()
+        if not result.is_complete:
+            return result
+        wire = {**result.wire, "content": [_clean(block) for block in result.content]}
+        if "structuredContent" in wire:
+            wire["structuredContent"] = cleaned_metadata(wire["structuredContent"])
+        return result if wire == result.wire else replace(result, wire=wire)
+
+
+def _clean(block: Block) -> Block:
+    resource: Any = block.get("resource")
+    if isinstance(resource, dict):
+        return {**block, "resource": _clean(cast("Block", resource))}
+    text = block.get("text")
+    return {**block, "text": cleaned(text)} if isinstance(text, str) else block
+
+
+class Timeout:
+    """Gives every call a number of seconds for everything inside this middleware.
+
+    An async tool and a call of a mounted server are cancelled. A sync tool cannot be cancelled, so its late
+    result is dropped. The time in which a user answers a tool's question counts.
+    """
+
+    def __init__(self, seconds: float, *, per_tool: Mapping[str, float | None] | None = None) -> None:
+        """Allow `seconds` for a call.
+
+        Args:
+            seconds: The limit of every tool without its own limit.
+            per_tool: Limits of single tools, in seconds, by name (docs/names.md); `None` means no limit.
+
+        Raises:
+            DefinitionError: a limit is not positive.
+        """
+        self._seconds = _positive(seconds, "a call")
+        self._per_tool = {
+            name: None if own is None else _positive(own, name) for name, own in (per_tool or {}).items()
+        }
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call, or cancel it when its time is over."""
+        seconds = self._limit(next.names) if self._per_tool else self._seconds
+        with anyio.move_on_after(seconds):
+            return await next()
+        return ToolResult.of_error(f"{call.name} gave no answer within {seconds:g} s and was stopped")
+
+    def tool_names(self) -> Iterable[NameUse]:
+        """The names in `per_tool`."""
+        return [NameUse(name, "Timeout") for name in self._per_tool]
+
+    def _limit(self, names: Iterable[str]) -> float | None:
+        own = [self._per_tool[name] for name in names if name in self._per_tool]
+        return own[0] if own else self._seconds
+
+
+def _positive(seconds: float, what: str) -> float:
+    if not seconds > 0:
+        raise DefinitionError(f"Timeout needs a positive number of seconds for {what}, not {seconds!r}")
+    return float(seconds)

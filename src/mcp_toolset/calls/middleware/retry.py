@@ -10,11 +10,15 @@ from typing import Final
 import anyio
 
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
-from mcp_toolset.calls.pipeline.decision import Reject
-from mcp_toolset.calls.pipeline.decision_record import record
+from mcp_toolset.calls.pipeline.decision import (
+    Reject,
+    in_tenths,
+    record,
+    rejection,
+    rejection_reason,
+    suggesting,
+)
 from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.calls.pipeline.rejection import rejection, rejection_reason
-from mcp_toolset.calls.pipeline.retry_hint import in_tenths, suggesting
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult

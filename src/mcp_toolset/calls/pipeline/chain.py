@@ -13,14 +13,13 @@ from typing import Final, cast
 
 import anyio
 
-from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally
+from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import note_decision, note_run
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
-from mcp_toolset.calls.pipeline.rejection import rejection
-from mcp_toolset.calls.pipeline.retry_hint import error_result
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
     CallError,
     InvalidArgumentsError,
@@ -32,10 +31,8 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
-from mcp_toolset.tools.core.plain import copied
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.core.frozen import copied
+from mcp_toolset.tools.core.result import ToolResult, checked_result
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.made import same
 from mcp_toolset.tools.view.tool_names import ToolNames

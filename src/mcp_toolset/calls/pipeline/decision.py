@@ -1,11 +1,18 @@
-"""`RunNormally`, `Complete` and `Reject`: what an execution hook may decide about a call."""
+"""`RunNormally`, `Complete` and `Reject`: what a hook may decide about a call, its record and its result."""
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import ceil
+from typing import Any, Final, Literal, cast
 
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.errors import RetrySuggestedError, ToolsetError
+from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.result import ToolResult, encodable
+from mcp_toolset.tools.text.hidden_text import in_log
 
 RejectionSource = Literal["hook", "policy"]
 
@@ -50,3 +57,112 @@ class Reject:
 
 
 Decision = RunNormally | Complete | Reject
+
+
+REJECTION_META_KEY: Final = "mcp-toolset/rejection"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionReason:
+    """Why a call was refused, and by which rule."""
+
+    reason: str
+    source: RejectionSource
+
+
+def rejection(decision: Reject) -> ToolResult:
+    """A refusal as a result that a model can read and a program can recognise."""
+    reason = encodable(decision.reason)
+    return ToolResult(
+        {
+            "content": [{"type": "text", "text": f"Rejected: {reason}"}],
+            "isError": True,
+            "_meta": {REJECTION_META_KEY: {"reason": reason, "source": decision.source}},
+        }
+    )
+
+
+def rejection_reason(result: ToolResult) -> RejectionReason | None:
+    """The reason of a refusal, or `None` if the result is not a refusal."""
+    meta: Any = result.wire.get("_meta")
+    marker: Any = cast("dict[str, Any]", meta).get(REJECTION_META_KEY) if isinstance(meta, dict) else None
+    if not isinstance(marker, dict):
+        return None
+    fields = cast("dict[str, Any]", marker)
+    return RejectionReason(
+        str(fields.get("reason", "")), "policy" if fields.get("source") == "policy" else "hook"
+    )
+
+
+RETRY_META_KEY: Final = "mcp-toolset/retry"
+
+
+def error_result(fault: ToolsetError) -> ToolResult:
+    """An error as a result that the model can act on; a suggested retry keeps its seconds for programs."""
+    result = ToolResult.of_error(str(fault))
+    return suggesting(result, fault.after) if isinstance(fault, RetrySuggestedError) else result
+
+
+def suggesting(result: ToolResult, after: float) -> ToolResult:
+    """The same result with a retry hint of so many seconds."""
+    meta: Any = result.wire.get("_meta") or {}
+    return ToolResult({**result.wire, "_meta": {**meta, RETRY_META_KEY: {"after": after}}})
+
+
+def retry_after(result: ToolResult) -> float | None:
+    """The seconds to wait before a retry, or `None` if the result has no hint."""
+    meta: Any = result.wire.get("_meta")
+    marker: Any = cast("dict[str, Any]", meta).get(RETRY_META_KEY) if isinstance(meta, dict) else None
+    after: Any = cast("dict[str, Any]", marker).get("after") if isinstance(marker, dict) else None
+    return float(after) if isinstance(after, int | float) and not isinstance(after, bool) else None
+
+
+def in_tenths(seconds: float) -> float:
+    """A wait in tenths of a second, rounded up, so that a caller who waits so long has waited enough."""
+    return max(1, ceil(round(seconds * 10, 9))) / 10
+
+
+EVENT: Final = "mcp_toolset.decision"
+"""The name of the event on the current span."""
+
+_log = logging.getLogger("mcp_toolset.hooks")
+
+
+def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -> None:
+    """Record a decision; nearly free while logging and tracing are off.
+
+    Args:
+        call: The call.
+        decision: The decision, as the name of its type (`RunNormally`).
+        effective: The input that the tool would run with now.
+        reason: The text for the model, if the call is refused.
+    """
+    if _log.isEnabledFor(logging.INFO):
+        fields = {
+            "tool": call.name,
+            "call_id": call.id,
+            "decision": decision,
+            "effective_input": effective,
+            "reason": reason,
+        }
+        _log.info(
+            "%s (call %s): %s", in_log(call.name), in_log(call.id or "-"), in_log(decision), extra=fields
+        )
+        _log.debug("%s (call %s): effective input %r", in_log(call.name), in_log(call.id or "-"), effective)
+    # If OpenTelemetry was never imported there is no span.
+    if (trace := sys.modules.get("opentelemetry.trace")) is not None:
+        span = trace.get_current_span()
+        if span.is_recording():
+            span.add_event(EVENT, _attributes(call, decision, effective, reason))
+
+
+def _attributes(call: ToolCall, decision: str, effective: Any, reason: str) -> dict[str, str]:
+    """The fields under the names of OpenTelemetry's conventions for generative AI, where they exist."""
+    found = {
+        "gen_ai.tool.name": call.name,
+        "gen_ai.tool.call.id": call.id,
+        "gen_ai.tool.call.arguments": json.dumps(effective, default=repr),
+        "mcp_toolset.decision": decision,
+        "mcp_toolset.reason": reason,
+    }
+    return {key: value for key, value in found.items() if value}

@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any, Final, cast
 
 from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
+from mcp_toolset.calls.pipeline.decision import error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import Observation, note_in, observe
-from mcp_toolset.calls.pipeline.retry_hint import error_result
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
     ClientCapabilityError,
     ToolsetError,
@@ -26,7 +27,6 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
 )
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.text.hidden_text import in_log

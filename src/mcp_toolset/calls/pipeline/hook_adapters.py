@@ -1,6 +1,6 @@
 """`BoundHook` and `BoundResultHook`: call a hook with the parameters of its signature, and fail closed.
 
-When hooks are called is in `chain`, and in `round_hooks` for rounds. An execution hook that raises or exceeds
+When hooks are called is in `chain`, and in `round_rules` for rounds. An execution hook that raises or exceeds
 its deadline rejects the call; a result hook that does so withholds the result.
 """
 
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.decision_record import record
+from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, record
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.suspending import awaits
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.signature import resolved_hints
 from mcp_toolset.tools.text.hidden_text import in_log

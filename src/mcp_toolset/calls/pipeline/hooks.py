@@ -28,8 +28,7 @@ from mcp_toolset.calls.pipeline.policy import policy_hooks
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import declared_tool
-from mcp_toolset.tools.core.names import check_prefix, public_name
+from mcp_toolset.tools.core.names import check_prefix, declared_tool, public_name
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames, matches, use_of

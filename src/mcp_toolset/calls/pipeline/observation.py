@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, cast
 
-from mcp_toolset.calls.pipeline.decision import Decision
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
+from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import (
     ClientCapabilityError,
     DefinitionError,
@@ -31,7 +31,6 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.cancelling import CancelledError
 from mcp_toolset.tools.core.result import ToolResult
 
 Outcome = Literal["result", "error", "refused", "asked", "cancelled"]

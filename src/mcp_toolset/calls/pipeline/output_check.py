@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mcp_toolset.calls.pipeline.decision import Complete
 from mcp_toolset.errors import InvalidOutputError
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.core.result import ToolResult, checked_result
 from mcp_toolset.tools.schema.validation import SchemaCheck
 from mcp_toolset.tools.view.view import ToolBinding
 

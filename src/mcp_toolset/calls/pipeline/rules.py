@@ -22,7 +22,7 @@ from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.plain import copied
+from mcp_toolset.tools.core.frozen import copied
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.toolsets.descriptions import Descriptions
 from mcp_toolset.tools.view.tool_names import EVERY_TOOL

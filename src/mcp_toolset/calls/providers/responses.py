@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.calls.providers.turn import (
     IMAGES,
     PDF,

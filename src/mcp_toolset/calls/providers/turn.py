@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, runtime_c
 
 from pydantic_core import from_json, to_json
 
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
+from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.core.result import Block, ToolResult
 

@@ -1,21 +1,21 @@
-"""The outcomes of a round's calls as values: answers, refusals, questions, halts and failures."""
+"""The outcomes of a round's calls as values: results, refusals, questions with answers, halts, failures."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 from pydantic_core import PydanticSerializationError
 
 from mcp_toolset.calls.pipeline.decision import Complete, Reject
 from mcp_toolset.calls.providers.turn import Arguments, AssistantCall
-from mcp_toolset.errors import InvalidOutputError, RoundError
+from mcp_toolset.errors import DefinitionError, InvalidOutputError, RoundError
+from mcp_toolset.tools.core.asking import ANY_ANSWER, AskUser, ElicitationAnswer
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.outcome import AskUser
-from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.core.result import ToolResult, checked_result
 from mcp_toolset.tools.declare.typed_call import CompletedCall
+from mcp_toolset.tools.schema.validation import SchemaCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,3 +187,50 @@ class RunReport(Sequence[CallResult]):
     def __len__(self) -> int:
         """The number of results."""
         return len(self.results)
+
+
+GivenAnswer = str | Mapping[str, Any] | bool | None
+"""The application's answer for the user: a text, an object, yes or no; `None` means declined."""
+
+
+def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
+    """An answer in the form in which the tool gets it.
+
+    Raises:
+        RoundError: the answer does not fit the question.
+    """
+    if answer is None or answer is False:
+        return ElicitationAnswer("decline")
+    given: object = {} if answer is True and is_confirmation(ask.schema) else answer
+    if isinstance(given, str) and ask.schema is None:
+        given = {"answer": given}
+    if not isinstance(given, Mapping):
+        form = "True or False" if is_confirmation(ask.schema) else "an object that fits its schema"
+        raise RoundError(f"the question {ask.question!r} is answered with {form}, not {answer!r}")
+    content = dict(cast("Mapping[str, Any]", given))
+    _check(ask, content)
+    return ElicitationAnswer("accept", content)
+
+
+def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:
+    """The result of a call whose question has this answer.
+
+    Raises:
+        RoundError: the answer does not fit the question.
+    """
+    found = user_answer(ask, answer)
+    if not found.accepted:
+        return ToolResult.of_error(f"The user declined to answer: {ask.question}")
+    given = found.content
+    if ask.schema is None:
+        return ToolResult.of_text(given["answer"])
+    return ToolResult.of_structured(dict(given))
+
+
+def _check(ask: AskUser, answer: Mapping[str, Any]) -> None:
+    try:
+        check = SchemaCheck(ask.schema or ANY_ANSWER, tool=ask.question, part="answer")
+    except DefinitionError as fault:
+        raise RoundError(f"the question cannot be answered: {fault}") from None
+    if problems := check.problems(dict(answer)):
+        raise RoundError(f"the answer to {ask.question!r} does not fit: {'; '.join(problems)}")

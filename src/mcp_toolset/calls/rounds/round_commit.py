@@ -1,12 +1,13 @@
-"""`RoundCommit`: a round's results, checked and in order, as messages for the model."""
+"""`RoundCommit`: a round's results, checked, in order and within a budget, as messages for the model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.providers.anthropic import anthropic_message, anthropic_results
 from mcp_toolset.calls.providers.openai import openai_message, openai_result
 from mcp_toolset.calls.providers.responses import responses_message, responses_result
@@ -19,7 +20,7 @@ from mcp_toolset.calls.rounds.call_result import (
     is_placeholder,
 )
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import Block, ToolResult
 from mcp_toolset.tools.declare.typed_call import CompletedCall
 
 
@@ -147,3 +148,49 @@ class Ledger:
         if done.arguments != call.arguments:
             return "has a result for other arguments; give those of the assistant's turn"
         return None
+
+
+def fair_shares(lengths: Sequence[int], budget: int) -> list[int]:
+    """The max-min fair share of a budget for each of several texts.
+
+    What a short text does not use is divided among the longer ones; the shares of those that are cut differ
+    by at most one character.
+    """
+    shares, left = [0] * len(lengths), budget
+    ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    for waiting, place in zip(range(len(lengths), 0, -1), ascending, strict=True):
+        shares[place] = min(lengths[place], left // waiting)
+        left -= shares[place]
+    return shares
+
+
+def within_budget(results: Sequence[CallResult], budget: int) -> tuple[CallResult, ...]:
+    """The results in their order, with at most so many characters of text in total.
+
+    Each result that was cut says by how much, and how to get the rest; these notes, a line each, are not
+    counted. Images and other blocks without text are neither counted nor cut. Structured content, which
+    messages to a model never contain next to text, stays whole for the application.
+    """
+    contents = [_said(done.result) for done in results]
+    lengths = [sum(len(text_of(block)) for block in content) for content in contents]
+    shares = fair_shares(lengths, budget)
+    return tuple(
+        done if share == length else replace(done, result=_shortened(done, content, share, budget))
+        for done, content, length, share in zip(results, contents, lengths, shares, strict=True)
+    )
+
+
+def _said(result: ToolResult) -> Sequence[Block]:
+    """The content that a model is shown; structured content as text if there is nothing else."""
+    return result.content or ([{"type": "text", "text": result.text}] if result.text else [])
+
+
+def _shortened(done: CallResult, content: Sequence[Block], share: int, budget: int) -> ToolResult:
+    blocks, lost = cut(content, share)
+    note = (
+        f"[{lost} characters were cut off: the results of this turn share {budget}; for the rest, call "
+        f"{done.name} again for less at once, or alone]"
+    )
+    return replace(
+        done.result, wire={**done.result.wire, "content": [*blocks, {"type": "text", "text": note}]}
+    )

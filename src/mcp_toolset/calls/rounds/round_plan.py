@@ -14,21 +14,21 @@ from typing import Any, cast
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
 from mcp_toolset.calls.providers.turn import AssistantCall
-from mcp_toolset.calls.rounds.answer import GivenAnswer, answer_result, user_answer
 from mcp_toolset.calls.rounds.call_result import (
     CallResult,
+    GivenAnswer,
     GivenResult,
     HandledCall,
     OnToolError,
     RejectedCall,
     RunReport,
+    answer_result,
     is_placeholder,
     result_of,
+    user_answer,
 )
-from mcp_toolset.calls.rounds.output_budget import within_budget
-from mcp_toolset.calls.rounds.round_commit import RoundCommit
-from mcp_toolset.calls.rounds.round_hooks import Answer
-from mcp_toolset.calls.rounds.round_observation import ask_hooks_observed, tell_given, tell_invalid
+from mcp_toolset.calls.rounds.round_commit import RoundCommit, within_budget
+from mcp_toolset.calls.rounds.round_rules import Answer, ask_hooks_observed, tell_given, tell_invalid
 from mcp_toolset.calls.rounds.round_status import RoundStanding
 from mcp_toolset.calls.rounds.runner import (
     RUN_CONCURRENCY,

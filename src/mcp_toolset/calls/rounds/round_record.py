@@ -17,12 +17,11 @@ from mcp_toolset.calls.rounds.invalid_call import (
     InvalidCallReason,
 )
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
-from mcp_toolset.calls.rounds.round_hooks import asks_anything
-from mcp_toolset.calls.rounds.round_progress import RoundState
-from mcp_toolset.calls.rounds.round_status import RoundStanding, RoundStatus
+from mcp_toolset.calls.rounds.round_rules import asks_anything
+from mcp_toolset.calls.rounds.round_status import RoundStanding, RoundState, RoundStatus
 from mcp_toolset.errors import RoundError
+from mcp_toolset.tools.core.asking import AskUser
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.view.view import ToolBinding
 
 FORMAT: Final = "mcp-toolset/round"

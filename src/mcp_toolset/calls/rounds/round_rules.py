@@ -1,4 +1,4 @@
-"""Middleware around the calls of a round, and the questions that middleware asks the user.
+"""Hooks, observers and middleware on the calls of a round, and the questions that middleware asks the user.
 
 A question of a middleware or of a hook inside it is a question of the round. At that time the tool has not
 run; with the answer the call runs again from the start, and the question is answered at once.
@@ -6,20 +6,130 @@ run; with the answer the call runs again from the start, and the question is ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
+from mcp_toolset.calls.pipeline.hook_chain import decided, seen
 from mcp_toolset.calls.pipeline.hooks import HookSet
+from mcp_toolset.calls.pipeline.observation import CallObserver, Observation, noting, report_of, tell
+from mcp_toolset.calls.pipeline.output_check import completed
 from mcp_toolset.calls.pipeline.rules import Rules
-from mcp_toolset.calls.rounds.round_hooks import HooksLeft
-from mcp_toolset.errors import CannotAskError
+from mcp_toolset.calls.providers.turn import AssistantCall
+from mcp_toolset.calls.rounds.call_result import HandledCall, RejectedCall
+from mcp_toolset.calls.rounds.invalid_call import InvalidCall
+from mcp_toolset.errors import CannotAskError, InvalidOutputError
 from mcp_toolset.tools.core.asking import ElicitationAnswer, InputRequired, elicitation
-from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.view.view import ToolView
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.view.view import ToolBinding, ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.core.call import ToolCall
+
+Answer = ToolCall | HandledCall | RejectedCall
+"""The outcome of hooks for a call: answered, refused, or to be run with its last input."""
+
+
+async def ask_hooks(
+    call: ToolCall, view: ToolView, hooks: HookSet, seeing: HookSet, context: ToolContext
+) -> Answer:
+    """Run the hooks of a tool on a call, in order, after its gate.
+
+    A hook gets a copy of the arguments, and the arguments that it returns are checked again even if it edited
+    that copy in place. Answers and refusals of hooks are shown to the result hooks in `seeing`. A call of a
+    calling tool such as `call_tool` is left for when it runs.
+    """
+    binding = view[call.name]
+    if binding.redirect is not None:
+        return call
+    found = await decided(call, binding, hooks.execution_hooks(binding, view.names), context)
+    if isinstance(found, ToolCall):
+        return found
+    call, decision = found
+    made = _completed(binding, decision) if isinstance(decision, Complete) else decision
+    shown_to = seeing.result_hooks(binding, view.names)
+    if isinstance(made, Reject):
+        return RejectedCall(call, made, await seen(call, rejection(made), shown_to, context))
+    return HandledCall(call, await seen(call, made, shown_to, context))
+
+
+def _completed(binding: ToolBinding, decision: Complete) -> Reject | ToolResult:
+    try:
+        return completed(binding, decision)
+    except InvalidOutputError as fault:
+        return Reject(str(fault))
+
+
+def asks_anything(hooks: HookSet, view: ToolView) -> bool:
+    """Whether any tool of the view has a hook."""
+    names = view.names
+    return any(hooks.execution_hooks(one, names) or hooks.result_hooks(one, names) for one in view.values())
+
+
+class HooksLeft(HookSet):
+    """The hooks that a run of calls must still ask: all but the execution hooks outside of middleware."""
+
+    def __init__(self, hooks: HookSet, inside: HookSet | None = None) -> None:
+        """Take the hooks of `hooks`, but as execution hooks those of `inside` alone."""
+        super().__init__()
+        vars(self).update(vars(hooks))
+        self._execution = [] if inside is None else [*inside._execution]
+
+
+async def ask_hooks_observed(
+    call: ToolCall,
+    view: ToolView,
+    hooks: HookSet,
+    seeing: HookSet,
+    context: ToolContext,
+    *,
+    observers: Sequence[CallObserver],
+    round: str,
+) -> Answer:
+    """Run hooks on a call; report it if they answered or refused it."""
+    if not observers:
+        return await ask_hooks(call, view, hooks, seeing, context)
+    seen = Observation(binding=view[call.name])
+    with noting(seen):
+        answer = await ask_hooks(call, view, hooks, seeing, context)
+    if not isinstance(answer, ToolCall):
+        tell(observers, replace(report_of(seen, call, context, answer.result), round=round))
+    return answer
+
+
+def tell_invalid(
+    invalid: Iterable[InvalidCall],
+    view: ToolView,
+    context: ToolContext,
+    *,
+    observers: Sequence[CallObserver],
+    round: str,
+) -> None:
+    """Report the calls of a round that cannot run."""
+    if not observers:
+        return
+    for issue in invalid:
+        call, seen = (
+            ToolCall(issue.call.name, {}, issue.call.id),
+            Observation(binding=view.get(issue.call.name)),
+        )
+        report = report_of(seen, call, context, None)
+        reason = issue.reason.value.replace("_", " ")
+        tell(observers, replace(report, outcome="refused", reason=reason, round=round))
+
+
+def tell_given(
+    call: AssistantCall, result: ToolResult, view: ToolView, *, observers: Sequence[CallObserver], round: str
+) -> None:
+    """Report a result that came from the application or the user."""
+    if not observers:
+        return
+    seen = Observation(binding=view.get(call.name))
+    report = report_of(seen, ToolCall(call.name, {}, call.id), LOCAL_CONTEXT, result)
+    tell(observers, replace(report, round=round))
+
 
 Answers = Mapping[str, ElicitationAnswer]
 """The user's answers to the questions of one call, by their keys."""

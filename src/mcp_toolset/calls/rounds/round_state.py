@@ -24,7 +24,6 @@ from mcp_toolset.calls.rounds.invalid_call import (
 )
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
-from mcp_toolset.calls.rounds.round_progress import RoundProgress
 from mcp_toolset.calls.rounds.round_record import (
     FORMAT,
     VERSION,
@@ -37,10 +36,10 @@ from mcp_toolset.calls.rounds.round_record import (
     tool_record,
 )
 from mcp_toolset.calls.rounds.round_rules import Around
+from mcp_toolset.calls.rounds.round_status import RoundProgress
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.asking import ElicitationAnswer
+from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer
 from mcp_toolset.tools.core.call import ToolCall
-from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
 

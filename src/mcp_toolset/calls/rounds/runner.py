@@ -14,19 +14,17 @@ from typing import Final, cast
 
 import anyio
 
+from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hook_chain import copied
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.rejection import rejection_reason
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.rounds.call_result import CallResult, OnToolError, ToolFailure, Verdict
-from mcp_toolset.calls.rounds.round_hooks import HooksLeft
-from mcp_toolset.calls.rounds.round_rules import AnsweringContext, Answers, Around
+from mcp_toolset.calls.rounds.round_rules import AnsweringContext, Answers, Around, HooksLeft
+from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import RoundError, UnknownToolError, UpstreamProtocolError, sole
-from mcp_toolset.tools.core.asking import InputRequired
+from mcp_toolset.tools.core.asking import AskUser, InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
-from mcp_toolset.tools.core.cancelling import CancelledError
-from mcp_toolset.tools.core.outcome import AskUser
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding, ToolView

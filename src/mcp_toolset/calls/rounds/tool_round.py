@@ -29,8 +29,7 @@ from mcp_toolset.calls.rounds.call_result import CallResult, original_of
 from mcp_toolset.calls.rounds.invalid_call import NOTHING_OFFERED, InvalidCall, InvalidCallReason, examined
 from mcp_toolset.calls.rounds.round_commit import RoundCommit
 from mcp_toolset.calls.rounds.round_plan import ToolRoundPlan
-from mcp_toolset.calls.rounds.round_progress import RoundProgress, RoundState
-from mcp_toolset.calls.rounds.round_status import RoundStatus
+from mcp_toolset.calls.rounds.round_status import RoundProgress, RoundState, RoundStatus
 from mcp_toolset.errors import DefinitionError, RoundError
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.schema.validation import depth_exceeds

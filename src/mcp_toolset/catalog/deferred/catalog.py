@@ -13,10 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
-from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
-from mcp_toolset.catalog.deferred.resolver import Resolver
+from mcp_toolset.catalog.deferred.resolver import FindableTools, Reporting, Resolver
 from mcp_toolset.catalog.deferred.tools import (
     MAX_RESOLVED,
     Found,

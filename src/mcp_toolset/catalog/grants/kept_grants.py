@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-from mcp_toolset.catalog.grants.async_store import AsyncGrantStore, AwaitedGrants
-from mcp_toolset.catalog.grants.cached_grants import CachedGrants
+from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, GrantStore, MemoryGrantStore, key_of
 from mcp_toolset.errors import DefinitionError, StateError
+
+
+class SteadyClock:
+    """Seconds since the epoch that never run backwards, even if the machine's clock is set back."""
+
+    def __init__(
+        self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start with the machine's time."""
+        self._wall = wall
+        self._steady = steady
+        self._time, self._at = wall(), steady()
+
+    def __call__(self) -> float:
+        """The present time: the machine's, or the last reading plus the time since, if that is later."""
+        at = self._steady()
+        self._time = max(self._wall(), self._time + at - self._at)
+        self._at = at
+        return self._time
 
 
 class KeptGrants:

@@ -17,11 +17,9 @@ from typing import Final
 
 import anyio
 
-from mcp_toolset.catalog.grants.async_store import AsyncGrantStore, AwaitedGrants
-from mcp_toolset.catalog.grants.cached_grants import CachedGrants
-from mcp_toolset.catalog.grants.clock import SteadyClock
+from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 from mcp_toolset.catalog.grants.difference import difference
-from mcp_toolset.catalog.grants.kept_grants import KeptGrants
+from mcp_toolset.catalog.grants.kept_grants import KeptGrants, SteadyClock
 from mcp_toolset.catalog.grants.store import (
     MAX_GRANTS,
     GrantFilter,

@@ -1,4 +1,4 @@
-"""The canonical form of a definition, equal for equivalent definitions, and its digest.
+"""The canonical form of a definition, equal for equivalent definitions; its digest; the parts of its schemas.
 
 The order of keys says nothing in JSON, nor does the order of `required`, of the types in `type` or of the
 values of `enum` (JSON Schema 2020-12, 6.1 and 6.5.3); servers that keep them in hash tables list them in
@@ -10,13 +10,114 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
 
-from mcp_toolset.catalog.pins.schema_parts import LISTS_OF_SCHEMAS, SCHEMAS, TABLES_OF_SCHEMAS
 from mcp_toolset.tools.core.definition import ToolDefinition
 
-__all__ = ["canonical", "digest_of", "plain_json"]
+SCHEMAS: Final = frozenset(
+    {
+        "items",
+        "additionalItems",
+        "additionalProperties",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "contains",
+        "propertyNames",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
+    }
+)
+"""Keywords whose value is a schema."""
+
+LISTS_OF_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+"""Keywords whose value is a list of schemas; until 2019-09 `items` was one."""
+
+TABLES_OF_SCHEMAS: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+"""Keywords whose value is an object of schemas."""
+
+VALUES: Final = frozenset({"default", "example", "examples"})
+"""Keywords that are not enforced, with values that a model may send unchanged."""
+
+_WORDING: Final = frozenset(
+    {
+        "title",
+        "description",
+        "$comment",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "enumNames",
+        "enumDescriptions",
+        "markdownDescription",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a schema.
+
+    Attributes:
+        kind: `name` of a parameter, definition or unknown keyword; `wording`, which is only read;
+            `pattern`, also as a key; or `value`.
+        path: Its place, from the schema's root.
+        value: Its value.
+    """
+
+    kind: Literal["name", "wording", "pattern", "value"]
+    path: str
+    value: Any
+
+
+def only_says(key: str) -> bool:
+    """Whether a keyword is only read, not enforced; `x-mcp-header` is not: it puts values into headers."""
+    return key in _WORDING or key in VALUES or (key.startswith("x-") and key != "x-mcp-header")
+
+
+def parts(schema: Any, path: str = "") -> Iterator[Part]:
+    """Every part of a schema, in order; a value that is not a schema has none."""
+    if isinstance(schema, list):
+        for place, part in enumerate(cast("list[Any]", schema)):
+            yield from parts(part, f"{path}[{place}]")
+    elif isinstance(schema, Mapping):
+        for key, value in cast("Mapping[str, Any]", schema).items():
+            yield from _member_parts(path, key, value)
+
+
+def _member_parts(path: str, key: str, value: Any) -> Iterator[Part]:
+    step = f"{path}.{key}"
+    if key in TABLES_OF_SCHEMAS and isinstance(value, Mapping):
+        for name, part in cast("Mapping[str, Any]", value).items():
+            yield Part("pattern" if key == "patternProperties" else "name", step, name)
+            yield from parts(part, f"{step}.{name}")
+    elif key in SCHEMAS or key in LISTS_OF_SCHEMAS:
+        yield from parts(value, step)
+    elif only_says(key) and key not in VALUES:
+        yield Part("wording", step, value)
+    else:
+        yield Part("name", path, key)
+        yield Part("pattern" if key == "pattern" else "value", step, value)
+
+
+__all__ = [
+    "LISTS_OF_SCHEMAS",
+    "Part",
+    "SCHEMAS",
+    "TABLES_OF_SCHEMAS",
+    "VALUES",
+    "canonical",
+    "digest_of",
+    "only_says",
+    "parts",
+    "plain_json",
+]
 
 _SETS: Final = frozenset({"required", "type", "enum"})
 _TABLES_OF_SETS: Final = frozenset({"dependentRequired", "dependencies"})

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from mcp_toolset.catalog.pins.canonical import plain_json
-from mcp_toolset.catalog.pins.schema_parts import TABLES_OF_SCHEMAS, only_says
+from mcp_toolset.catalog.pins.canonical import TABLES_OF_SCHEMAS, only_says, plain_json
 
 __all__ = ["gained"]
 

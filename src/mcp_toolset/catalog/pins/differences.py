@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
-from mcp_toolset.catalog.pins.canonical import plain_json
-from mcp_toolset.catalog.pins.schema_parts import VALUES, parts
-from mcp_toolset.tools.core.plain import texts_in
+from mcp_toolset.catalog.pins.canonical import VALUES, parts, plain_json
+from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import visible
 
 __all__ = ["ABSENT", "Difference", "compared", "says_otherwise"]

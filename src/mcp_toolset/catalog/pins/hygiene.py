@@ -1,4 +1,4 @@
-"""Check definitions for hidden text: what is cleaned, what is flagged, and which tools are set aside.
+"""Check definitions for hidden text and lookalike names: what is cleaned, flagged or set aside.
 
 Texts can be cleaned: titles, descriptions, annotations. The name of a tool or parameter, or a value, cannot,
 because the server would not recognise it, and hidden characters have no honest use there; such a tool is set
@@ -9,17 +9,46 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from mcp_toolset.catalog.pins.schema_parts import TABLES_OF_SCHEMAS, VALUES, Part, only_says, parts
+from mcp_toolset.catalog.pins.canonical import TABLES_OF_SCHEMAS, VALUES, Part, only_says, parts
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.plain import texts_in
+from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata, hidden_in, visible
-from mcp_toolset.tools.text.lookalike import lookalikes
 
-__all__ = ["Tidied", "tidied"]
+_LIKE_LATIN: Final = frozenset(
+    "АВЕЅІЈКМНОРСТУХҮԌԚԜаеорсухіјѕһԁԛԝҽҹпгӏѴѵΑΒΕΖΗΙΚΜΝΟΡΤΥΧαιοκνρτυχγϲϳՕՍՏօսհոցզքԱᎪᏴᏟᎠᎬᎳᎷᎻᎫᏞᎡᏚᎢᏙᏔᏃⲟⲣⲥⲭⲞⲢⲤⲦ"
+)
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+def lookalikes(name: str) -> str:
+    """The letters of a name that look like Latin ones next to real Latin ones; empty if it is honest.
+
+    Forms that are Latin letters by compatibility (full width, mathematical) count as well.
+    """
+    if name.isascii():
+        return ""
+    found = [letter for word in _WORD.findall(name) for letter in _mixed(word)]
+    return "".join(dict.fromkeys(found))
+
+
+def _mixed(word: str) -> list[str]:
+    imitations = [letter for letter in word if letter in _LIKE_LATIN]
+    forms = [letter for letter in word if not letter.isascii() and _is_latin_form(letter)]
+    has_latin = any(letter.isascii() and letter.isalpha() for letter in word)
+    return [*forms, *(imitations if has_latin or forms else ())]
+
+
+def _is_latin_form(letter: str) -> bool:
+    plain = unicodedata.normalize("NFKC", letter)
+    return plain.isascii() and plain.isalnum() and unicodedata.category(letter)[0] == "L"
+
+
+__all__ = ["Tidied", "lookalikes", "tidied"]
 
 _ESCAPED: Final = re.compile(r"\\[^\"\\]")
 _BREAKS: Final = ("\t", "\n", "\r")

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 from mcp_toolset.catalog.pins.canonical import digest_of
-from mcp_toolset.concurrency.atomic_file import replace_file
-from mcp_toolset.concurrency.file_lock import locked
+from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import ConfigError, DefinitionError
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.text.hidden_text import plain_to_see, visible

@@ -27,8 +27,8 @@ from mcp_toolset.catalog.pins.differences import compared, says_otherwise
 from mcp_toolset.catalog.pins.hygiene import Tidied, tidied
 from mcp_toolset.catalog.pins.lockfile import LockEntry, Pinned
 from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
-from mcp_toolset.tools.core.change import ToolChange
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.source import ToolChange
 from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, in_log, visible
 
 __all__ = ["ChangePolicy", "PinPolicy", "Pins"]

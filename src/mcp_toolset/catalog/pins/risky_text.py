@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp_toolset.catalog.pins.risky_patterns import ANOTHER_TOOL, INSTRUCTIONS, VALUES
-from mcp_toolset.tools.core.plain import texts_in
+from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import cleaned, hidden_in
 
 __all__ = ["Sign", "signs_in", "text_gained"]

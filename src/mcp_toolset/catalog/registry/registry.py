@@ -12,10 +12,9 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from mcp_toolset.catalog.registry.contents import RegistryContents
-from mcp_toolset.catalog.registry.membership import RegistryMembership
 from mcp_toolset.catalog.registry.name_assignment import NameRules, key_of
 from mcp_toolset.catalog.registry.state import RegistryState, ToolKey
 from mcp_toolset.catalog.registry.surface import (
@@ -30,6 +29,49 @@ from mcp_toolset.errors import StaleStateError, StateError
 from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.core.names import limit_beside
 from mcp_toolset.tools.toolsets.toolset import Toolset
+
+
+class Members(Protocol):
+    """The methods of a `ToolRegistry` that are used here."""
+
+    @property
+    def generation(self) -> int:
+        """The generation, which grows with each change."""
+        ...
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, and whether it is a member."""
+        ...
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Add tools to the members or remove them; return the new generation."""
+        ...
+
+
+class RegistryMembership:
+    """Reads and changes the members of a registry."""
+
+    def __init__(self, registry: Members) -> None:
+        """Give access to the members of `registry` only."""
+        self._registry = registry
+
+    @property
+    def generation(self) -> int:
+        """The generation, which grows with each change of the registry."""
+        return self._registry.generation
+
+    def members(self) -> Mapping[str, bool]:
+        """Every tool by public name, without hidden tools, and whether it is a member."""
+        return self._registry.members()
+
+    def change(self, members: Mapping[str, bool], *, generation: int) -> int:
+        """Add tools to the members or remove them, all or nothing; return the new generation.
+
+        Raises:
+            StaleStateError: the registry has changed since that generation; nothing is changed.
+            UnknownToolError: a tool does not exist, or is hidden; nothing is changed.
+        """
+        return self._registry.change(members, generation=generation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def type_name(schema: object, nesting: int = _NESTING) -> str:
 
 def _choices(schema: Mapping[str, Any]) -> str:
     listed: object = [schema["const"]] if "const" in schema else schema.get("enum")
-    values = cast(list[object], listed) if isinstance(listed, list) else []
+    values = cast("list[object]", listed) if isinstance(listed, list) else []
     if not 0 < len(values) <= _CHOICES or not all(map(_is_scalar, values)):
         return ""
     named = "|".join(json.dumps(value, ensure_ascii=False) for value in values)
@@ -139,7 +139,7 @@ def _alternatives(schema: Mapping[str, Any], nesting: int) -> str:
     for key in ("anyOf", "oneOf"):
         options: object = schema.get(key)
         if isinstance(options, list) and options:
-            several = cast(list[object], options)[:_PARAMETERS]
+            several = cast("list[object]", options)[:_PARAMETERS]
             return _either({type_name(option, nesting - 1) for option in several})
     return ""
 
@@ -170,7 +170,7 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
 
 def _texts(value: object) -> frozenset[str]:
     """The strings among the values, or the single string itself."""
-    values = cast(list[object], value) if isinstance(value, list | tuple) else [value]
+    values = cast("list[object]", value) if isinstance(value, list | tuple) else [value]
     return frozenset(item for item in values if isinstance(item, str))
 
 

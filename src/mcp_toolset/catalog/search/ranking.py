@@ -12,8 +12,8 @@ from heapq import nsmallest
 from typing import Protocol, runtime_checkable
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
-from mcp_toolset.catalog.search.fusion import Weight, fused
 from mcp_toolset.catalog.search.lexical import LexicalScorer
+from mcp_toolset.catalog.search.meaning import Weight, fused
 from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.errors import DefinitionError
 

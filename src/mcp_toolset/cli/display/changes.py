@@ -8,8 +8,7 @@ from typing import Any
 from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.capability_changes import gained
 from mcp_toolset.catalog.pins.differences import Difference, compared
-from mcp_toolset.tools.core.change import ToolChange
-from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.core.source import SourceStatus, ToolChange
 from mcp_toolset.tools.text.hidden_text import visible
 
 __all__ = ["change_json", "change_lines", "status_lists"]

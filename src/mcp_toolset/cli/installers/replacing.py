@@ -16,8 +16,7 @@ from typing import Final
 
 from platformdirs import user_cache_path
 
-from mcp_toolset.concurrency.atomic_file import create_file, replace_file
-from mcp_toolset.concurrency.file_lock import locked
+from mcp_toolset.concurrency.atomic_file import create_file, locked, replace_file
 from mcp_toolset.config.jsonc import read_text
 from mcp_toolset.errors import ConfigError
 

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from mcp_toolset.calls.pipeline.output_check import promised
 from mcp_toolset.errors import InvalidOutputError
-from mcp_toolset.tools.core.asking import ElicitationAnswer
-from mcp_toolset.tools.core.outcome import AskUser, Halt
+from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.returned import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding

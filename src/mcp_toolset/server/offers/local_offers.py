@@ -11,8 +11,12 @@ from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Endin
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
-from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
-from mcp_toolset.tools.declare.resources import ResourceProvider, UpdatingResources
+from mcp_toolset.tools.declare.prompts import (
+    CompletionProvider,
+    PromptProvider,
+    ResourceProvider,
+    UpdatingResources,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

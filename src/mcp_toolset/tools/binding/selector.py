@@ -21,8 +21,8 @@ from typing import (
 )
 
 from mcp_toolset.errors import DefinitionError, UnknownToolError
-from mcp_toolset.tools.core.identity import declared_tool
-from mcp_toolset.tools.core.tags import Tagged
+from mcp_toolset.tools.core.names import declared_tool
+from mcp_toolset.tools.core.options import Tagged
 
 if TYPE_CHECKING:
     from enum import Enum

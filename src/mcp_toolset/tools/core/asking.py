@@ -1,4 +1,4 @@
-"""Elicitation, sampling and roots: what a tool may ask the client for during its call.
+"""What a tool may ask for: elicitation, sampling and roots in its call; `AskUser` and `Halt` as its result.
 
 The answers are typed values, the requests are in wire form. `InputRequired` carries the requests out of a
 call where the protocol sends them in the result (2026-07-28, "Multi round-trip requests").
@@ -182,3 +182,41 @@ def sampling(
     if system is not None:
         params["systemPrompt"] = system
     return params
+
+
+RESERVED_HALTS: Final = frozenset({"completed", "error", "awaiting_user", "awaiting_tools", "max_rounds"})
+"""Reasons that rounds use themselves; a tool cannot use them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskUser:
+    """The tool needs an answer from the user before it can continue; the answer becomes its result.
+
+    Attributes:
+        question: The question.
+        schema: JSON Schema of the answer, an object of plain properties as elicitation allows them;
+            one text field named `answer` unless given.
+    """
+
+    question: str
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The loop should end after this call; the other calls of the round still finish.
+
+    Attributes:
+        reason: Why, as a short word of the application.
+        result: The result of the call itself.
+    """
+
+    reason: str
+    result: Any = None
+
+    def __post_init__(self) -> None:
+        """Refuse reasons that have a meaning already."""
+        if not self.reason or self.reason in RESERVED_HALTS:
+            raise DefinitionError(
+                f"Halt({self.reason!r}): this reason is reserved or empty; use a word of your own"
+            )

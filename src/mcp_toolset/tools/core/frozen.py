@@ -1,4 +1,4 @@
-"""Immutable JSON data, so that the definition of a tool stays the one whose schemas were compiled.
+"""JSON data: frozen, so that a definition stays the one whose schemas were compiled; copied; and its texts.
 
 A frozen object is a `dict`, a frozen array a `list`: they are read, compared and written as JSON like any
 other. Methods that would change them raise `TypeError`; `thawed`, `copy.copy` and `copy.deepcopy` give plain
@@ -7,8 +7,11 @@ data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+
+from mcp_toolset.errors import InvalidArgumentsError
 
 MAX_DEPTH: Final = 200
 """The number of levels that are frozen; a schema that is nested deeper is refused when it is compiled."""
@@ -95,3 +98,43 @@ def thawed(value: Any, depth: int = MAX_DEPTH) -> Any:
         items = cast("list[Any]", given)
         return [one if type(one) is str else thawed(one, depth - 1) for one in items]
     return value
+
+
+def copied(arguments: dict[str, Any]) -> dict[str, Any]:
+    """A deep copy; values that JSON does not have are copied by `copy.deepcopy`.
+
+    Raises:
+        InvalidArgumentsError: the arguments are nested deeper than Python can follow.
+    """
+    try:
+        return _copied_object(arguments)
+    except RecursionError:
+        raise InvalidArgumentsError(
+            "the arguments are nested too deeply to be copied; flatten them"
+        ) from None
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Any]", value).items():
+            yield key
+            yield from texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in cast("list[Any] | tuple[Any, ...]", value):
+            yield from texts_in(item)
+
+
+def _copied_object(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: value if type(value) in _LEAVES else _copied(value) for key, value in given.items()}
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return _copied_object(cast("dict[str, Any]", value))
+    if type(value) is list:
+        items = cast("list[Any]", value)
+        return [item if type(item) in _LEAVES else _copied(item) for item in items]
+    return deepcopy(value)

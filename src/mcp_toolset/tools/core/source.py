@@ -1,16 +1,45 @@
-"""`ToolSource`: a source of tools that must be opened, such as a mounted server; and its `SourceStatus`."""
+"""`ToolSource`: a source of tools that must be opened, such as a mounted server; and what it tells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 import anyio
 import anyio.abc
 
 from mcp_toolset.errors import ToolNotReadyError, UnknownToolError
-from mcp_toolset.tools.core.change import ToolChange
+from mcp_toolset.tools.core.definition import ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChange:
+    """One tool that differs from its pin.
+
+    Attributes:
+        name: The tool's original name at its source.
+        held: Whether it is quarantined until a person accepts it; else it is served with the new definition.
+        pinned: The definition that was accepted, safe to show; `None` for a tool that is new.
+        offered: The present definition, without the mount's secrets; hostile until accepted.
+        gained: What the new definition can do that the old could not; empty if nothing.
+        differences: Where the two definitions differ, such as `inputSchema.properties.path`.
+        reason: All of that in one line, for people and models; it quotes nothing from the server.
+    """
+
+    name: str
+    held: bool
+    pinned: ToolDefinition | None = field(repr=False)
+    offered: ToolDefinition = field(repr=False)
+    gained: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the tool is new on a server that was pinned without it."""
+        return self.pinned is None
+
 
 SourceState = Literal["closed", "starting", "ready", "offline", "misconfigured"]
 

@@ -17,8 +17,7 @@ from mcp_toolset.errors import DefinitionError, StateError, ToolMismatchError
 from mcp_toolset.tools.binding.binding import Reads, ToolBinding
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.core.identity import DECLARED, declared_tool
-from mcp_toolset.tools.core.names import check_name
+from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
 from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.define import promised

@@ -1,4 +1,4 @@
-"""`Prompts` and the protocols `PromptProvider` and `CompletionProvider`: prompts and completions of a server.
+"""`Prompts` and the protocols of what a server has beside tools: prompts, completions and resources.
 
 A prompt is one message or several that a user picks and fills in (specification, server/prompts); a
 completion proposes values for an argument of a prompt or a resource template (server/utilities/completion).
@@ -18,17 +18,20 @@ from mcp_toolset.tools.core.call import ToolContext
 
 if TYPE_CHECKING:
     from mcp_types import (
+        BlobResourceContents,
         Completion,
         GetPromptResult,
         Prompt,
         PromptMessage,
         PromptReference,
+        Resource,
+        ResourceTemplate,
         ResourceTemplateReference,
+        TextResourceContents,
     )
 
     Reference = PromptReference | ResourceTemplateReference
     """What an argument belongs to: a prompt by its name, or a resource template by its URI template."""
-
     Written = str | PromptMessage | Sequence[PromptMessage | str] | GetPromptResult
     """What a prompt function may return; a text becomes one message of the user."""
 else:
@@ -228,3 +231,42 @@ def _message(part: PromptMessage | str) -> PromptMessage:
     if isinstance(part, PromptMessage):
         return part
     return PromptMessage(role="user", content=TextContent(type="text", text=part))
+
+
+@runtime_checkable
+class ResourceProvider(Protocol):
+    """Readable resources of a server (specification, server/resources).
+
+    Entries and contents are models of `mcp_types`, or wire dictionaries.
+    """
+
+    async def list_resources(self) -> Sequence[Resource | Mapping[str, Any]]:
+        """The resources to list, in a stable order."""
+        ...
+
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate | Mapping[str, Any]]:
+        """URI templates, for resources that are too many to list."""
+        ...
+
+    async def read_resource(
+        self, uri: str
+    ) -> Sequence[TextResourceContents | BlobResourceContents | Mapping[str, Any]]:
+        """The contents at `uri`.
+
+        Raises:
+            LookupError: the resource does not exist; the message goes to the client.
+        """
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` whenever the list has changed; return a function that stops this."""
+        ...
+
+
+@runtime_checkable
+class UpdatingResources(ResourceProvider, Protocol):
+    """Resources that report changes of their contents, so that clients can subscribe to them."""
+
+    def on_update(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call `callback` with the URI of a resource whose contents have changed; return what stops this."""
+        ...

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 from pydantic_core import SchemaSerializer, to_json, to_jsonable_python
 
 from mcp_toolset.errors import DefinitionError, InvalidOutputError
-from mcp_toolset.tools.core.outcome import AskUser, Halt
-from mcp_toolset.tools.core.result import ToolResult, encodable
-from mcp_toolset.tools.core.result_shape import checked_result
+from mcp_toolset.tools.core.asking import AskUser, Halt
+from mcp_toolset.tools.core.result import ToolResult, checked_result, encodable
 from mcp_toolset.tools.schema.plain_types import plain_type
 
 _CONTENT: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")

@@ -11,10 +11,9 @@ from mcp_toolset.tools.binding.binding import Executor, Reads, Supplies, ToolBin
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.frozen import FrozenObject, frozen, thawed
-from mcp_toolset.tools.core.identity import default_id, handler_name
-from mcp_toolset.tools.core.options import ToolOptions
+from mcp_toolset.tools.core.names import default_id, handler_name
+from mcp_toolset.tools.core.options import ToolOptions, checked_tags
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.tags import checked_tags
 from mcp_toolset.tools.declare.handler import Handler, HandlerCall, arguments_reader
 from mcp_toolset.tools.declare.injected import with_injected
 from mcp_toolset.tools.schema.validation import SchemaCheck, checks_of

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from mcp_toolset._lazy import lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.tools.export.form import Provider
     from mcp_toolset.tools.export.offering import (
         export,
         to_anthropic,
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
         to_openai,
         to_openai_responses,
     )
-    from mcp_toolset.tools.export.table import Export
+    from mcp_toolset.tools.export.table import Export, Provider
 
 __all__ = [
     "Export",
@@ -33,7 +32,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Export": "tools.export.table",
-    "Provider": "tools.export.form",
+    "Provider": "tools.export.table",
     "export": "tools.export.offering",
     "to_anthropic": "tools.export.offering",
     "to_gemini": "tools.export.offering",

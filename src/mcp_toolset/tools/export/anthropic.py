@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from mcp_toolset.tools.export.form import Offer, ProviderForm
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.schema import Schema, kinds_of, mapped, portable
 from mcp_toolset.tools.export.strict import StrictDialect
+from mcp_toolset.tools.export.table import Offer, ProviderForm
 
 SEARCH_TOOL: Final = "tool_search_tool_bm25"
 """The name of the provider's own search for deferred tools."""

@@ -1,14 +1,44 @@
-"""Decode arguments: from those of an exported schema to those of the tool's own schema."""
+"""Names that a provider accepts, and arguments decoded from an exported schema to the tool's own."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any, Final, cast
 
-from mcp_toolset.tools.export.names import provider_names
+from mcp_toolset.tools.core.names import qualified
 from mcp_toolset.tools.export.schema import Schema, definitions_of, kinds_of, resolved
 from mcp_toolset.tools.schema.validation import SchemaCheck
+
+_OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+def provider_names(
+    names: Iterable[str], legal: re.Pattern[str], reserved: Collection[str] = ()
+) -> dict[str, str]:
+    """A name that matches `legal` for each of `names`, all different, none of them `reserved`.
+
+    A name that matches is kept. Another is altered and gets a digest of the original, so that the same name
+    is altered in the same way in every request.
+    """
+    listed = list(names)
+    kept = {name: name for name in listed if legal.fullmatch(name) and name not in reserved}
+    taken = {*kept, *reserved}
+    for name in listed:
+        if name not in kept:
+            kept[name] = _altered(name, taken)
+            taken.add(kept[name])
+    return {name: kept[name] for name in listed}
+
+
+def _altered(name: str, taken: Collection[str]) -> str:
+    stem = _OUTSIDE.sub("_", name)
+    if not stem or stem[0].isdigit():
+        stem = f"_{stem}"
+    identities = (name if attempt == 0 else f"{name}\0{attempt}" for attempt in count())
+    return next(made for identity in identities if (made := qualified(stem, identity)) not in taken)
+
 
 WayBack = Callable[[dict[str, Any]], dict[str, Any]]
 """Converts the arguments that the model sent to those that the tool declares."""

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from mcp_toolset.tools.export.form import Offer, ProviderForm
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.root import both
 from mcp_toolset.tools.export.schema import (
@@ -23,6 +22,7 @@ from mcp_toolset.tools.export.schema import (
     resolved,
     with_note,
 )
+from mcp_toolset.tools.export.table import Offer, ProviderForm
 
 MAX_INLINED: Final = 500
 """The number of references that are replaced by their targets; beyond that a schema keeps its references."""

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.frozen import thawed
 from mcp_toolset.tools.export import anthropic, gemini, openai
-from mcp_toolset.tools.export.arguments import NullsLeftOut, WayBack, with_legal_properties
-from mcp_toolset.tools.export.form import Offer, Provider, ProviderForm
-from mcp_toolset.tools.export.names import provider_names
+from mcp_toolset.tools.export.arguments import NullsLeftOut, WayBack, provider_names, with_legal_properties
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.root import rooted
 from mcp_toolset.tools.export.schema import Schema, with_definitions
 from mcp_toolset.tools.export.strict import strict_schema
-from mcp_toolset.tools.export.table import Export, ToolMark
+from mcp_toolset.tools.export.table import Export, Offer, Provider, ProviderForm, ToolMark
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mcp_toolset.tools.export.form import Offer, ProviderForm
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.schema import Schema, portable
 from mcp_toolset.tools.export.strict import StrictDialect, sizes_of
+from mcp_toolset.tools.export.table import Offer, ProviderForm
 
 MAX_DESCRIPTION: Final = 1024
 """The largest length of a function's description; the rest continues in that of its parameters."""

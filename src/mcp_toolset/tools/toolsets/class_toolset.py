@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, Union, cast, get_args, get_origin
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.identity import declared_tool
+from mcp_toolset.tools.core.names import declared_tool
 from mcp_toolset.tools.declare.function import FunctionCall, FunctionTool, tool
 from mcp_toolset.tools.declare.signature import is_method
 from mcp_toolset.tools.declare.tool import Tool

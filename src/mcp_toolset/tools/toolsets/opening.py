@@ -1,21 +1,78 @@
-"""Open and close sources: all at once, so that a slow one does not delay the others for long."""
+"""Open and close sources, all at once, and report the slow ones; `ToolsetLifetime` does so for a toolset."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from mcp_toolset.errors import sole
+from mcp_toolset.errors import StateError, sole
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.source import AtHand, ToolSource
-from mcp_toolset.tools.toolsets.opening_report import OpeningReport
+from mcp_toolset.tools.text.hidden_text import visible
+
+QUIET: Final = 1.0
+"""Seconds of waiting before the first line; most servers are ready earlier."""
+
+
+class OpeningReport:
+    """Lines on stderr: the servers that are waited for, then the outcome of each.
+
+    Nothing is written unless stderr is a terminal and the waiting takes longer than `QUIET` seconds.
+    """
+
+    def __init__(self, sources: Sequence[ToolSource]) -> None:
+        """Watch `sources`; without sources, nothing is written."""
+        self._all = len(sources)
+        self._waiting = list(sources)
+        self._speaks = False
+        self._done = anyio.Event()
+        if not sources:
+            self._done.set()
+
+    async def run(self) -> None:
+        """Write the first line after a while, unless every source has answered or failed."""
+        with anyio.move_on_after(QUIET):
+            await self._done.wait()
+            return
+        self._speaks = sys.stderr.isatty()
+        self._say(f"waiting for {self._names()} {self._count()} …")
+
+    def settled(self, source: ToolSource) -> None:
+        """Note that a first attempt has succeeded or failed."""
+        if source not in self._waiting:
+            return
+        self._waiting.remove(source)
+        status = source.status
+        outcome = f"{status.tools} tools" if status.state == "ready" else status.reason
+        self._say(f"{source.source_name}: {status.state} ({outcome}) {self._count()}")
+        if not self._waiting:
+            self._done.set()
+
+    def ended(self) -> None:
+        """Write which servers are no longer waited for."""
+        if self._waiting:
+            self._say(f"going on without {self._names()}: still starting")
+
+    def _names(self) -> str:
+        return ", ".join(source.source_name for source in self._waiting)
+
+    def _count(self) -> str:
+        return f"({self._all - len(self._waiting)} of {self._all} servers settled)"
+
+    def _say(self, line: str) -> None:
+        if self._speaks:
+            sys.stderr.write(f"mcp-toolset: {visible(line)}\n")
+            sys.stderr.flush()
+
 
 PATIENCE: Final = 3.0
 """Seconds that an opened server with a usable tool waits for the rest, which joins later."""
@@ -127,3 +184,64 @@ async def unwind(
     except BaseExceptionGroup as group:
         if sole(group) is not fault:
             raise
+
+
+class ToolsetLifetime:
+    """Opens every source of a toolset for the length of a block."""
+
+    _stack: AsyncExitStack | None = None
+
+    def bindings(self) -> list[ToolBinding]:
+        """Every tool, flat and in order."""
+        raise NotImplementedError
+
+    def sources(self) -> list[ToolSource]:
+        """Every source that must be opened."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        """Open every source concurrently, and wait until each is ready or has failed.
+
+        Each source has its own `start_timeout`. A wait of more than a second is reported on stderr if that is
+        a terminal. `opened(patience=…)` returns earlier.
+        """
+        await self._open(Waiting(tells=True))
+        return self
+
+    @asynccontextmanager
+    async def opened(self, *, patience: float | None = None) -> AsyncGenerator[Self]:
+        """Open every source for the length of a block, and wait for them at most `patience` seconds.
+
+        A source that is not ready then continues to start, and its tools join when it is.
+
+        Args:
+            patience: Seconds; 0 does not wait at all. `None` waits as `async with toolset` does.
+        """
+        async with self.opening(Waiting(limit=patience, tells=True)):
+            yield self
+
+    @asynccontextmanager
+    async def opening(self, waiting: Waiting) -> AsyncGenerator[None]:
+        """Open every source for the length of a block, and wait for them as `waiting` says."""
+        await self._open(waiting)
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(self.__aexit__)
+            yield
+
+    async def _open(self, waiting: Waiting) -> None:
+        if self._stack is not None:
+            raise StateError("this toolset is already open; enter it once, or make another")
+        async with AsyncExitStack() as stack:
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            has_local_tools = any(not binding.source for binding in self.bindings())
+            await open_sources(group, self.sources(), waiting, has_local_tools=has_local_tools)
+            self._stack = stack.pop_all()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every source, children included."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await unwind(stack, kind, fault, trace)

@@ -19,9 +19,8 @@ from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED
 from mcp_toolset.tools.toolsets.stable_id import check_ids
-from mcp_toolset.tools.view.availability import ToolAvailability
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
-from mcp_toolset.tools.view.view import RunsCalls, ToolView
+from mcp_toolset.tools.view.view import RunsCalls, ToolAvailability, ToolView
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

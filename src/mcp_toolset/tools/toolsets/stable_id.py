@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from mcp_toolset.errors import NameConflictError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.identity import default_id
+from mcp_toolset.tools.core.names import default_id
 from mcp_toolset.tools.declare.tool import Tool
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.core.identity import declared_tool
+from mcp_toolset.tools.core.names import declared_tool
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import FunctionTool, tool
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.export.compact import help_text, stubbed
 from mcp_toolset.tools.toolsets.class_toolset import ClassMembers, check_calls
-from mcp_toolset.tools.toolsets.lifetime import ToolsetLifetime
 from mcp_toolset.tools.toolsets.named_step import NamedStep
+from mcp_toolset.tools.toolsets.opening import ToolsetLifetime
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED, PreparedStep
 from mcp_toolset.tools.toolsets.queries import C, ToolsetQueries
 from mcp_toolset.tools.toolsets.transform import ArgumentStep

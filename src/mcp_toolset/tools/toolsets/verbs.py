@@ -17,8 +17,8 @@ from mcp_toolset.tools.binding.binding import Supplies, ToolBinding
 from mcp_toolset.tools.binding.selector import ToolSelector, public_name_of
 from mcp_toolset.tools.core.frozen import frozen
 from mcp_toolset.tools.core.names import check_name, check_prefix, public_name
+from mcp_toolset.tools.core.options import Tagged, checked_tags
 from mcp_toolset.tools.core.source import ToolSource
-from mcp_toolset.tools.core.tags import Tagged, checked_tags
 from mcp_toolset.tools.declare.injected import with_injected
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.named_step import NamedStep

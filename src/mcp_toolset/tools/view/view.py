@@ -1,4 +1,4 @@
-"""`ToolView`: a flat, frozen table from public name to `ToolBinding`, compiled once from a toolset.
+"""`ToolView`: a frozen table from public name to `ToolBinding`; `ToolAvailability`: what a model sees of it.
 
 Names are never parsed at call time: the table maps them back to tools.
 """
@@ -6,27 +6,83 @@ Names are never parsed at call time: the table maps them back to tools.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError
 from mcp_toolset.tools.binding.binding import ToolBinding
-from mcp_toolset.tools.binding.selector import ToolSelector, names_of, public_name_of
+from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, names_of, public_name_of, resolve_all
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.store_miss import loaded
-from mcp_toolset.tools.view.availability import ToolAvailability
 from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.unbound import KnownTools
 
 if TYPE_CHECKING:
+    from mcp_toolset.tools.binding.binding import ToolBinding
     from mcp_toolset.tools.export import Export, Provider
     from mcp_toolset.tools.export.requirement import ToolRequirement
 
-__all__ = ["Describes", "RunsCalls", "ToolBinding", "ToolView", "conflict_message", "execute"]
+
+@dataclass(frozen=True, slots=True)
+class ToolAvailability:
+    """A selection of tools, resolved against a toolset before anything is sent to a model.
+
+    A selector is a public name, a `Tool`, or a nested toolset, which selects all its tools, on or off.
+    """
+
+    kind: Literal["default", "all", "only", "default_plus"] = "default"
+    selectors: tuple[ToolSelector | ToolGroup, ...] = ()
+
+    @classmethod
+    def default(cls) -> ToolAvailability:
+        """Every tool that is on."""
+        return cls()
+
+    @classmethod
+    def all(cls) -> ToolAvailability:
+        """Every tool, on or off."""
+        return cls("all")
+
+    @classmethod
+    def only(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
+        """Only these tools, on or off."""
+        return cls("only", selectors)
+
+    @classmethod
+    def default_plus(cls, *selectors: ToolSelector | ToolGroup) -> ToolAvailability:
+        """Every tool that is on, and then these, each once."""
+        return cls("default_plus", selectors)
+
+    def resolve(self, table: Mapping[str, ToolBinding]) -> list[str]:
+        """The available public names, given all tools.
+
+        Raises:
+            UnknownToolError: a selector matches no tool; the message has close matches.
+            DefinitionError: a selector matches more than one tool, or is not a selector.
+        """
+        picked = resolve_all(self.selectors, table)
+        if self.kind == "all":
+            return list(table)
+        if self.kind == "only":
+            return picked
+        on = [name for name, binding in table.items() if binding.on]
+        return list(dict.fromkeys([*on, *picked]))
+
+
+__all__ = [
+    "Describes",
+    "RunsCalls",
+    "ToolAvailability",
+    "ToolBinding",
+    "ToolSelector",
+    "ToolView",
+    "conflict_message",
+    "execute",
+]
 
 
 class Describes(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, cast
 import anyio
 from pydantic_core import from_json
 
-from mcp_toolset.concurrency.cancel_reason import reason_or
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.context.spans import client_span, tracing
 from mcp_toolset.protocol.codec import (
@@ -44,7 +44,6 @@ from mcp_toolset.protocol.json_rpc import (
     RequestId,
     RequestTimedOut,
 )
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.carrier import Carrier
 from mcp_toolset.transports.client.events import Event

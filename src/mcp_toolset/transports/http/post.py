@@ -15,6 +15,7 @@ import anyio
 from starlette.requests import Request
 from starlette.types import Send
 
+from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.concurrency.task_set import TaskSet
 from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import Answers, RequestContext
@@ -24,7 +25,6 @@ from mcp_toolset.protocol.encoded_answers import answer_line
 from mcp_toolset.protocol.errors import UNWRITTEN, error_for_peer
 from mcp_toolset.protocol.inbound import Kind, kind_of
 from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
-from mcp_toolset.tools.core.cancelling import CancelledError, from_outside
 from mcp_toolset.transports.http.following import PING
 from mcp_toolset.transports.http.kept_events import EventLog
 from mcp_toolset.transports.http.replies import STREAM, event_of

@@ -15,8 +15,7 @@ from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.capability_changes import gained
 from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
-from mcp_toolset.concurrency.garbage_collection import staying
-from mcp_toolset.concurrency.workers import BIG, in_worker
+from mcp_toolset.concurrency.workers import BIG, in_worker, staying
 from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamTimeoutError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from mcp_toolset.catalog.cache_folder import cache_folder
-from mcp_toolset.concurrency.atomic_file import replace_file
-from mcp_toolset.concurrency.file_lock import locked
+from mcp_toolset.catalog.registry.kept_files import cache_folder
+from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.config import Era
 
 KEPT: Final = 24 * 3600.0
