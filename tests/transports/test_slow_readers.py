@@ -13,9 +13,11 @@ import pytest
 from mcp import Client
 from tests.support.asking import text_of
 from tests.transports.test_http_endpoint import HEADERS, META
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.transports.http.event_stream import EventStream
 
 pytestmark = pytest.mark.anyio
 
@@ -28,19 +30,25 @@ HELD = 24 * 1024 * 1024
 
 
 class Flood:
-    """A tool that reports more than its client reads."""
+    """A tool that reports more than its client reads.
+
+    Attributes:
+        sent: Reports that it has sent.
+        waits: Set when the server waits for room for a further report, or there is none left.
+        done: Set when it has ended.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
-        self.begun, self.done = anyio.Event(), anyio.Event()
+        self.waits, self.done = anyio.Event(), anyio.Event()
 
     async def flood(self, context: ToolContext) -> str:
         """Report at length."""
-        self.begun.set()
         for n in range(REPORTS):
             await context.progress(n + 1, REPORTS, "x" * SIZE)
             self.sent = n + 1
         self.done.set()
+        self.waits.set()
         return "done"
 
 
@@ -121,26 +129,36 @@ async def serving(flood: Flood) -> AsyncGenerator[str]:
                 group.cancel_scope.cancel()
 
 
-async def held_back(flood: Flood) -> None:
-    """Wait until no more is sent for some time.
+def watch(flood: Flood, monkeypatch: pytest.MonkeyPatch, way: Any) -> None:
+    """Tell `flood` when its reports wait: in uvicorn's buffer of a connection, or in a stream's queue."""
+    drain, room = FlowControl.drain, EventStream.room
 
-    `wait_all_tasks_blocked` sleeps as long at a time as uvicorn does: with that in the same loop, it may find
-    a task awake each time that it looks.
-    """
-    sent = -1
-    while flood.sent != sent or not sent:
-        sent = flood.sent
-        await anyio.sleep(0.2)
+    async def noted_drain(flow: FlowControl) -> None:
+        if flow.write_paused and flood.sent:
+            flood.waits.set()
+        await drain(flow)
+
+    async def noted_room(stream: EventStream) -> None:
+        if not stream.has_room and flood.sent:
+            flood.waits.set()
+        await room(stream)
+
+    if way is sse:
+        monkeypatch.setattr(EventStream, "room", noted_room)
+    else:
+        monkeypatch.setattr(FlowControl, "drain", noted_drain)
 
 
 @pytest.mark.parametrize("way", [modern, legacy, sse])
-async def test_f29_who_does_not_read_is_held_back_and_then_gets_everything_in_order(way: Any) -> None:
+async def test_f29_who_does_not_read_is_held_back_and_then_gets_everything_in_order(
+    way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flood = Flood()
+    watch(flood, monkeypatch, way)
     async with serving(flood) as url, AsyncExitStack() as stack:
         http = await stack.enter_async_context(httpx2.AsyncClient(base_url=url, timeout=None))
         reader = await way(http, stack)
-        await flood.begun.wait()
-        await held_back(flood)
+        await flood.waits.wait()
         assert not flood.done.is_set() and 0 < flood.sent * SIZE < HELD
         # Nobody else waits for it.
         async with Client(f"{url}/mcp", mode="legacy", cache=None) as other:

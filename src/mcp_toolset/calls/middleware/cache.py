@@ -7,7 +7,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import anyio
@@ -16,6 +15,7 @@ from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
+from mcp_toolset.concurrency.single_flight import SingleFlight
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -122,25 +122,6 @@ _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _Key = tuple[str, str, str, str]
 
 
-@dataclass(slots=True)
-class _Flight:
-    """A run that identical calls may wait for."""
-
-    ended: anyio.Event = field(default_factory=anyio.Event)
-    result: ToolResult | None = None
-    fault: Exception | None = None
-
-    @property
-    def was_cancelled(self) -> bool:
-        return self.result is None and self.fault is None
-
-    def outcome(self) -> ToolResult:
-        if self.fault is not None:
-            raise self.fault
-        assert self.result is not None
-        return self.result
-
-
 class ResultCache:
     """Caches results by tool, definition, caller and arguments; identical concurrent calls run once.
 
@@ -189,7 +170,7 @@ class ResultCache:
         self._shared = shared
         self._now = now
         self._kept: Recent[_Key, tuple[float, ToolResult]] = Recent(max_entries)
-        self._flights: dict[_Key, _Flight] = {}
+        self._flights: SingleFlight[_Key] = SingleFlight()
         self._store = None if store is None else SharedResults(store, timeout=timeout, now=now)
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
@@ -197,14 +178,8 @@ class ResultCache:
         key = self._key(call, context, next)
         if key is None:
             return await next()
-        while (kept := self._fresh(key)) is None:
-            flight = self._flights.get(key)
-            if flight is None:
-                return await self._run(key, next)
-            await flight.ended.wait()
-            if not flight.was_cancelled:
-                return await next() if self._is_personal(flight) else flight.outcome()
-        return kept
+        kept = self._fresh(key)
+        return await self._run(key, next) if kept is None else kept
 
     def clear(self) -> None:
         """Remove every result; runs in flight still end, and are cached then."""
@@ -212,23 +187,31 @@ class ResultCache:
             self._kept.drop(key)
 
     async def _run(self, key: _Key, next: CallNext) -> ToolResult:
-        flight = self._flights[key] = _Flight()
-        try:
+        is_own, is_new, left = False, True, self._ttl
+
+        async def fetch() -> ToolResult:
+            nonlocal is_own, is_new, left
+            is_own = True
             found = None if self._store is None else await self._store.load(key, self._ttl)
-            flight.result = await next() if found is None else found[1]
-        # The identical calls that wait must learn of any error.
-        except Exception as fault:
-            flight.fault = fault
-            raise
-        finally:
-            del self._flights[key]
-            flight.ended.set()
-        if _is_success(flight.result):
-            left = self._ttl if found is None else found[0]
-            self._kept.put(key, (self._now() + left, flight.result))
-            if self._store is not None and found is None:
-                await self._store.save(key, flight.result, self._ttl)
-        return flight.result
+            if found is None:
+                return await next()
+            is_new, (left, result) = False, found
+            return result
+
+        try:
+            result = await self._flights.run(key, fetch)
+        # The run of another caller may have failed by anything.
+        except Exception:
+            if is_own or not self._shared:
+                raise
+            result = None
+        if result is None or not is_own:
+            return await next() if result is None or self._is_personal(result) else result
+        if _is_success(result):
+            self._kept.put(key, (self._now() + left, result))
+            if self._store is not None and is_new:
+                await self._store.save(key, result, self._ttl)
+        return result
 
     def _fresh(self, key: _Key) -> ToolResult | None:
         found = self._kept.get(key)
@@ -240,11 +223,10 @@ class ResultCache:
         self._kept.drop(key)
         return None
 
-    def _is_personal(self, flight: _Flight) -> bool:
-        """Whether the outcome of a run is for its own caller only, so that the other callers need a run."""
-        result = flight.result
-        if result is None or result.is_error:
-            return self._shared or (result is not None and rejection_reason(result) is not None)
+    def _is_personal(self, result: ToolResult) -> bool:
+        """Whether the result of a run is for its own caller only, so that the other callers need a run."""
+        if result.is_error:
+            return self._shared or rejection_reason(result) is not None
         return not result.is_complete
 
     def tool_names(self) -> Iterable[NameUse]:

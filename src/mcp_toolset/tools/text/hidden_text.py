@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, cast
 
 __all__ = ["HiddenTextPolicy", "cleaned", "cleaned_metadata", "hidden_in", "plain_to_see", "visible"]
 
 HiddenTextPolicy = Literal["strip", "flag", "refuse"]
 """What is done with a definition that has hidden characters: clean it where that is safe, serve it with a
 note, or set it aside."""
-
-POLICIES: Final = cast("tuple[HiddenTextPolicy, ...]", get_args(HiddenTextPolicy))
 
 
 def _is_plain(text: str) -> bool:
