@@ -14,8 +14,7 @@ import anyio
 from mcp_toolset.calls.middleware.caller import HOST, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.calls.pipeline.middleware import CallNext
-from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, answer_of
-from mcp_toolset.concurrency.single_flight import SingleFlight
+from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, InvalidOutputError, StoreError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
