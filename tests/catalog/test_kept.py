@@ -16,7 +16,7 @@ from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.registry.kept_files import KeptFiles
 from mcp_toolset.catalog.snapshot import take_snapshot
 from mcp_toolset.server.kept_catalogs import folder_for
-from mcp_toolset.upstream.kept_mount import keep_key
+from mcp_toolset.upstream.known_server import keep_key
 from mcp_toolset.upstream.target import link_to
 
 TOOL = {"name": "a", "description": "The tool.", "inputSchema": {"type": "object"}}

@@ -78,7 +78,7 @@ COMMANDS = {
 
 _DRAW = """
 import json, os, sys
-from mcp_toolset.cli.display import progress
+from mcp_toolset.cli.display import servers
 from mcp_toolset.cli.main import main
 class Still:
     def __init__(self, server): pass
@@ -86,7 +86,7 @@ class Still:
     def __exit__(self, *fault): pass
 from mcp_toolset.cli import mount
 # A line that moves is no part of a screen that can be read afterwards.
-mount.opening = progress.opening = Still
+mount.opening = servers.opening = Still
 for width in json.loads(sys.argv[1]):
     os.environ["COLUMNS"] = str(width)
     for name, arguments in json.loads(sys.argv[2]).items():

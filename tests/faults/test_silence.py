@@ -47,13 +47,13 @@ def go_on(pid: int) -> None:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is given up soon."""
     for name in ("PATIENCE", "SILENCE"):
-        monkeypatch.setattr(f"mcp_toolset.upstream.sessions.circuit_breaker.{name}", 1.5)
+        monkeypatch.setattr(f"mcp_toolset.upstream.sessions.health.{name}", 1.5)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is silent is told of soon, and not given up while the test runs."""
-    monkeypatch.setattr("mcp_toolset.upstream.sessions.circuit_breaker.PATIENCE", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.sessions.health.PATIENCE", 120)
 
 
 def status(server: ToolsetServer) -> SourceStatus:
@@ -126,7 +126,7 @@ async def test_u41_a_slow_server_that_answers_health_checks_is_never_given_up(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its one slowness here is that of its calls, however busy the machine is.
-    monkeypatch.setattr("mcp_toolset.upstream.sessions.circuit_breaker.TELL", 120)
+    monkeypatch.setattr("mcp_toolset.upstream.sessions.health.TELL", 120)
     up = mount(log=str(log), timeout=0.1)
     async with ToolsetServer(Toolset(up)) as server:
         states: list[str] = []

@@ -18,11 +18,12 @@ from tests.faults.harness import until
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.encoded_answers import Encoded
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
-from mcp_toolset.transports import inbox, pipes
+from mcp_toolset.transports import inbox, pipes, stdio_server
 from mcp_toolset.transports import line_dispatcher as jsonrpc
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
-from mcp_toolset.transports.pipes import PipePair, unshared
+from mcp_toolset.transports.pipes import PipePair
 from mcp_toolset.transports.requests import REPORT_GRACE
+from mcp_toolset.transports.stdio_server import unshared
 
 pytestmark = pytest.mark.anyio
 
@@ -266,7 +267,7 @@ async def test_f8_a_request_whose_id_is_in_use_is_not_run_a_second_time() -> Non
 async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "MAX_GARBAGE", 10)
+    monkeypatch.setattr(inbox, "MAX_GARBAGE", 10)
     with pytest.raises(BaseExceptionGroup) as broken:
         async with speaking(too_much=lambda lines: ToolsetError(f"{lines} lines")) as peer:
             with suppress(BrokenPipeError):
@@ -279,7 +280,7 @@ async def test_f8_answers_to_nothing_break_the_circuit_as_garbage_does(
 async def test_f8_a_good_message_among_garbage_keeps_the_circuit_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jsonrpc, "MAX_GARBAGE", 10)
+    monkeypatch.setattr(inbox, "MAX_GARBAGE", 10)
     async with speaking(echo, too_much=lambda lines: ToolsetError("broken")) as peer:
         for number in range(5):
             await peer.send(b"garbage\n" * 9, request(number))
@@ -694,7 +695,7 @@ async def test_f45_a_shared_pipe_is_written_to_without_blocking_and_stays_as_it_
         def refuse(*arguments: Any) -> int:
             raise OSError("this system opens no pipe twice")
 
-        monkeypatch.setattr(pipes, "reopened", refuse)
+        monkeypatch.setattr(stdio_server, "reopened", refuse)
     try:
         assert os.get_blocking(writer)
         with unshared(writer) as (own, write):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,15 +19,13 @@ from urllib.parse import urlsplit
 from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.cli.credentials import Headers
-from mcp_toolset.cli.display.output import complain
-from mcp_toolset.cli.display.progress import opening
+from mcp_toolset.cli.display.servers import complain_of, opening, reachable, require_something, warn_of_keys
 from mcp_toolset.cli.program import load
 from mcp_toolset.cli.target import Command, ConfigFile, Module, Program, Target, Url, default_name
 from mcp_toolset.errors import TargetError
 from mcp_toolset.server.server import ToolsetServer
-from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.function import Tool
-from mcp_toolset.tools.text.screen import counted
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -38,13 +36,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MountOptions",
     "mount",
-    "name_down",
     "opened",
     "own_bindings",
-    "reachable",
-    "report_down",
-    "require_something",
-    "warn_of_keys",
 ]
 
 LOCK_HERE: Final = "mcp-toolset.lock.json"
@@ -161,64 +154,10 @@ async def opened(
             await stack.enter_async_context(server)
             await server.settled()
         warn_of_keys(server)
-        _complain_of(str(one) for one in server.unbound() if one.is_settled)
+        complain_of(str(one) for one in server.unbound() if one.is_settled)
         if reasons or not reachable(server):
             require_something(server)
         yield server
-
-
-def warn_of_keys(server: ToolsetServer) -> None:
-    """Write to stderr which keys of the configuration are ignored."""
-    if server.configured is not None:
-        _complain_of(server.configured.config.warnings)
-
-
-def require_something(server: ToolsetServer) -> None:
-    """Write to stderr which servers are down.
-
-    Raises:
-        TargetError: All servers are down and there is no local tool; it has the last server's reason.
-    """
-    lines = _down(server)
-    if lines and not reachable(server):
-        last = lines.pop()
-        _complain_of(lines)
-        raise TargetError(last)
-    _complain_of(lines)
-
-
-def name_down(server: ToolsetServer) -> bool:
-    """Write to stderr which servers are down, if the answer has the reasons; return whether any is down."""
-    down = [name for name, status in server.statuses().items() if status.state != "ready"]
-    if down:
-        verb = "is" if len(down) == 1 else "are"
-        complain(f"{len(down)} of {counted(len(server.statuses()), 'server')} {verb} down: {', '.join(down)}")
-    return bool(down)
-
-
-def reachable(server: ToolsetServer) -> bool:
-    """Whether a server is up, or there is a local tool."""
-    statuses = server.statuses().values()
-    up = any(status.state == "ready" for status in statuses)
-    return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
-
-
-def report_down(server: ToolsetServer) -> None:
-    """Write to stderr which servers are down; they are retried while the others serve."""
-    _complain_of(_down(server))
-
-
-def _complain_of(lines: Iterable[str]) -> None:
-    for line in lines:
-        complain(line)
-
-
-def _down(server: ToolsetServer) -> list[str]:
-    """A line with place, cause and remedy for each mounted server that is not ready."""
-    statuses = server.statuses().items()
-    return [
-        f"{_shown(server, name)}: {_reason(status)}" for name, status in statuses if status.state != "ready"
-    ]
 
 
 def is_mountable(value: object) -> bool:
@@ -335,22 +274,6 @@ def _environment() -> dict[str, str]:
     # Those that every child process gets, and the shell's own, are not secret, so messages may show them.
     passed_anyway = {*INHERITED_VARIABLES, *_OF_THE_SHELL}
     return {name: value for name, value in os.environ.items() if name not in passed_anyway}
-
-
-def _shown(server: ToolsetServer, name: str) -> str:
-    from mcp_toolset.upstream.toolset import RemoteToolset
-
-    sources = server.toolset.sources()
-    source = next(source for source in sources if source.source_name == name)
-    if not isinstance(source, RemoteToolset):
-        return name
-    address = source.connection.link.shown
-    return address if len(sources) == 1 else f"{name} ({address})"
-
-
-def _reason(status: SourceStatus) -> str:
-    reason = status.reason or f"it is {status.state}"
-    return reason if ";" in reason else f"{reason}; check that it runs and answers there"
 
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:

@@ -62,7 +62,10 @@ class ListChange(Protocol):
 
 
 class Offers(Protocol):
-    """Resources, prompts and completions of one source, in wire form and under its own names."""
+    """Resources, prompts and completions of one source, in wire form and under its own names.
+
+    The defaults are those of a source that lists the same to every client.
+    """
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether it has a capability, and in it a feature such as `subscribe`."""
@@ -98,27 +101,26 @@ class Offers(Protocol):
 
     async def look(self, kind: Kind, context: ToolContext) -> None:
         """List again for a caller what nothing tells of a change of."""
-        ...
 
     def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
         """The entries that a caller sees in place of those of `listed`; `None` if it sees the same."""
-        ...
+        return None
 
     def tells_itself(self, client: ServedClient) -> bool:
         """Whether a client has a session of its own with the source, which tells it of changes."""
-        ...
+        return False
 
     def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
         """All entries that only some callers see."""
-        ...
+        return ()
 
     def said(self) -> frozenset[str]:
         """Of `tools`, `resources`, `prompts`: the lists that it said to have changed; told once."""
-        ...
+        return frozenset()
 
     def list_news(self) -> Sequence[ListChange]:
         """The lists of single clients that have changed since this was asked last."""
-        ...
+        return ()
 
 
 @runtime_checkable

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
 
 from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.pins.lockfile import LockFile, lock_beside
@@ -14,7 +18,6 @@ from mcp_toolset.catalog.pins.policy import PinPolicy
 from mcp_toolset.config import HubConfig, ServerConfig, chain
 from mcp_toolset.config.loops import check_no_loop
 from mcp_toolset.errors import ConfigError, DefinitionError, NameConflictError, ToolsetError
-from mcp_toolset.hub.misconfigured import Misconfigured
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.names import (
@@ -26,6 +29,8 @@ from mcp_toolset.tools.core.names import (
     qualified,
 )
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus, ToolSource
+from mcp_toolset.tools.declare.function import Tool
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.made import Each
@@ -296,3 +301,34 @@ def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
         policy=policy_of(server),
         lock=lock.entry(server.name),
     )
+
+
+class Misconfigured(Toolset):
+    """A mount without tools whose status says what is wrong with the entry and how to correct it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        """Show `reason` as the status of the server `name`."""
+        super().__init__(name=name)
+        self.source_name = name
+        self.status = SourceStatus("misconfigured", reason)
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Never called: a new configuration replaces this object."""
+        return lambda: None
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Wait until cancelled."""
+        task_status.started()
+        await anyio.sleep_forever()
+
+    def members(self) -> Iterator[Tool[..., Any] | Toolset]:
+        """Do nothing."""
+        return iter(())
+
+    def sources(self) -> list[ToolSource]:
+        """The mount itself."""
+        return [self]
+
+    def bindings(self) -> list[ToolBinding]:
+        """Do nothing."""
+        return []

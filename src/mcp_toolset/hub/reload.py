@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
@@ -21,8 +21,7 @@ import anyio.to_thread
 from mcp_toolset.catalog.pins.lockfile import LockFile
 from mcp_toolset.config import HubConfig
 from mcp_toolset.errors import NameConflictError, StateError
-from mcp_toolset.hub.misconfigured import Misconfigured
-from mcp_toolset.hub.mounts import Mount, enabled, lock_of, lock_path, mounted, settle, shaped
+from mcp_toolset.hub.mounts import Misconfigured, Mount, enabled, lock_of, lock_path, mounted, settle, shaped
 from mcp_toolset.server.reloadable import ReloadReport
 from mcp_toolset.tools.core.source import ToolSource
 
@@ -64,32 +63,25 @@ class Configured(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Reloads:
-    """Owns the mounts that were started after the server was opened."""
+    """Owns the mounts that were started after the server was opened.
 
-    def __init__(
-        self,
-        configured: Configured,
-        *,
-        sources: Callable[[], Mapping[str, ToolSource]],
-        changed: Callable[[], None],
-        rebuild: Callable[[], Awaitable[None]],
-    ) -> None:
-        """Start without mounts.
+    Attributes:
+        configured: The configuration that is served.
+        sources: All mounts by name.
+        changed: Called when the tools or the status of a mount have changed.
+        rebuild: Compiles the tool table.
+    """
 
-        Args:
-            configured: The configuration that is served.
-            sources: All mounts by name.
-            changed: Called when the tools or the status of a mount have changed.
-            rebuild: Compiles the tool table.
-        """
-        self._configured = configured
-        self._sources = sources
-        self._changed = changed
-        self._rebuild = rebuild
-        self._turn = anyio.Lock()
-        self._group: anyio.abc.TaskGroup | None = None
-        self._late: dict[str, _Starting] = {}
+    configured: Configured
+    _: KW_ONLY
+    sources: Callable[[], Mapping[str, ToolSource]]
+    changed: Callable[[], None]
+    rebuild: Callable[[], Awaitable[None]]
+    _turn: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _group: anyio.abc.TaskGroup | None = field(default=None, init=False)
+    _late: dict[str, _Starting] = field(default_factory=dict[str, _Starting], init=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -101,15 +93,15 @@ class Reloads:
         finally:
             self._group = None
             late, self._late = self._late, {}
-            mounts = {**self._configured.mounts, **{name: one.mount for name, one in late.items()}}
-            self._configured.put(self._configured.config, mounts)
+            mounts = {**self.configured.mounts, **{name: one.mount for name, one in late.items()}}
+            self.configured.put(self.configured.config, mounts)
 
     async def reload(self, config: HubConfig | None, *, drain: float, patience: float) -> ReloadReport:
         """See `ToolsetServer.reload`."""
         self._open()
         # One reload at a time, and each reads the file when its turn comes: the last one wins.
         async with self._turn:
-            wanted = await anyio.to_thread.run_sync(self._configured.wanted, config)
+            wanted = await anyio.to_thread.run_sync(self.configured.wanted, config)
             lock = await anyio.to_thread.run_sync(lock_of, wanted)
             fresh = self._fresh(wanted, lock)
             async with self._opening(fresh) as opening:
@@ -128,11 +120,11 @@ class Reloads:
 
     def _fresh(self, wanted: HubConfig, lock: LockFile) -> dict[str, Mount]:
         """The mounts to start; every error of a configuration is found here."""
-        mounts = self._configured.mounts
+        mounts = self.configured.mounts
         fresh: dict[str, Mount] = {}
         for server in enabled(wanted):
             standing, late = mounts.get(server.name), self._late.get(server.name)
-            other = self._sources().get(server.name)
+            other = self.sources().get(server.name)
             if standing is None and other is not None and not isinstance(other, Misconfigured):
                 raise NameConflictError(
                     f"{wanted.path}: two mounts are named {server.name!r}; give this one another name"
@@ -161,7 +153,7 @@ class Reloads:
     async def _own(self, starting: _Starting) -> None:
         """Run one mount until it is closed."""
         remote = starting.mount.remote
-        stop = remote.on_change(self._changed)
+        stop = remote.on_change(self.changed)
         try:
             await remote.run(task_status=starting)
         finally:
@@ -176,7 +168,7 @@ class Reloads:
         drain: float,
     ) -> ReloadReport:
         """Replace the configuration: the new mounts that have answered, and the old ones of the rest."""
-        before, mounts, late = self._configured.config, self._configured.mounts, self._late
+        before, mounts, late = self.configured.config, self.configured.mounts, self._late
         report = _reported(before, wanted, mounts, opening)
         for server in wanted.misconfigured:
             if server not in before.servers:
@@ -229,16 +221,16 @@ class Reloads:
 
     async def _swap(self, wanted: HubConfig, now: Mapping[str, Mount], drain: float) -> None:
         """Serve other mounts, all at once, and close the removed ones when their calls are done."""
-        before, mounts = self._configured.config, self._configured.mounts
+        before, mounts = self.configured.config, self.configured.mounts
         left = {name: mount for name, mount in mounts.items() if now.get(name) is not mount}
         for name, mount in left.items():
             if name in now:
                 now[name].remote.connection.follow(mount.remote.connection)
-        self._configured.put(wanted, now)
+        self.configured.put(wanted, now)
         try:
-            await self._rebuild()
+            await self.rebuild()
         except BaseException:
-            self._configured.put(before, mounts)
+            self.configured.put(before, mounts)
             raise
         for name, mount in left.items():
             mount.successor = now.get(name)
@@ -250,9 +242,9 @@ class Reloads:
         async with self._turn:
             if self._late.get(name) is late:
                 del self._late[name]
-                now = {**self._configured.mounts, name: late.mount}
+                now = {**self.configured.mounts, name: late.mount}
                 try:
-                    await self._swap(self._configured.config, now, drain)
+                    await self._swap(self.configured.config, now, drain)
                 except NameConflictError as fault:
                     _log.error("%s; %s stays as it was", fault, name)
                     await late.mount.remote.connection.end(0)

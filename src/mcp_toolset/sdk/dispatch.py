@@ -1,15 +1,19 @@
-"""`stream_dispatcher`: the SDK's dispatcher over a pair of streams.
+"""`stream_dispatcher`: the SDK's dispatcher over a pair of streams, and its transports over stdio.
 
 The dispatcher protocol is marked provisional by the SDK; its table of requests in flight is private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Protocol, TextIO, cast
 
 import mcp_types as types
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.server.stdio import stdio_server
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import MessageMetadata
@@ -25,7 +29,7 @@ from mcp_toolset.protocol.dispatch import (
 from mcp_toolset.protocol.json_rpc import RequestId
 from mcp_toolset.sdk.errors import from_sdk, to_sdk
 
-__all__ = ["stream_dispatcher"]
+__all__ = ["sdk_child_dispatcher", "stdio_server", "stream_dispatcher"]
 
 
 def stream_dispatcher(read: Any, write: Any, *, inline: frozenset[str] = frozenset()) -> Dispatcher:
@@ -100,3 +104,36 @@ class _ContextualDispatcher(JSONRPCDispatcher[TransportContext]):
             return await to_sdk(on_request(context, method, params))
 
         await super().run(answer, on_notify, intercept, task_status=task_status)
+
+
+class _Command(Protocol):
+    """What is started, as `ProcessTarget` has it."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def args(self) -> tuple[str, ...]: ...
+    @property
+    def env(self) -> Mapping[str, str] | None: ...
+    @property
+    def cwd(self) -> str | Path | None: ...
+    @property
+    def encoding(self) -> str: ...
+    @property
+    def encoding_error_handler(self) -> str: ...
+
+
+@asynccontextmanager
+async def sdk_child_dispatcher(target: _Command, errors: TextIO) -> AsyncGenerator[Dispatcher]:
+    """A server as a child process, by the SDK's transport: where pipes cannot be waited for."""
+    handler: Any = target.encoding_error_handler
+    parameters = StdioServerParameters(
+        command=target.command,
+        args=list(target.args),
+        env=None if target.env is None else dict(target.env),
+        cwd=target.cwd,
+        encoding=target.encoding,
+        encoding_error_handler=handler,
+    )
+    async with stdio_client(parameters, errlog=errors) as (read, write):
+        yield stream_dispatcher(read, write)

@@ -1,4 +1,4 @@
-"""The SDK's server as the bridge drives it: its runner, the server behind a target, a session's connection.
+"""The SDK's server as the bridge drives it: its types, its runner, a session's connection, its spans.
 
 Private are `ServerSession._connection`, because nothing public tells one legacy connection from another,
 `ServerSession._request_outbound`, because nothing public sends a message as it is, and
@@ -7,20 +7,43 @@ Private are `ServerSession._connection`, because nothing public tells one legacy
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, cast
 
+from mcp.server._otel import OpenTelemetryMiddleware
+from mcp.server.connection import Connection
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.mcpserver import MCPServer
+from mcp.server.models import InitializationOptions
 from mcp.server.runner import ServerRunner, aclose_shielded
+from mcp.server.session import ServerSession
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.shared.transport_context import TransportContext as SdkTransportContext
 
 from mcp_toolset.protocol.dispatch import DispatchContext
-from mcp_toolset.sdk.models import Connection, Server, ServerSession
+from mcp_toolset.sdk.errors import from_sdk, to_sdk
 
 __all__ = [
+    "CallNext",
+    "Connection",
+    "HandlerResult",
+    "InitializationOptions",
+    "NotificationOptions",
+    "SdkTransportContext",
+    "Server",
+    "ServerMessageMetadata",
+    "ServerMiddleware",
+    "ServerRequestContext",
     "ServerRunner",
+    "ServerSession",
+    "SessionMessage",
     "aclose_shielded",
     "ends_of",
     "holds_cleanup",
+    "in_server_span",
     "lowlevel_of",
+    "only_traces",
 ]
 
 
@@ -43,3 +66,25 @@ def holds_cleanup(connection: Connection) -> bool:
     """Whether anything was left on a connection to be done at its end."""
     # The standard library has no public way to ask; without the attribute the answer is yes.
     return bool(getattr(connection.exit_stack, "_exit_callbacks", True))
+
+
+_SPANS: Final = OpenTelemetryMiddleware()
+
+Answer = Callable[[ServerRequestContext[Any, Any]], Awaitable[dict[str, Any]]]
+
+
+def in_server_span(answer: Answer) -> Answer:
+    """How a request is answered, within the span that the SDK gives it."""
+
+    async def within(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        return await to_sdk(answer(request))
+
+    async def spanned(request: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        return await from_sdk(cast("Awaitable[dict[str, Any]]", _SPANS(request, within)))
+
+    return spanned
+
+
+def only_traces(middleware: Iterable[ServerMiddleware[Any]]) -> bool:
+    """Whether a server's middleware is the SDK's tracing and nothing else."""
+    return all(type(each) is OpenTelemetryMiddleware for each in middleware)

@@ -15,7 +15,7 @@ from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError
-from mcp_toolset.server.answers.results import answered
+from mcp_toolset.server.answers.tool_answers import answered
 from mcp_toolset.server.manual_calls import ManualCalls
 from mcp_toolset.tools.binding.binding import Executor
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ElicitationAnswer, SampledMessage, joined
@@ -70,7 +70,6 @@ class HandlerContext(ToolContext):
         "capabilities",
         "injected",
         "name",
-        "identity",
         "principal",
         "protocol_version",
         "session",
@@ -87,7 +86,6 @@ class HandlerContext(ToolContext):
         self.injected = outer.injected
         self.session = outer.session
         self.principal = outer.principal
-        self.identity = outer.identity
         self.protocol_version = outer.protocol_version
 
     @property

@@ -15,7 +15,7 @@ import anyio
 import anyio.from_thread
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, StateError
-from mcp_toolset.server.answers.results import fitted
+from mcp_toolset.server.answers.tool_answers import fitted
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding

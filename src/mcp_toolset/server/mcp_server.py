@@ -17,13 +17,11 @@ from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.context.spans import provide, server_span, tracing
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import SERVER_INFO_META_KEY
-from mcp_toolset.server.answers.announcements import Announcements
 from mcp_toolset.server.answers.handshake import Handshake
-from mcp_toolset.server.answers.surface import Surface
-from mcp_toolset.server.answers.tool_answers import ToolAnswers
+from mcp_toolset.server.answers.tool_answers import Surface, ToolAnswers
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.resource_handlers import Reading
-from mcp_toolset.server.offers.subscriptions import Subscriptions
+from mcp_toolset.server.offers.subscriptions import Announcements, Subscriptions
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 

@@ -22,7 +22,6 @@ from mcp_toolset.catalog.grants.access import Access, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry.registry import ToolRegistry
-from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
 from mcp_toolset.errors import StateError, sole
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
@@ -48,14 +47,11 @@ from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
-    from mcp_toolset.transports.http.limits import HttpLimits
 
 
 class ToolsetServer(HostCalls, LiveChanges):
@@ -184,7 +180,9 @@ class ToolsetServer(HostCalls, LiveChanges):
         self._kept = KeptCatalogs(partial(folder_for, keep, state))
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
-            LocalOffers(resources, prompts, completions, self._logs, list_hint), self._offers, self._unlisted
+            LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint),
+            self._offers,
+            self._unlisted,
         )
         self._served = ServedTools(
             self.registry,
@@ -303,46 +301,6 @@ class ToolsetServer(HostCalls, LiveChanges):
             stack.push_async_exit(self.__aexit__)
             yield
 
-    async def run_stdio(self, *, drain: float = 1.0) -> None:
-        """Serve one client on standard input and output, until it closes them.
-
-        Args:
-            drain: Seconds that requests in flight may take once the client has closed its output alone:
-                it may still read the answers.
-        """
-        from mcp_toolset.transports.stdio_server import serve_stdio
-
-        await serve_stdio(self.answers, drain=drain)
-
-    def http_app(
-        self,
-        *,
-        allowed_hosts: Sequence[str] = (),
-        allowed_origins: Sequence[str] = (),
-        json_response: bool = False,
-        request_timeout: float = REQUEST_TIMEOUT,
-        limits: HttpLimits | None = None,
-    ) -> Starlette:
-        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`."""
-        from mcp_toolset.transports.http.app import http_app
-
-        return http_app(
-            self.answers,
-            allowed_hosts=allowed_hosts,
-            allowed_origins=allowed_origins,
-            json_response=json_response,
-            request_timeout=request_timeout,
-            limits=limits,
-        )
-
-    async def run_http(
-        self, *, host: str = "127.0.0.1", port: int = 8000, request_timeout: float = REQUEST_TIMEOUT
-    ) -> None:
-        """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`."""
-        from mcp_toolset.transports.http.app import serve_http
-
-        await serve_http(self, host=host, port=port, request_timeout=request_timeout)
-
     def _patience(self) -> float:
         """How long lists wait for what was never listed: as told here, or in the configuration."""
         if self._options.list_patience is not None:
@@ -367,9 +325,6 @@ class ToolsetServer(HostCalls, LiveChanges):
         if self._keeper is not None:
             with anyio.CancelScope(shield=True):
                 await self._keeper.save()
-
-    def _logs(self) -> bool:
-        return self._served.has_own
 
     def _offers(self) -> dict[str, Offers]:
         """What each mounted source offers beside its tools, if it is of a kind that offers any."""

@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData
+from mcp_toolset.protocol.encoded_answers import surely_parts
+from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, ErrorData, RequestId
 
 BIG: Final = 256 * 1024
 """Bytes of an answer after which nothing more is read of its server until the result is on its way."""
@@ -27,6 +28,9 @@ MAX_UNREAD: Final = 64 * 1024 * 1024
 
 PATIENCE: Final = 10.0
 """Seconds in which a client must read something while more than that waits for it."""
+
+_LOOK: Final = 0.05
+"""Seconds between looks at whether the peer can still read."""
 
 
 class Channel(Protocol):
@@ -72,6 +76,14 @@ class Channel(Protocol):
     def guarded(self, work: Callable[..., None], *what: Any) -> None:
         """Do a part of the reader's work; if it raises, the connection ends."""
         ...
+
+
+async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
+    """Cancel a scope once nobody can read any more what is sent."""
+    # No event tells it on all systems.
+    while not pipes.is_cut():  # noqa: ASYNC110
+        await anyio.sleep(_LOOK)
+    scope.cancel()
 
 
 class Caller:
@@ -135,6 +147,11 @@ class Unread:
             return True
         finally:
             self.size -= size
+
+    async def first(self, number: RequestId | None, answer: list[bytes]) -> list[bytes]:
+        """An answer once there is room for it, where the peer sets the pace; an error if it is given up."""
+        size = sum(map(len, answer))
+        return answer if await self.room(size) else surely_parts(number, None, given_up(size))
 
 
 def given_up(size: int) -> ErrorData:

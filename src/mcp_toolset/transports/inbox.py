@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 from mcp_toolset.concurrency.task_set import TaskScope, TaskSet
+from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.dispatch import OnNotify, OnNotifyIntercept, OnRequest, run_notify_intercept
 from mcp_toolset.transports.requests import Incoming, InFlight, Sent, Waiting
 
@@ -21,6 +22,9 @@ MAX_REQUESTS: Final = 4096
 MAX_NOTIFICATIONS: Final = 1024
 """Notifications of the peer that may be handled at once; the oldest gives way."""
 
+MAX_GARBAGE: Final = 1000
+"""Lines in a row that may be no messages, or answer nothing, before a connection is given up."""
+
 _log = logging.getLogger("mcp_toolset.wire")
 
 
@@ -29,16 +33,37 @@ class Inbox:
 
     _waiting: Sent[Any]
 
-    def __init__(self) -> None:
-        """Take nothing before the handlers are known."""
+    def __init__(self, too_much: Callable[[int], ToolsetError] | None = None) -> None:
+        """Take nothing before the handlers are known; `too_much` makes the error for garbage in a row."""
         self._requests: InFlight[Incoming] = InFlight()
         self._notes: dict[TaskScope, None] = {}
         self._ended = asyncio.Event()
+        self._fault: Exception | None = None
+        self._too_much = too_much
+        self._in_a_row = 0
+        self.skipped = 0
+        """Lines that were no messages."""
+        self.strays = 0
+        """Answers that nobody waits for, and requests whose id is in use."""
         self._handling = TaskSet(self._ended.set)
         self._make: Callable[..., Incoming] = Incoming
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
+
+    def _skip(self) -> None:
+        self.skipped += 1
+        self._count()
+
+    def _stray(self) -> None:
+        self.strays += 1
+        self._count()
+
+    def _count(self) -> None:
+        self._in_a_row += 1
+        if self._too_much is not None and self._in_a_row > MAX_GARBAGE and self._fault is None:
+            self._fault = self._too_much(MAX_GARBAGE)
+            self._ended.set()
 
     def _take_note(self, method: str, params: dict[str, Any] | None) -> None:
         if method == "notifications/cancelled":

@@ -32,18 +32,14 @@ from mcp_toolset.protocol.dispatch import (
 )
 from mcp_toolset.protocol.encoded_answers import noted, surely_parts
 from mcp_toolset.protocol.errors import CLOSED, error_for_peer
-from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong
+from mcp_toolset.protocol.framing import MAX_MESSAGE, LineBuffer, Overlong, traced
 from mcp_toolset.protocol.inbound import Envelope
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, PARSE_ERROR, ErrorData, MCPError, RequestId
-from mcp_toolset.protocol.unreadable import traced
-from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, given_up
+from mcp_toolset.transports.backpressure import BIG, Caller, Channel, Unread, calling, end_when_cut
 from mcp_toolset.transports.inbox import MAX_REQUESTS, Inbox
 from mcp_toolset.transports.outbox import FEW, Outbox
 from mcp_toolset.transports.repair import repaired
 from mcp_toolset.transports.requests import Incoming
-
-MAX_GARBAGE: Final = 1000
-"""Lines in a row that may be no messages, or answer nothing, before a connection is given up."""
 
 MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that are read and kept while a peer is held back; then nothing more is read."""
@@ -58,8 +54,6 @@ DRAIN: Final = 1.0
 """Seconds that requests in flight, and messages not yet looked at, may take when nothing more will come."""
 
 _LISTEN: Final = "subscriptions/listen"
-_LOOK: Final = 0.05
-"""Seconds between looks at whether the peer can still read."""
 
 _log = logging.getLogger("mcp_toolset.wire")
 
@@ -91,10 +85,9 @@ class LineDispatcher(Outbox, Inbox):
             drain: Seconds that the answers may take then.
         """
         Outbox.__init__(self, pipes)
-        Inbox.__init__(self)
+        Inbox.__init__(self, too_much)
         self._inline = inline
         self._limit = limit
-        self._too_much = too_much
         self._holds_back = holds_back
         self._drain = drain
         self._lines = LineBuffer(limit)
@@ -104,15 +97,9 @@ class LineDispatcher(Outbox, Inbox):
         self._held = False
         self._one_per_id = True
         self._context: Context = copy_context()
-        self._fault: ToolsetError | None = None
         self._idle = asyncio.Event()
-        self._in_a_row = 0
         self.admit: Callable[[str, dict[str, Any] | None], Envelope | MCPError] | None = None
         """Decides about each request when it arrives; the served side sets it."""
-        self.skipped = 0
-        """Lines that were no messages."""
-        self.strays = 0
-        """Answers that nobody waits for, and requests whose id is in use."""
 
     async def run(
         self,
@@ -155,18 +142,12 @@ class LineDispatcher(Outbox, Inbox):
         with anyio.move_on_after(self._drain):
             async with anyio.create_task_group() as group:
                 if self._holds_back:
-                    group.start_soon(self._end_when_cut, group.cancel_scope)
+                    group.start_soon(end_when_cut, self._pipes, group.cancel_scope)
                 if self._backlog:
                     await self._idle.wait()
                 if self._holds_back:
                     await handling.done()
                 group.cancel_scope.cancel()
-
-    async def _end_when_cut(self, scope: anyio.CancelScope) -> None:
-        # No event tells it on all systems.
-        while not self._pipes.is_cut():  # noqa: ASYNC110
-            await anyio.sleep(_LOOK)
-        scope.cancel()
 
     def _end(self) -> None:
         """Take nothing more: the peer is gone, or what it sent could not be taken."""
@@ -279,20 +260,6 @@ class LineDispatcher(Outbox, Inbox):
             error = {"code": PARSE_ERROR, "message": f"its answer {fault}"}
             self._take_answer(number, {"error": error})
 
-    def _skip(self) -> None:
-        self.skipped += 1
-        self._count()
-
-    def _stray(self) -> None:
-        self.strays += 1
-        self._count()
-
-    def _count(self) -> None:
-        self._in_a_row += 1
-        if self._too_much is not None and self._in_a_row > MAX_GARBAGE and self._fault is None:
-            self._fault = self._too_much(MAX_GARBAGE)
-            self._ended.set()
-
     def _take_answer(self, number: RequestId, message: dict[str, Any], size: int = 0) -> None:
         waiting = self._waiting.get(request_key(number))
         if waiting is None:
@@ -362,7 +329,7 @@ class LineDispatcher(Outbox, Inbox):
                 answer = surely_parts(number, result, fault)
                 if self._holds_back and not self._pipes.has_room:
                     result = None
-                    answer = await self._read_first(number, answer)
+                    answer = await self._unread.first(number, answer)
         finally:
             incoming.close()
             # Another request may have come under the same id meanwhile.
@@ -376,11 +343,6 @@ class LineDispatcher(Outbox, Inbox):
                 caller.end()
             if done is not None:
                 done.set()
-
-    async def _read_first(self, number: RequestId | None, answer: list[bytes]) -> list[bytes]:
-        """An answer once there is room for it, where the peer sets the pace; an error if it is given up."""
-        size = sum(map(len, answer))
-        return answer if await self._unread.room(size) else surely_parts(number, None, given_up(size))
 
     def _answer(self, number: RequestId, fault: ErrorData) -> None:
         self._pipes.write_line(*surely_parts(number, None, fault), more=len(self._requests) > FEW)

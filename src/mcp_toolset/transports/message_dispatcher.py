@@ -32,7 +32,7 @@ from mcp_toolset.protocol.errors import CLOSED, error_for_peer
 from mcp_toolset.protocol.json_rpc import ErrorData, RequestId
 from mcp_toolset.sdk.dispatch import stream_dispatcher
 from mcp_toolset.sdk.errors import sdk_error_data
-from mcp_toolset.sdk.models import ServerMessageMetadata, SessionMessage
+from mcp_toolset.sdk.servers import ServerMessageMetadata, SessionMessage
 from mcp_toolset.transports.pipes import lean
 from mcp_toolset.transports.requests import Incoming, InFlight
 from mcp_toolset.transports.serving import INLINE, serve_connection

@@ -11,12 +11,11 @@ import asyncio
 import logging
 import os
 import select
-import socket
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final
 
@@ -26,7 +25,9 @@ HIGH_WATER: Final = 4 * 1024 * 1024
 
 _CHUNK: Final = 65536
 _BIG_CHUNK: Final = 1024 * 1024
-_PIPE_BUF: Final = 4096
+PIPE_BUF: Final = 4096
+"""Bytes that a pipe with room takes at once (POSIX)."""
+
 _TIME_TO_READ: Final = 0.001
 """Seconds that are left to the reader of something big once a pipe is full."""
 
@@ -148,7 +149,7 @@ class PipePair:
             rest: Further parts of it.
             more: Whether others are likely to follow in this turn of the loop; they then go together.
         """
-        if more and not rest and len(line) < _PIPE_BUF:
+        if more and not rest and len(line) < PIPE_BUF:
             self._together.extend((line, b"\n"))
             if len(self._together) == 2:
                 self._context.run(self._loop.call_soon, self._send_together)
@@ -305,70 +306,6 @@ def never_waits(descriptor: int) -> bool:
         return stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull))
     except OSError:
         return False
-
-
-@contextmanager
-def readable(descriptor: int) -> Generator[int]:
-    """A terminal's input without blocking, and without changing the terminal for the shell that has it too.
-
-    Anything else is read when it is ready.
-    """
-    if not os.isatty(descriptor):
-        yield descriptor
-        return
-    try:
-        own = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:
-        # The terminal has no name here, such as in a container: another reader could take its line first.
-        yield descriptor
-        return
-    try:
-        yield own
-    finally:
-        os.close(own)
-
-
-@contextmanager
-def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
-    """How to write to a pipe that others hold as well, without changing it for them.
-
-    Not blocking is a property that all holders of a pipe share, the parent's terminal included. So the
-    pipe is opened a second time where the system can do that (Linux); a socket is told at each write;
-    anything else is asked for room first.
-    """
-    with ExitStack() as stack:
-        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            sock = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
-            yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
-            return
-        if never_waits(descriptor):
-            yield descriptor, None
-            return
-        try:
-            own = reopened(descriptor)
-        except OSError:
-            yield descriptor, _polled(descriptor)
-            return
-        stack.callback(os.close, own)
-        yield own, None
-
-
-def reopened(descriptor: int) -> int:
-    """A descriptor of our own for the same pipe, which does not block; `OSError` where there is no such."""
-    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _polled(descriptor: int) -> Writing:
-    room = select.poll()
-    room.register(descriptor, select.POLLOUT)
-
-    def write(data: memoryview) -> int:
-        if not room.poll(0):
-            raise BlockingIOError
-        # A pipe that polls writable takes this much without blocking (POSIX, PIPE_BUF).
-        return os.write(descriptor, data[:_PIPE_BUF])
-
-    return write
 
 
 def widened(descriptor: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -28,7 +29,6 @@ from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.transports.line_dispatcher import LineDispatcher
 from mcp_toolset.transports.pipes import PipePair, lean, widened
-from mcp_toolset.transports.watchdog import watchdog
 
 GRACE: Final = 2.0
 """Seconds that a child is given to end by itself, and again after SIGTERM."""
@@ -111,7 +111,7 @@ async def child_dispatcher(target: ProcessTarget, errors: TextIO, *, name: str) 
         OSError: the command cannot be started.
     """
     if not lean() or target.encoding.lower() not in ("utf-8", "utf8"):
-        from mcp_toolset.sdk.transports import sdk_child_dispatcher
+        from mcp_toolset.sdk.dispatch import sdk_child_dispatcher
 
         async with sdk_child_dispatcher(target, errors) as dispatcher:
             yield dispatcher
@@ -245,3 +245,69 @@ def _signalled(group: int, number: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+_SHELL: Final = Path("/bin/sh")
+_SCRIPT: Final = """
+trap '' HUP INT TERM QUIT
+read -r said && [ "$said" = stopped ] && exit 0
+sleep 2; kill -s TERM -- "-$1" 2>/dev/null || exit 0
+sleep 2; kill -s KILL -- "-$1" 2>/dev/null
+"""
+_PATIENCE: Final = 1.0
+_SHELL_POLL: Final = 0.002
+
+
+@asynccontextmanager
+async def watchdog(group: int) -> AsyncGenerator[None]:
+    """End a child's process group if this process is killed within a block and cannot do that itself.
+
+    A killed process closes its pipes. A child that ignores the end of its input, or that started others,
+    would stay for ever. The watchdog is a shell that waits on a pipe of this process: at its end the group
+    gets SIGTERM and then SIGKILL, after the same waits as in a stop. Without a POSIX shell there is none.
+
+    Args:
+        group: The id of the group.
+    """
+    if not _SHELL.exists():
+        yield
+        return
+    try:
+        shell = _watching(group)
+    except OSError as fault:
+        logging.getLogger("mcp_toolset.upstream").warning(
+            "process group %d has no watchdog: %s", group, fault
+        )
+        yield
+        return
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _dismissed(shell)
+
+
+def _watching(group: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [str(_SHELL), "-c", _SCRIPT, "sh", str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={"PATH": os.defpath},
+        start_new_session=True,
+    )
+
+
+async def _dismissed(shell: subprocess.Popen[bytes]) -> None:
+    """Tell the watchdog that the group was stopped, and wait for its end."""
+    assert shell.stdin is not None
+    with suppress(OSError), shell.stdin as pipe:
+        pipe.write(b"stopped\n")
+    with anyio.move_on_after(_PATIENCE):
+        # A shell that reads one line ends at once; no thread is spent on waiting for it.
+        while shell.poll() is None:  # noqa: ASYNC110
+            await anyio.sleep(_SHELL_POLL)
+        return
+    shell.kill()
+    shell.wait()

@@ -10,16 +10,19 @@ used, which reads in a thread.
 from __future__ import annotations
 
 import os
+import select
+import socket
+import stat
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import anyio
 
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.transports.line_dispatcher import DRAIN, LineDispatcher
-from mcp_toolset.transports.pipes import PipePair, can_wait, is_cut, lean, never_waits, readable, unshared
+from mcp_toolset.transports.pipes import PIPE_BUF, PipePair, Writing, can_wait, is_cut, lean, never_waits
 from mcp_toolset.transports.serving import INLINE, serve_connection
 
 _FLUSH: Final = 0.5
@@ -32,7 +35,7 @@ async def serve_stdio(server: Answers, *, drain: float = DRAIN) -> None:
     Requests in flight at that end have `drain` seconds to be answered, while the client can read.
     """
     if not (lean() and all(can_wait(end) or never_waits(end) for end in (0, 1))):
-        from mcp_toolset.sdk.transports import stdio_server
+        from mcp_toolset.sdk.dispatch import stdio_server
         from mcp_toolset.transports.message_dispatcher import serve_streams
 
         async with stdio_server() as (read, write):
@@ -82,3 +85,67 @@ def _is_open(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextmanager
+def readable(descriptor: int) -> Generator[int]:
+    """A terminal's input without blocking, and without changing the terminal for the shell that has it too.
+
+    Anything else is read when it is ready.
+    """
+    if not os.isatty(descriptor):
+        yield descriptor
+        return
+    try:
+        own = os.open(os.ttyname(descriptor), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        # The terminal has no name here, such as in a container: another reader could take its line first.
+        yield descriptor
+        return
+    try:
+        yield own
+    finally:
+        os.close(own)
+
+
+@contextmanager
+def unshared(descriptor: int) -> Generator[tuple[int, Writing | None]]:
+    """How to write to a pipe that others hold as well, without changing it for them.
+
+    Not blocking is a property that all holders of a pipe share, the parent's terminal included. So the
+    pipe is opened a second time where the system can do that (Linux); a socket is told at each write;
+    anything else is asked for room first.
+    """
+    with ExitStack() as stack:
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            sock = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
+            yield sock.fileno(), lambda data: sock.send(data, socket.MSG_DONTWAIT)
+            return
+        if never_waits(descriptor):
+            yield descriptor, None
+            return
+        try:
+            own = reopened(descriptor)
+        except OSError:
+            yield descriptor, _polled(descriptor)
+            return
+        stack.callback(os.close, own)
+        yield own, None
+
+
+def reopened(descriptor: int) -> int:
+    """A descriptor of our own for the same pipe, which does not block; `OSError` where there is no such."""
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _polled(descriptor: int) -> Writing:
+    room = select.poll()
+    room.register(descriptor, select.POLLOUT)
+
+    def write(data: memoryview) -> int:
+        if not room.poll(0):
+            raise BlockingIOError
+        # A pipe that polls writable takes this much without blocking (POSIX, PIPE_BUF).
+        return os.write(descriptor, data[:PIPE_BUF])
+
+    return write

@@ -30,10 +30,8 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.upstream.forwarding import Exchange
-from mcp_toolset.upstream.kept_mount import catalog_of, keep_key
-from mcp_toolset.upstream.known_server import KnownServer
-from mcp_toolset.upstream.listing_session import ListingSession
+from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
+from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
 from mcp_toolset.upstream.lists.change_stream import ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.client_offers import ClientOffers
@@ -41,17 +39,13 @@ from mcp_toolset.upstream.lists.client_watches import ClientWatches
 from mcp_toolset.upstream.lists.offers import UpstreamOffers
 from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
 from mcp_toolset.upstream.lists.taken_list import TOOLS, ListTaker
-from mcp_toolset.upstream.lists.tool_list import UpstreamTools
-from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
-from mcp_toolset.upstream.mount_state import MountState
+from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.owner import Lists, Owner
-from mcp_toolset.upstream.resting import Rest
-from mcp_toolset.upstream.server_info import ServerInfo
+from mcp_toolset.upstream.resting import ListingSession, Rest
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
-from mcp_toolset.upstream.unsupported import fault_of_task
 
 
 class UpstreamConnection:

@@ -13,6 +13,7 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import anyio
@@ -28,17 +29,24 @@ from mcp_toolset.protocol.json_rpc import (
 from mcp_toolset.tools.core.asking import ELICITATION
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.upstream.input_requests import answers_to, check_declared, requests_in
-from mcp_toolset.upstream.listing_session import ListingSession
-from mcp_toolset.upstream.mount_state import MountState
+from mcp_toolset.upstream.known_server import MountState
+from mcp_toolset.upstream.resting import ListingSession
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.client_questions import pages_of, undeclared
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
+from mcp_toolset.upstream.sessions.question_shapes import (
+    answers_to,
+    check_declared,
+    pages_of,
+    requests_in,
+    undeclared,
+)
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.sessions.session_key import SessionKey
 from mcp_toolset.upstream.suspended import SuspendedCall, SuspendedCalls
 from mcp_toolset.upstream.target import Link
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
 
 MAX_ROUNDS: Final = 16
 """Times that a modern upstream may ask a legacy client in the course of one request."""
@@ -59,36 +67,32 @@ _NO_PAGES: Final = "and the client has not declared elicitation.url"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
+@dataclass(eq=False)
 class Exchange:
     """The way of requests to one upstream.
 
     Attributes:
-        suspended: The calls that go on while their clients are asked.
+        link: How the upstream is reached.
+        listing: The session that lists.
+        pool: The sessions of clients.
+        state: How the server is doing.
         timeout: Seconds that the upstream may work on one request.
+        suspended: The calls that go on while their clients are asked.
     """
 
-    def __init__(
-        self, link: Link, listing: ListingSession, pool: SessionPool, state: MountState, *, timeout: float
-    ) -> None:
-        """Describe the way.
+    link: Link
+    listing: ListingSession
+    pool: SessionPool
+    state: MountState
+    _: KW_ONLY
+    timeout: float
+    suspended: SuspendedCalls = field(default_factory=SuspendedCalls, init=False)
+    ending: Drain = field(default_factory=Drain, init=False)
+    _by_rounds: set[str] = field(default_factory=set[str], init=False)
 
-        Args:
-            link: How the upstream is reached.
-            listing: The session that lists.
-            pool: The sessions of clients.
-            state: How the server is doing.
-            timeout: Seconds that the upstream may work on one request.
-        """
-        self.suspended = SuspendedCalls()
-        self.timeout = timeout
-        self.ending = Drain()
-        self.suspended.on_freed = self.ending.request_ended
-        self._by_rounds: set[str] = set()
-        self._link = link
-        self._listing = listing
-        self._pool = pool
-        self._state = state
+    def __post_init__(self) -> None:
         self._slots = anyio.Semaphore(MAX_IN_FLIGHT, fast_acquire=True)
+        self.suspended.on_freed = self.ending.request_ended
 
     async def perform(
         self, method: str, params: dict[str, Any], context: ToolContext, tool: ToolDefinition | None = None
@@ -106,19 +110,19 @@ class Exchange:
             CallError: the client cannot be asked, or the upstream does not end asking.
             UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
         """
-        if self._state.now == "starting":
-            await self._state.arrived(self.timeout)
-        self._state.require_ready()
-        main = self._listing.main
+        if self.state.now == "starting":
+            await self.state.arrived(self.timeout)
+        self.state.require_ready()
+        main = self.listing.main
         self.ending.working += 1
         try:
             if not isinstance(context, WireContext):
-                apart = not main.modern and self._pool.routing.lists_apart
+                apart = not main.modern and self.pool.routing.lists_apart
                 pooled = await self._leased(SessionKey("legacy"), None) if apart else None
                 return await self._sent(main, CallInFlight(context), method, params, tool, pooled)
             name = str(params.get("name", params.get("uri", "")))
             by_rounds = main.modern and not context.modern and name in self._by_rounds
-            key = None if by_rounds else self._pool.routing.key(context, name)
+            key = None if by_rounds else self.pool.routing.key(context, name)
             if key is not None:
                 return await self._on_own(key, main, method, params, context, tool)
             if main.modern:
@@ -152,8 +156,8 @@ class Exchange:
                 await call.drained()
                 return result
 
-            carried = f"{self._link.name} {method} {name}"
-            return await self.suspended.carry(caller, carried, self._pool.start, work)
+            carried = f"{self.link.name} {method} {name}"
+            return await self.suspended.carry(caller, carried, self.pool.start, work)
         except OtherEraError:
             pass
         except UpstreamProtocolError as fault:
@@ -162,15 +166,15 @@ class Exchange:
             self._by_rounds.add(name)
             if not _repeatable(method, tool):
                 raise UpstreamProtocolError(
-                    self._link.name, fault.code, f"{fault.reason}{_NEXT_TIME}"
+                    self.link.name, fault.code, f"{fault.reason}{_NEXT_TIME}"
                 ) from None
         return await self._to_modern(main, method, params, caller, tool)
 
     async def _leased(self, key: SessionKey, caller: WireContext | None) -> PooledSession:
         """A session of its key for one call, which may have to be opened first."""
-        pooled = self._pool.ready(key, None if caller is None else caller.client_key)
+        pooled = self.pool.ready(key, None if caller is None else caller.client_key)
         if pooled is None:
-            pooled = await self._pool.take(key, caller, within=self.timeout)
+            pooled = await self.pool.take(key, caller, within=self.timeout)
         pooled.called = True
         return pooled
 
@@ -189,7 +193,7 @@ class Exchange:
             OtherEraError: the server does not speak the era of the leased session; nothing was sent.
         """
         if pooled is None:
-            self._pool.uses_listing = True
+            self.pool.uses_listing = True
         else:
             session = pooled.session
         # Counted from before it is open: what a server asks at the handshake is for this caller.
@@ -198,7 +202,7 @@ class Exchange:
                 if pooled is not None:
                     await pooled.opened()
                     if tool is not None and pooled.unsaid:
-                        await pooled.check_offered(tool.name, self._pool.start_timeout)
+                        await pooled.check_offered(tool.name, self.pool.start_timeout)
                 for _ in range(MAX_ROUNDS):
                     try:
                         result = await session.perform(
@@ -216,9 +220,9 @@ class Exchange:
             raise
         finally:
             if pooled is not None:
-                self._pool.give_back(pooled)
+                self.pool.give_back(pooled)
         raise CallError(
-            f"{self._link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
+            f"{self.link.name}: it still asks for a page after {MAX_ROUNDS} rounds; the call was ended"
         )
 
     async def _opened(
@@ -238,11 +242,11 @@ class Exchange:
             raise fault
         if not caller.modern:
             if undeclared(ELICITATION, {"mode": "url"}, caller.declares):
-                raise CallError(f"{self._link.name}: it needs a page to be opened, {_NO_PAGES}")
+                raise CallError(f"{self.link.name}: it needs a page to be opened, {_NO_PAGES}")
             raise fault
         obstacle = await session.questions.show(pages) if isinstance(call, SuspendedCall) else _NO_PAGES
         if obstacle:
-            raise CallError(f"{self._link.name}: {obstacle}")
+            raise CallError(f"{self.link.name}: {obstacle}")
 
     async def _to_modern(
         self,
@@ -257,23 +261,23 @@ class Exchange:
                 session, _in_flight(caller), method, {**params, **round_trip(caller.params)}, tool
             )
             if wire.get("resultType") == "input_required":
-                check_declared(self._link.name, wire, caller)
+                check_declared(self.link.name, wire, caller)
             return wire
         call, pause = _in_flight(caller), _FIRST_PAUSE
         for _ in range(MAX_ROUNDS):
             wire = await self._sent(session, call, method, dict(params), tool)
             if wire.get("resultType") != "input_required":
                 return wire
-            check_declared(self._link.name, wire, caller)
+            check_declared(self.link.name, wire, caller)
             if requests := requests_in(wire):
-                params = {**params, "inputResponses": await answers_to(self._link.name, requests, caller)}
+                params = {**params, "inputResponses": await answers_to(self.link.name, requests, caller)}
             else:
                 params.pop("inputResponses", None)
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LAST_PAUSE)
             params["requestState"] = wire.get("requestState")
             params = {key: value for key, value in params.items() if value is not None}
-        raise CallError(f"{self._link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
+        raise CallError(f"{self.link.name}: it still asks after {MAX_ROUNDS} rounds; the call was ended")
 
 
 def _refuse_foreign(caller: WireContext) -> None:
@@ -304,3 +308,13 @@ def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
 
 def _in_flight(caller: WireContext) -> CallInFlight:
     return CallInFlight(caller, client=caller.client_key)
+
+
+def fault_of_task(wire: Mapping[str, Any]) -> str | None:
+    """Why the answer to a call is no result, if it is a task that was begun instead."""
+    if wire.get("resultType") != "task":
+        return None
+    return (
+        f"it began a task although no client declared {TASKS}, which this bridge does not carry; "
+        "the task may still run on the server"
+    )

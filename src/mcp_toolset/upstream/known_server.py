@@ -1,15 +1,66 @@
-"""`KnownServer`: what a mounted server has said about itself, also while it is away.
+"""What is known of one mounted server: its own words, its status, and what is kept of it for the next run.
 
-A connection takes it from the handshake; before that it is what the last run kept.
+A connection takes `KnownServer` from the handshake; before that it is what the last run kept. What is passed
+on and kept is plain data without the secrets of the mount.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import anyio
+
 from mcp_toolset.catalog.deferred.preview import one_line
 from mcp_toolset.catalog.instructions import clean_instructions
-from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy
-from mcp_toolset.upstream.server_info import ServerInfo
+from mcp_toolset.catalog.pins.policy import scrubbed
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+from mcp_toolset.catalog.snapshot import CatalogSnapshot
+from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.protocol.methods import IMPLEMENTATION
+from mcp_toolset.tools.core.source import SourceState
+from mcp_toolset.tools.text.hidden_text import HiddenTextPolicy, cleaned_metadata
 from mcp_toolset.upstream.target import Link
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server in its own words (schema, `Implementation`).
+
+    Attributes:
+        name: The name of its program.
+        version: The version of its program.
+        title: A name for people.
+        description: What it is for.
+        website_url: Where more is said about it.
+        wire: All that it said, members that no revision knows included.
+    """
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    wire: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    @classmethod
+    def of(cls, wire: object) -> ServerInfo | None:
+        """What a server says that it is; `None` if that is no `Implementation`."""
+        if not isinstance(wire, dict) or IMPLEMENTATION.fault(wire) is not None:
+            return None
+        members = cast("dict[str, Any]", wire)
+        said = {key: value for key, value in members.items() if value is not None}
+        return cls(
+            said["name"],
+            said["version"],
+            said.get("title"),
+            said.get("description"),
+            said.get("websiteUrl"),
+            said,
+        )
 
 
 class KnownServer:
@@ -41,3 +92,121 @@ class KnownServer:
         """Which server this is: its address, and the name that it gave itself when it was reached."""
         server = live or self.info
         return f"{self._link.identity}:{server.name if server else ''}"
+
+
+LONGEST_ICON: Final = 2048
+"""Characters of an icon's address; a longer one is an image of its own, and is left out."""
+
+Wire = Mapping[str, Any]
+
+
+def keep_key(link: Link, *settings: str | bool | Collection[str]) -> str | None:
+    """What the lists of a mount are kept under: a digest of its name, its address and how it is spoken to.
+
+    Credentials in headers and environment are no part of it. A server of this process has none.
+    """
+    if link.facts.in_process:
+        return None
+    how = [one if isinstance(one, str | bool) else sorted(one) for one in settings]
+    return hashlib.sha256(json.dumps([link.name, link.identity, *how]).encode()).hexdigest()[:32]
+
+
+def catalog_of(
+    link: Link,
+    listed: CatalogSnapshot,
+    *,
+    server: ServerInfo | None,
+    instructions: str,
+    capabilities: Wire,
+    offers: Mapping[str, Sequence[Wire]],
+) -> KeptCatalog:
+    """What is to be kept of a server that is ready."""
+    tools = [tool.definition.to_wire() for tool in listed.tools.values()]
+    about = {} if server is None else dict(server.wire)
+    plain = {method: [dict(entry) for entry in entries] for method, entries in offers.items()}
+    catalog = KeptCatalog(tools, about, instructions, capabilities, plain)
+    if not link.secrets:
+        return catalog
+    return KeptCatalog(
+        [tool for tool in _clean(link, tools) if tool.get("name") in listed.tools],
+        _clean(link, about),
+        link.scrubbed(instructions),
+        _clean(link, capabilities),
+        _clean(link, plain),
+    )
+
+
+def introduction(server: ServerInfo | None, link: Link) -> dict[str, Any]:
+    """What a server says about itself, in wire form: without secrets, hidden text and big icons."""
+    if server is None:
+        return {}
+    wire = dict(server.wire)
+    icons = [icon for icon in wire.pop("icons", ()) if len(str(icon.get("src", ""))) <= LONGEST_ICON]
+    if icons:
+        wire["icons"] = icons
+    return cast("dict[str, Any]", cleaned_metadata(link.cleaned(wire)))
+
+
+def _clean(link: Link, value: Any) -> Any:
+    return scrubbed(value, link.scrubbed)
+
+
+class MountState:
+    """The state of one mounted server: its owner sets it, calls look at it.
+
+    Attributes:
+        now: The state.
+        reason: Why it is in this state, cleared of secrets.
+        retry_in: Seconds until the next attempt, if one is waited for.
+    """
+
+    def __init__(self, link: Link) -> None:
+        """A server that is not open."""
+        self.now: SourceState = "closed"
+        self.reason = ""
+        self.retry_in: float | None = None
+        self._link = link
+        self._listeners: dict[object, Callable[[], None]] = {}
+
+    def set(self, now: SourceState, reason: str, retry_in: float | None = None) -> None:
+        """Enter a state, and tell who listens."""
+        self.now, self.reason, self.retry_in = now, self._link.scrubbed(reason), retry_in
+        self.changed()
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` when the state, or what is listed, has changed; returns what ends that."""
+        key = object()
+        self._listeners[key] = callback
+        return lambda: self._listeners.pop(key, None) and None
+
+    def changed(self) -> None:
+        """Tell who listens that something has changed."""
+        for callback in list(self._listeners.values()):
+            callback()
+
+    async def arrived(self, within: float) -> None:
+        """Wait for the first attempt to succeed or fail, for at most `within` seconds."""
+        arrived = anyio.Event()
+
+        def changed() -> None:
+            if self.now != "starting":
+                arrived.set()
+
+        stop = self.on_change(changed)
+        try:
+            with anyio.move_on_after(within):
+                await arrived.wait()
+        finally:
+            stop()
+
+    def require_ready(self) -> None:
+        """Refuse a request while the server is not ready.
+
+        Raises:
+            UpstreamUnavailableError: it is not ready; the message says why, and when it is tried again.
+        """
+        if self.now == "ready":
+            return
+        reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")
+        again = f"; next attempt within {self.retry_in:g} s" if self.retry_in else ""
+        raise UpstreamUnavailableError(self._link.name, reason + again)

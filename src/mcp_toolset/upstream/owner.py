@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import anyio
@@ -17,21 +17,19 @@ import anyio.abc
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.concurrency.deadlines import WorkingTime
 from mcp_toolset.config import ProtocolRule
-from mcp_toolset.protocol.connection_faults import ENDED, reason_of
 from mcp_toolset.protocol.dispatch import Dispatcher
+from mcp_toolset.protocol.errors import ENDED, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.listing_session import ListingSession
+from mcp_toolset.upstream.known_server import MountState, ServerInfo
 from mcp_toolset.upstream.lists.change_stream import ACKNOWLEDGING, ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
 from mcp_toolset.upstream.lists.offers import UpstreamOffers
 from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
-from mcp_toolset.upstream.lists.tool_refresh import ToolRefresh
-from mcp_toolset.upstream.mount_state import MountState
-from mcp_toolset.upstream.resting import Rest
-from mcp_toolset.upstream.server_info import ServerInfo
+from mcp_toolset.upstream.lists.tool_list import ToolRefresh
+from mcp_toolset.upstream.resting import ListingSession, Rest
+from mcp_toolset.upstream.sessions.client_questions import Notified
 from mcp_toolset.upstream.sessions.pool import SessionPool
-from mcp_toolset.upstream.sessions.server_messages import Notified
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
 
@@ -50,55 +48,45 @@ class Lists:
     for_clients: ClientLists
 
 
+@dataclass(eq=False)
 class Owner:
-    """Supervises the connection to one mounted server, for as long as it is mounted."""
+    """Supervises the connection to one mounted server, for as long as it is mounted.
 
-    def __init__(
-        self,
-        link: Link,
-        listing: ListingSession,
-        lists: Lists,
-        *,
-        pool: SessionPool,
-        rest: Rest,
-        state: MountState,
-        log: logging.Logger,
-        introduced: Introduced,
-        notified: Notified,
-    ) -> None:
-        """Connect to nothing yet.
+    Attributes:
+        link: How the upstream is reached.
+        listing: The session that lists, which each connection renews.
+        lists: What is listed over it.
+        pool: The sessions of clients, which end with the connection.
+        rest: When the connection is closed for a while.
+        state: How the server is doing.
+        log: Where losses are noted.
+        introduced: Takes what the server says about itself.
+        notified: Takes the notifications of the server.
+    """
 
-        Args:
-            link: How the upstream is reached.
-            listing: The session that lists, which each connection renews.
-            lists: What is listed over it.
-            pool: The sessions of clients, which end with the connection.
-            rest: When the connection is closed for a while.
-            state: How the server is doing.
-            log: Where losses are noted.
-            introduced: Takes what the server says about itself.
-            notified: Takes the notifications of the server.
-        """
-        self._link = link
-        self._listing = listing
-        self._lists = lists
-        self._pool = pool
-        self._rest = rest
-        self._state = state
-        self._log = log
-        self._introduced = introduced
-        self._notified = notified
-        self._protocol: ProtocolRule = pool.routing.options.protocol
-        self._era: str | None = None
-        self._ready_at = float("inf")
-        self._lost = anyio.Event()
+    link: Link
+    listing: ListingSession
+    lists: Lists
+    _: KW_ONLY
+    pool: SessionPool
+    rest: Rest
+    state: MountState
+    log: logging.Logger
+    introduced: Introduced
+    notified: Notified
+    _era: str | None = field(default=None, init=False)
+    _ready_at: float = field(default=float("inf"), init=False)
+    _lost: anyio.Event = field(default_factory=anyio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        self._protocol: ProtocolRule = self.pool.routing.options.protocol
         self._lost_by = ENDED
-        self._stderr = StderrTail(link.name, link.scrubbed)
+        self._stderr = StderrTail(self.link.name, self.link.scrubbed)
 
     async def supervise(self, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Connect, and connect again after each loss; started once the first attempt has come to an end."""
         backoff = Backoff()
-        self._state.set("starting", "connecting")
+        self.state.set("starting", "connecting")
         reported = False
 
         def settled() -> None:
@@ -108,57 +96,57 @@ class Owner:
                 task_status.started()
 
         try:
-            async with self._pool.running():
-                self._era = "legacy" if self._pool.routing.facts.modern is False else None
+            async with self.pool.running():
+                self._era = "legacy" if self.pool.routing.facts.modern is False else None
                 while True:
                     self._ready_at = float("inf")
                     reason = await self._live(settled)
-                    if self._rest.resting:
-                        await self._rest.until_needed()
+                    if self.rest.resting:
+                        await self.rest.until_needed()
                         continue
                     wait = backoff.after(anyio.current_time() - self._ready_at)
-                    self._log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait)
-                    self._state.set("offline", reason, wait)
-                    self._rest.over()
+                    self.log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait)
+                    self.state.set("offline", reason, wait)
+                    self.rest.over()
                     settled()
                     await anyio.sleep(wait)
         finally:
-            self._rest.over()
-            self._state.set("closed", "")
+            self.rest.over()
+            self.state.set("closed", "")
 
     async def _live(self, settled: Callable[[], None]) -> str:
         """One connection from start to end; returns why it ended."""
         try:
             with anyio.fail_after(None) as deadline:
-                deadline.deadline = anyio.current_time() + self._pool.start_timeout
+                deadline.deadline = anyio.current_time() + self.pool.start_timeout
                 async with (
-                    self._fresh_session().connected(self._stderr, self._notified) as opened,
+                    self._fresh_session().connected(self._stderr, self.notified) as opened,
                     anyio.create_task_group() as group,
                 ):
                     await self._start(opened, WorkingTime(deadline), group)
                     deadline.deadline = float("inf")
-                    self._rest.over()
+                    self.rest.over()
                     settled()
                     await self._hold()
                     group.cancel_scope.cancel()
             return self._explained(self._lost_by)
         except TimeoutError:
-            return self._explained(f"no answer within {self._pool.start_timeout:g} s")
+            return self._explained(f"no answer within {self.pool.start_timeout:g} s")
         # A transport may fail in as many ways as there are transports and servers; here every one of
         # them means the same: this attempt is over, and the reason is for the status.
         except Exception as fault:
             return self._explained(reason_of(fault))
         finally:
-            self._listing.main.dispatcher = None
+            self.listing.main.dispatcher = None
 
     def _fresh_session(self) -> UpstreamSession:
-        if self._rest.is_awaited:
-            return self._listing.main
-        main = self._listing.renew()
+        if self.rest.is_awaited:
+            return self.listing.main
+        main = self.listing.renew()
         main.on_lost, main.on_broken_off, main.awake = (
             self.lose,
-            self._lists.refresh.outdated,
-            self._rest.awake,
+            self.lists.refresh.outdated,
+            self.rest.awake,
         )
         main.health.on_change = self._health_changed
         return main
@@ -169,15 +157,15 @@ class Owner:
         time: WorkingTime,
         group: anyio.abc.TaskGroup,
     ) -> None:
-        lists, main = self._lists, self._listing.main
+        lists, main = self.lists, self.listing.main
         self._lost = anyio.Event()
         lists.refresh.begin()
         self._lost_by = ENDED
         # Forgotten until this attempt succeeds: the server may have come back as another one.
         era, self._era = self._era, None
         self._era = await main.begin(dispatcher, era, self._protocol)
-        self._pool.routing.listens_in("modern" if main.modern else "legacy")
-        self._introduced(main.server, main.instructions)
+        self.pool.routing.listens_in("modern" if main.modern else "legacy")
+        self.introduced(main.server, main.instructions)
         declared = main.capabilities or {}
         await self._hear_of_changes(declared, group)
         listing = await lists.refresh.walked()
@@ -192,47 +180,47 @@ class Owner:
 
     async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
-        told_of, changes = _told_of(declared), self._lists.changes
-        self._lists.refresh.told_of_changes = "toolsListChanged" in told_of
+        told_of, changes = _told_of(declared), self.lists.changes
+        self.lists.refresh.told_of_changes = "toolsListChanged" in told_of
         changes.begin()
-        if self._listing.main.modern and told_of:
+        if self.listing.main.modern and told_of:
             group.start_soon(changes.hold, told_of, self._lost.is_set)
-            await changes.settled(min(ACKNOWLEDGING, self._pool.start_timeout / 4))
+            await changes.settled(min(ACKNOWLEDGING, self.pool.start_timeout / 4))
 
     async def _hold(self) -> None:
-        main = self._listing.main
+        main = self.listing.main
         modern = main.modern
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._lists.refresh.keep_fresh)
-                group.start_soon(self._lists.offers.keep_fresh)
+                group.start_soon(self.lists.refresh.keep_fresh)
+                group.start_soon(self.lists.offers.keep_fresh)
                 if modern:
-                    group.start_soon(self._lists.watches.keep_watching)
+                    group.start_soon(self.lists.watches.keep_watching)
                 group.start_soon(self._watch, main.closed)
                 group.start_soon(self._watch_health)
-                if self._link.facts.starts_process and not modern:
+                if self.link.facts.starts_process and not modern:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
         finally:
-            if not self._rest.resting:
+            if not self.rest.resting:
                 self.lose()
 
     async def _tire(self, holding: anyio.CancelScope) -> None:
         """End this connection for a while, when sessions of clients take its place."""
-        await self._rest.until_due()
+        await self.rest.until_due()
         if not self._lost.is_set():
-            self._rest.begin()
-            self._listing.main.dispatcher = None
+            self.rest.begin()
+            self.listing.main.dispatcher = None
             holding.cancel()
 
     def lose(self) -> None:
         """Give this connection up at once for calls; closing it may take a while."""
-        self._listing.main.dispatcher = None
+        self.listing.main.dispatcher = None
         self._lost.set()
-        self._rest.over()
-        self._pool.retire()
-        self._state.set("offline", self._lost_by)
+        self.rest.over()
+        self.pool.retire()
+        self.state.set("offline", self._lost_by)
 
     async def _watch(self, closed: anyio.Event) -> None:
         await closed.wait()
@@ -240,28 +228,28 @@ class Owner:
 
     async def _watch_health(self) -> None:
         """Give up a server that answers nothing any more."""
-        health = self._listing.main.health
+        health = self.listing.main.health
         health.heard()
         self._lost_by = await health.lost()
-        self._log.warning("%s; the connection is ended and made anew", in_log(self._lost_by))
+        self.log.warning("%s; the connection is ended and made anew", in_log(self._lost_by))
         self.lose()
 
     def _health_changed(self) -> None:
         """Say that calls are refused while a health check is not answered, or go through again."""
-        fault = self._listing.main.health.fault
-        if self._state.now == ("ready" if fault else "offline") and not self._lost.is_set():
-            self._state.set("offline" if fault else "ready", fault)
+        fault = self.listing.main.health.fault
+        if self.state.now == ("ready" if fault else "offline") and not self._lost.is_set():
+            self.state.set("offline" if fault else "ready", fault)
 
     def session_fell_silent(self, waited: float) -> None:
         """Check the session that lists as well, as it may lead to the same process; tell the status."""
-        main = self._listing.main
-        if waited and self._state.now == "ready" and main.dispatcher is not None:
+        main = self.listing.main
+        if waited and self.state.now == "ready" and main.dispatcher is not None:
             main.health.missed(waited)
-        self._state.changed()
+        self.state.changed()
 
     def _explained(self, reason: str) -> str:
         last = self._stderr.last
-        return self._link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
+        return self.link.scrubbed(f"{reason} (stderr: {last})" if last else reason)
 
 
 def _told_of(declared: Mapping[str, Any]) -> dict[str, bool]:

@@ -22,7 +22,7 @@ from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPEr
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.transports.backpressure import calling
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.client_questions import for_modern
+from mcp_toolset.upstream.sessions.question_shapes import for_modern
 
 MAX_SUSPENDED: Final = 128
 """Calls of one upstream that may wait for answers at once; further questions are refused."""

@@ -30,7 +30,7 @@ from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.upstream.connection import UpstreamConnection
-from mcp_toolset.upstream.kept_mount import introduction
+from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.lists.client_offers import ClientOffers
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Target, link_to

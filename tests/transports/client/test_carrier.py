@@ -18,7 +18,7 @@ import pytest
 import uvloop
 from tests.transports.client.raw_server import RESULT, SOON, Handler, Raw, Request, raw_server, running
 
-from mcp_toolset.protocol.connection_faults import NOT_SENT, says_ended
+from mcp_toolset.protocol.errors import NOT_SENT, says_ended
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.transports.client import plain_http, socket
 from mcp_toolset.transports.client.carrier import Carrier

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.harness import until
 from tests.transports.client.raw_server import RESULT, Handler, Heard, Raw, Request, raw_server, running
 
-from mcp_toolset.protocol.connection_faults import says_broke_off, says_ended
+from mcp_toolset.protocol.errors import says_broke_off, says_ended
 from mcp_toolset.protocol.json_rpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,

@@ -12,8 +12,8 @@ from tests.faults.harness import until
 from tests.transports.client.raw_server import Handler, Heard, Raw, Request, raw_server, running
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.connection_faults import says_broke_off, says_ended
 from mcp_toolset.protocol.dispatch import CallOptions
+from mcp_toolset.protocol.errors import says_broke_off, says_ended
 from mcp_toolset.protocol.json_rpc import (
     MCPError,
     RequestTimedOut,

@@ -120,7 +120,7 @@ async def _call(
 
 
 async def _sent(server: ToolsetServer, binding: ToolBinding, arguments: dict[str, Any]) -> ToolResult:
-    from mcp_toolset.cli.display.terminal import TerminalContext
+    from mcp_toolset.cli.display.output import TerminalContext
 
     return await server.call_as_host(binding.name, arguments, context=TerminalContext())
 
@@ -138,7 +138,7 @@ def _show(result: ToolResult, tool: str, output: Output, as_json: bool) -> None:
 
 
 def _text(result: ToolResult) -> str:
-    from mcp_toolset.cli.display.blocks import block_text
+    from mcp_toolset.cli.display.output import block_text
 
     if not result.content:
         return result.text

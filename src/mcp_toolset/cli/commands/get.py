@@ -63,7 +63,7 @@ def get_command(
 
 
 async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:
-    from mcp_toolset.cli.display.terminal import TerminalContext
+    from mcp_toolset.cli.display.output import TerminalContext
     from mcp_toolset.cli.offered import listed, unknown
     from mcp_toolset.context.offer_kinds import PROMPTS
 
@@ -77,7 +77,7 @@ async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str])
 
 
 def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-    from mcp_toolset.cli.display.blocks import block_text
+    from mcp_toolset.cli.display.output import block_text
 
     if as_json:
         output.json(dict(result))

@@ -54,10 +54,10 @@ def inspect_command(
     target, command, _ = target_and_words(ctx, words)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.display.progress import opening
-    from mcp_toolset.cli.mount import mount, name_down, reachable, warn_of_keys
+    from mcp_toolset.cli.display.servers import name_down, opening, reachable, warn_of_keys
+    from mcp_toolset.cli.mount import mount
     from mcp_toolset.cli.running import run
 
     reach.log()

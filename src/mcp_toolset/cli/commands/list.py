@@ -59,9 +59,10 @@ def list_command(
         raise click.UsageError("--prompts and --resources are two lists; ask for one of them", ctx)
     place = parse_target(target, command)
 
-    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.mount import name_down, opened
+    from mcp_toolset.cli.display.servers import name_down
+    from mcp_toolset.cli.mount import opened
     from mcp_toolset.cli.running import run
 
     reach.log()
@@ -82,7 +83,7 @@ def list_command(
 
 
 async def _show_offered(server: ToolsetServer, output: Output, *, prompts: bool) -> None:
-    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.offered import listed, show_prompts, show_resources
     from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES
 
@@ -128,7 +129,7 @@ def _deferred(server: ToolsetServer) -> Mapping[str, int]:
 
 def _show(server: ToolsetServer, output: Output) -> None:
     from mcp_toolset.catalog.search.entry import CatalogEntry
-    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.changes import clearing
 
     clear = clearing(server)
     listed = [binding for binding in server.bindings() if not binding.deferred]

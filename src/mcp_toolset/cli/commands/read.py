@@ -57,7 +57,7 @@ def read_command(
 
 
 async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
-    from mcp_toolset.cli.display.terminal import TerminalContext
+    from mcp_toolset.cli.display.output import TerminalContext
     from mcp_toolset.cli.offered import listed, unknown
     from mcp_toolset.context.offer_kinds import RESOURCES
 
@@ -70,7 +70,7 @@ async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:
 
 
 def _show(result: Mapping[str, Any], output: Output, as_json: bool) -> None:
-    from mcp_toolset.cli.display.blocks import block_text
+    from mcp_toolset.cli.display.output import block_text
 
     if as_json:
         output.json(dict(result))

@@ -53,7 +53,7 @@ def search_command(
     place = parse_target(target, command)
     query = " ".join(rest)
 
-    from mcp_toolset.cli.display.clearing import clearing
+    from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.mount import opened
     from mcp_toolset.cli.running import run

@@ -119,7 +119,7 @@ def _mounted(target: Target, options: MountOptions) -> ToolsetServer:
 
 def _serve(server: ToolsetServer, single: bool, how: Serving) -> None:
     from mcp_toolset.cli.display.output import complain, note
-    from mcp_toolset.cli.mount import report_down, require_something
+    from mcp_toolset.cli.display.servers import report_down, require_something
     from mcp_toolset.serving.serve import run_server
 
     run_server(

@@ -1,9 +1,9 @@
-"""Tools that differ from their pins, as JSON and as lines for people."""
+"""Texts about servers: tools that differ from their pins, and texts cleared of secrets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.capability_changes import gained
@@ -11,7 +11,11 @@ from mcp_toolset.catalog.pins.differences import Difference, compared
 from mcp_toolset.tools.core.source import SourceStatus, ToolChange
 from mcp_toolset.tools.text.hidden_text import visible
 
-__all__ = ["change_json", "change_lines", "status_lists"]
+if TYPE_CHECKING:
+    from mcp_toolset.server.server import ToolsetServer
+
+
+__all__ = ["change_json", "change_lines", "clearing", "status_lists"]
 
 
 def status_lists(status: SourceStatus) -> dict[str, Any]:
@@ -53,3 +57,34 @@ def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
         yield f"    {entry['path']}"
         for line in Difference.of_json(entry).lines():
             yield f"      {line}"
+
+
+_TEXTS: Final = frozenset(("description", "title", "reason", "version", "before", "after", "instructions"))
+
+
+def clearing(server: ToolsetServer) -> Callable[[Any], Any]:
+    """A function that clears the texts in a JSON value; a bare text is cleared whole.
+
+    Only texts for people are cleared. Names, schemas and results are data and stay unchanged.
+    """
+    from mcp_toolset.upstream.toolset import RemoteToolset
+
+    sources = server.toolset.sources()
+    links = [source.connection.link for source in sources if isinstance(source, RemoteToolset)]
+
+    def text(said: str) -> str:
+        for link in links:
+            said = link.scrubbed(said)
+        return said
+
+    def clear(value: Any, is_text: bool = True) -> Any:
+        if isinstance(value, str):
+            return text(value) if is_text else value
+        if isinstance(value, list | tuple):
+            return [clear(item, is_text) for item in cast("list[Any]", value)]
+        if isinstance(value, Mapping):
+            table = cast("Mapping[str, Any]", value)
+            return {key: clear(item, key in _TEXTS) for key, item in table.items()}
+        return value
+
+    return clear

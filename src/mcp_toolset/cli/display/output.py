@@ -10,18 +10,21 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from mcp_toolset.cli.display.tables import Column, aligned, draw
+from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import cleaned, plain_to_see
 from mcp_toolset.tools.text.screen import fitted
 
 __all__ = [
     "Output",
+    "TerminalContext",
     "answering",
+    "block_text",
     "complain",
     "debugging",
     "log_to_stderr",
@@ -142,3 +145,42 @@ def working(message: str) -> Generator[None]:
 
     with Console(stderr=True).status(one_line(message)):
         yield
+
+
+def block_text(block: Mapping[str, Any]) -> str:
+    """A text block's text; for any other block its kind and how to get it."""
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "resource_link":
+            return f"[{block.get('name', 'resource')}: {block.get('uri', '')}]"
+        case "resource":
+            resource: Mapping[str, Any] = block.get("resource") or {}
+            return str(resource.get("text") or f"[resource {resource.get('uri', '')}; see --json]")
+        case kind:
+            return f"[{kind} {block.get('mimeType', '')}; see --json]"
+
+
+class TerminalContext(ToolContext):
+    """Shows progress and log messages; it cannot ask the user anything."""
+
+    __slots__ = ()
+
+    @property
+    def wants_progress(self) -> bool:
+        """Always true: progress is shown."""
+        return True
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Write a line for each report."""
+        share = f"{progress:g}/{total:g}" if total is not None else f"{progress:g}"
+        note(f"[{share}] {message or ''}")
+
+    async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+        """Write a line for each message."""
+        note(f"{level}: {f'{logger}: ' if logger else ''}{data}")
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Write a line for a server's log message; other notifications are ignored."""
+        if method == "notifications/message" and params is not None:
+            await self.log(str(params.get("level", "info")), params.get("data"), logger=params.get("logger"))

@@ -9,7 +9,7 @@ from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.protocol.cache_hints import STRICTEST
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.protocol.server_machine import negotiated_version
-from mcp_toolset.server.answers.surface import Surface
+from mcp_toolset.server.answers.tool_answers import Surface
 from mcp_toolset.server.offers.offering import Offering
 
 

@@ -1,16 +1,23 @@
-"""`ToolAnswers`: `tools/list` and `tools/call`, with raw dictionaries in the envelope of the client's era."""
+"""`ToolAnswers`: `tools/list` and `tools/call`, with raw dictionaries in the envelope of the client's era.
+
+It needs a `Surface` of a toolset server; `ClientSide` has it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
+from mcp_toolset.calls.pipeline.output_check import promised
 from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import (
     CallError,
     ClientCapabilityError,
+    InvalidOutputError,
     RequestStateError,
     UnknownToolError,
     UpstreamProtocolError,
@@ -21,12 +28,137 @@ from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
 from mcp_toolset.protocol.eras.results import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
-from mcp_toolset.server.answers.announcements import Announcements
-from mcp_toolset.server.answers.results import halted
-from mcp_toolset.server.answers.surface import Surface
-from mcp_toolset.tools.core.asking import InputRequired, joined
-from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.server.offers.subscriptions import Announcements
+from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.returned import UNTYPED
+from mcp_toolset.tools.view.view import ToolBinding
+
+
+class Surface(Protocol):
+    """What the wire needs of a toolset server."""
+
+    async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run one call through the dispatch table."""
+        ...
+
+    def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that a caller sees, in wire form: one object for as long as nothing changes."""
+        ...
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what some server lists to clients like this one."""
+        ...
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known and served."""
+        ...
+
+    def granted(self, context: ToolContext) -> list[dict[str, Any]]:
+        """The tools that only this caller sees, a legacy one, in wire form."""
+        ...
+
+    def list_hint(self) -> CacheHint:
+        """How long a client may keep what `listed` gives."""
+        ...
+
+    def list_meta(self) -> Mapping[str, Any]:
+        """What the servers' own lists of tools have in `_meta`."""
+        ...
+
+    def handshake_meta(self) -> dict[str, Any]:
+        """What the answer to a handshake has in `_meta`."""
+        ...
+
+    def is_arriving(self) -> bool:
+        """Whether `arrive` may have something to wait for."""
+        ...
+
+    async def arrive(self) -> None:
+        """Wait a bounded time for listed mounts of which nothing is known yet."""
+        ...
+
+    def grants_issued(self, context: ToolContext) -> int:
+        """How many grants this caller's session was given so far."""
+        ...
+
+    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+        """The input schema of a tool that can be called."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep the upstreams open for as long as the block runs."""
+        ...
+
+
+HALT_META_KEY: Final = "mcp-toolset/halt"
+"""In the `_meta` of a result: why the tool wants the loop to end after it."""
+
+
+def halted(result: ToolResult) -> ToolResult:
+    """The result with its halt said twice: in `_meta` for a program, in words for a model."""
+    if result.halt is None:
+        return result
+    note = {"type": "text", "text": f"[The tool asks to stop here: {result.halt.reason}]"}
+    meta: dict[str, Any] = {**(result.wire.get("_meta") or {}), HALT_META_KEY: result.halt.reason}
+    return replace(result, wire={**result.wire, "content": [*result.content, note], "_meta": meta})
+
+
+def fitted(binding: ToolBinding, output: Any) -> ToolResult:
+    """A value as the result of a tool, in the form that the tool promised.
+
+    Raises:
+        InvalidOutputError: it has no JSON form, or does not fit the tool's output schema.
+    """
+    if isinstance(output, Halt):
+        return replace(fitted(binding, output.result), halt=output)
+    if isinstance(output, ToolResult | AskUser):
+        return _checked(binding, UNTYPED.to_result(output, binding.name))
+    if binding.output is None:
+        structured = not isinstance(output, str | None)
+        return _structured(binding, output) if structured else UNTYPED.to_result(output, binding.name)
+    result = _structured(binding, output)
+    return _checked(binding, promised(binding.output, result, result.text))
+
+
+def _structured(binding: ToolBinding, output: Any) -> ToolResult:
+    try:
+        text = output if isinstance(output, str) else None
+        return ToolResult.of_structured(output, text=text)
+    except ValueError as fault:
+        raise InvalidOutputError(f"the output for {binding.name} has no JSON form: {fault}") from None
+
+
+def _checked(binding: ToolBinding, result: ToolResult) -> ToolResult:
+    if binding.output is None or result.is_error or not result.is_complete:
+        return result
+    if not binding.output.is_valid(result.structured):
+        faults = "; ".join(binding.output.problems(result.structured))
+        raise InvalidOutputError(f"the output for {binding.name} does not fit its output schema: {faults}")
+    return result
+
+
+def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) -> ToolResult:
+    """The result of a call that asked the user: the answer, or that there is none.
+
+    The answer to a question without a schema is its text.
+
+    Raises:
+        InvalidOutputError: the answer does not fit the tool's output schema.
+    """
+    if answer.action == "decline":
+        return ToolResult.of_error(f"{binding.name}: the user declined to answer: {asked.question}")
+    if answer.action == "cancel":
+        return ToolResult.of_error(f"{binding.name}: the user left the question unanswered: {asked.question}")
+    content = dict(answer.content)
+    if asked.schema is None:
+        return fitted(binding, content["answer"])
+    sole = next(iter(content.values())) if len(content) == 1 else content
+    if binding.output is not None and not binding.output.is_valid(content):
+        return fitted(binding, sole)
+    return ToolResult.of_structured(content)
+
 
 _KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
 

@@ -11,8 +11,7 @@ import anyio
 from mcp_toolset.calls.pipeline.observation import Observation, report_of, tell
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
-from mcp_toolset.server.interface.parts import ServerParts
-from mcp_toolset.server.introductions import servers_meta
+from mcp_toolset.server.interface.parts import ServerParts, servers_meta
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready, state_of

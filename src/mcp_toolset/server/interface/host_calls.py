@@ -1,9 +1,11 @@
-"""`HostCalls`: what the program that owns a server asks of it: its tools, searches, calls, answers."""
+"""`HostCalls`: what the program that owns a server asks of it: its tools, calls, answers, and serving."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.server.interface.client_side import ClientSide
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.offers.offering import Offering
@@ -15,7 +17,10 @@ from mcp_toolset.tools.view.unbound import UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from mcp_toolset.catalog.search.index import SearchHit
+    from mcp_toolset.transports.http.limits import HttpLimits
 
 
 class HostCalls(ClientSide):
@@ -100,3 +105,43 @@ class HostCalls(ClientSide):
     def fail(self, call_id: str, message: str) -> None:
         """End a pending call with an error that the model can read; see `ManualCalls`."""
         self._manual.fail(call_id, message)
+
+    async def run_stdio(self, *, drain: float = 1.0) -> None:
+        """Serve one client on standard input and output, until it closes them.
+
+        Args:
+            drain: Seconds that requests in flight may take once the client has closed its output alone:
+                it may still read the answers.
+        """
+        from mcp_toolset.transports.stdio_server import serve_stdio
+
+        await serve_stdio(self.answers, drain=drain)
+
+    def http_app(
+        self,
+        *,
+        allowed_hosts: Sequence[str] = (),
+        allowed_origins: Sequence[str] = (),
+        json_response: bool = False,
+        request_timeout: float = REQUEST_TIMEOUT,
+        limits: HttpLimits | None = None,
+    ) -> Starlette:
+        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`."""
+        from mcp_toolset.transports.http.app import http_app
+
+        return http_app(
+            self.answers,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            json_response=json_response,
+            request_timeout=request_timeout,
+            limits=limits,
+        )
+
+    async def run_http(
+        self, *, host: str = "127.0.0.1", port: int = 8000, request_timeout: float = REQUEST_TIMEOUT
+    ) -> None:
+        """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`."""
+        from mcp_toolset.transports.http.app import serve_http
+
+        await serve_http(self, host=host, port=port, request_timeout=request_timeout)

@@ -13,9 +13,8 @@ from mcp_toolset.context.incoming import RequestContext
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.protocol.server_machine import ServerMachine
 from mcp_toolset.sdk.errors import from_sdk, to_sdk
-from mcp_toolset.sdk.models import Connection as SdkConnection
-from mcp_toolset.sdk.models import SdkTransportContext, ServerMessageMetadata
-from mcp_toolset.sdk.servers import aclose_shielded
+from mcp_toolset.sdk.servers import Connection as SdkConnection
+from mcp_toolset.sdk.servers import SdkTransportContext, ServerMessageMetadata, aclose_shielded
 
 _KEY: Final = "mcp_toolset.connection"
 _SDK_KEY: Final = "mcp_toolset.sdk_connection"

@@ -21,15 +21,16 @@ from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS, is_modern
 from mcp_toolset.protocol.server_machine import INITIALIZE, ServerMachine
 from mcp_toolset.sdk.errors import from_sdk, theirs, to_sdk
-from mcp_toolset.sdk.models import (
+from mcp_toolset.sdk.servers import (
     CallNext,
     HandlerResult,
     InitializationOptions,
     NotificationOptions,
     Server,
     ServerRequestContext,
+    ServerRunner,
+    ends_of,
 )
-from mcp_toolset.sdk.servers import ServerRunner, ends_of
 from mcp_toolset.server.lowlevel.requests import KnownConnection, PassedRequest, sdk_connection
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.transports.message_dispatcher import serve_streams

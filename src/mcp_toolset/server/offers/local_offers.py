@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import to_json, to_jsonable_python
 
-from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, ListChange, Wire
+from mcp_toolset.context.offer_kinds import PROMPTS, RESOURCES, TEMPLATES, Ending, Kind, Offers, Wire
 from mcp_toolset.errors import InvalidOutputError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
@@ -21,14 +21,13 @@ from mcp_toolset.tools.declare.prompts import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mcp_toolset.context.client import ServedClient
     from mcp_toolset.tools.declare.prompts import Reference
 
 MAX_COMPLETIONS: Final = 100
 """Values in one answer (server/utilities/completion)."""
 
 
-class LocalOffers:
+class LocalOffers(Offers):
     """Adapts the providers that an application gives to its server."""
 
     def __init__(
@@ -128,29 +127,6 @@ class LocalOffers:
             "hasMore": len(values) > MAX_COMPLETIONS,
         }
         return {"completion": _wire(completion)}
-
-    async def look(self, kind: Kind, context: ToolContext) -> None:
-        """Nothing: providers are asked each time."""
-
-    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
-        """Every client sees the same."""
-        return None
-
-    def tells_itself(self, client: ServedClient) -> bool:
-        """Nobody has a session with the application."""
-        return False
-
-    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
-        """Every client sees the same."""
-        return ()
-
-    def said(self) -> frozenset[str]:
-        """Nothing: a provider's change is seen in its lists."""
-        return frozenset()
-
-    def list_news(self) -> Sequence[ListChange]:
-        """Every client sees the same."""
-        return ()
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` whenever the provider says that the resource has changed."""

@@ -36,6 +36,9 @@ _PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
 _PAGES: Final = ("ui", *_PAGE_KEYS)
 """Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
 
+_NAMING: Final = ("resource_link", "resource")
+"""Content blocks that name a resource."""
+
 PAGE: Final = 500
 """Entries on one page of a list."""
 
@@ -65,11 +68,6 @@ class Offering:
         self._common: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
         self._told: dict[str, list[Wire]] = {}
         self._before: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
-
-    @property
-    def addresses(self) -> Addresses:
-        """The public names as they were last settled."""
-        return self._addresses
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether any source offers this, or may: a mount that was never listed may offer anything."""
@@ -242,7 +240,9 @@ class Offering:
 
         async def readdressed(call: ToolCall, context: ToolContext) -> ToolResult:
             result = await execute(call, context)
-            if not self._addresses.ambiguous or not any(_names_resource(block) for block in result.content):
+            if not self._addresses.ambiguous or not any(
+                block.get("type") in _NAMING for block in result.content
+            ):
                 return result
             content = [self.block(source, block) for block in result.content]
             return replace(result, wire={**result.wire, "content": content})
@@ -305,10 +305,6 @@ class Offering:
         if found is None or found[0] not in self._sources():
             raise LookupError(f"Unknown resource template: {template}")
         return found
-
-
-def _names_resource(block: Wire) -> bool:
-    return block.get("type") in ("resource", "resource_link")
 
 
 async def _listed(offers: Offers, kind: Kind) -> Sequence[Wire]:

@@ -23,18 +23,14 @@ from mcp_toolset.protocol.eras.results import relayed
 from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import is_modern
-from mcp_toolset.server.offers.complete_results import whole_answer
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.offers.round_trips import resumable
-from mcp_toolset.server.offers.subscriptions import UPDATED, Subscriptions
+from mcp_toolset.server.offers.round_trips import resumable, whole_answer
+from mcp_toolset.server.offers.subscriptions import NOTIFY_DEADLINE, UPDATED, Subscriptions
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.text.hidden_text import in_log
 
 MAX_WATCHED: Final = 1000
 """Resources that one client may subscribe to."""
-
-NOTIFY_DEADLINE: Final = 5.0
-"""Seconds that one slow client may hold up the news of a change."""
 
 _WATCHED: Final = "mcp_toolset.watched"
 _log = logging.getLogger("mcp_toolset.server")

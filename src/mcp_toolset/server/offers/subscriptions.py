@@ -7,14 +7,20 @@ kept once: that a list has changed, or a resource, is no news while the same is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
 
+from mcp_toolset.context.client import CLIENT_KEY, ServedClient
+from mcp_toolset.context.connection import Connection
 from mcp_toolset.context.incoming import RequestContext
+from mcp_toolset.context.offer_kinds import ListChange
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY
+from mcp_toolset.server.offers.offering import Offering
 
 MAX_STREAMS: Final = 1024
 """Requests to listen that one server may have open."""
@@ -32,6 +38,9 @@ _LISTS: Final[Mapping[str, str]] = {
 
 Change = tuple[str, str | None]
 """The method of a notification, and the resource that it is about."""
+
+NOTIFY_DEADLINE: Final = 5.0
+"""Seconds that one slow client may hold up the news of a change."""
 
 
 class Subscriptions:
@@ -114,3 +123,76 @@ class _Listener:
         change = next(iter(self._pending))
         del self._pending[change]
         return change
+
+
+@dataclass(eq=False)
+class Announcements:
+    """The legacy sessions of a server, its subscriptions, and what is announced to them.
+
+    Attributes:
+        subscriptions: The modern clients that listen.
+        offering: Knows which clients are told by sessions of their own.
+    """
+
+    subscriptions: Subscriptions
+    offering: Offering
+    _sessions: dict[int, Connection] = field(default_factory=dict[int, Connection], init=False)
+
+    def add(self, connection: Connection) -> None:
+        """Tell a legacy client from now on, until its connection ends."""
+        if id(connection) not in self._sessions:
+            self._sessions[id(connection)] = connection
+            connection.on_close(partial(self._sessions.pop, id(connection), None))
+
+    async def tools(self, sources: Collection[str] = ()) -> None:
+        """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
+        await self._announce(TOOLS, sources)
+
+    async def grants(self) -> None:
+        """Tell every legacy client that its own list may have changed: what it was granted is in it."""
+        async with anyio.create_task_group() as group:
+            for connection in list(self._sessions.values()):
+                group.start_soon(_notify, connection, TOOLS)
+
+    async def offers(self, news: Mapping[str, Collection[str]]) -> None:
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
+        if (sources := news.get("resources")) is not None:
+            await self._announce(RESOURCES, sources)
+        if (sources := news.get("prompts")) is not None:
+            await self._announce(PROMPTS, sources)
+
+    async def _announce(self, method: str, sources: Collection[str] = ()) -> None:
+        self.subscriptions.publish(method)
+        async with anyio.create_task_group() as group:
+            for connection in list(self._sessions.values()):
+                if not self._hears_by_itself(connection, sources):
+                    group.start_soon(_notify, connection, method)
+
+    def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
+        """Whether a client is told of these sources by sessions of its own, so that this would be twice."""
+        client: ServedClient | None = connection.state.get(CLIENT_KEY)
+        if client is None or not sources:
+            return False
+        return all(self.offering.tells_itself(source, client) for source in sources)
+
+    async def lists(self, news: Collection[ListChange]) -> None:
+        """Tell the clients of single sessions that what they see has changed."""
+        for each in news:
+            for connection in list(self._sessions.values()):
+                client: ServedClient | None = connection.state.get(CLIENT_KEY)
+                if client is not None and each.is_for(client):
+                    await _notify(connection, _METHODS[each.capability])
+            if not each.of_one_client:
+                self.subscriptions.publish(_METHODS[each.capability])
+
+    async def to(self, connection: Connection) -> None:
+        """Tell one legacy client that its own list has changed, as by a grant."""
+        await _notify(connection, TOOLS)
+
+
+_METHODS: Final[Mapping[str, str]] = {"tools": TOOLS, "resources": RESOURCES, "prompts": PROMPTS}
+
+
+async def _notify(connection: Connection, method: str) -> None:
+    with anyio.move_on_after(NOTIFY_DEADLINE):
+        await connection.notify(method)

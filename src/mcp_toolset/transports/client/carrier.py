@@ -15,7 +15,7 @@ from urllib.request import getproxies
 import anyio
 import httpcore2
 
-from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
 from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket

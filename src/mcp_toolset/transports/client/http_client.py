@@ -15,9 +15,8 @@ import anyio
 
 from mcp_toolset.concurrency.backoff import Backoff
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.connection_faults import UNREADABLE
 from mcp_toolset.protocol.dispatch import CallOptions, Params
-from mcp_toolset.protocol.errors import CLOSED
+from mcp_toolset.protocol.errors import CLOSED, UNREADABLE
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
 from mcp_toolset.protocol.revisions import is_modern

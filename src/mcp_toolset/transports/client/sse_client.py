@@ -15,9 +15,8 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 
 from mcp_toolset.errors import UpstreamUnavailableError
-from mcp_toolset.protocol.connection_faults import FAILED_ON_ITS_WAY
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.errors import CLOSED
+from mcp_toolset.protocol.errors import CLOSED, FAILED_ON_ITS_WAY
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
 from mcp_toolset.tools.text.hidden_text import in_log

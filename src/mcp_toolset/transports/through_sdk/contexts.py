@@ -17,7 +17,7 @@ from mcp_toolset.protocol.dispatch import (
 from mcp_toolset.protocol.errors import error_for_peer
 from mcp_toolset.protocol.json_rpc import MCPError, NoBackChannelError, RequestId
 from mcp_toolset.sdk.errors import from_sdk, theirs
-from mcp_toolset.sdk.models import ServerMessageMetadata
+from mcp_toolset.sdk.servers import ServerMessageMetadata
 from mcp_toolset.transports.requests import OneWayContext
 
 

@@ -29,15 +29,18 @@ from mcp_toolset.protocol.revisions import (
     PROTOCOL_VERSION_META_KEY,
 )
 from mcp_toolset.sdk.errors import SdkError, from_sdk, ours, theirs
-from mcp_toolset.sdk.models import (
+from mcp_toolset.sdk.servers import (
     Connection,
     Server,
     ServerMessageMetadata,
     ServerRequestContext,
+    ServerRunner,
     ServerSession,
+    aclose_shielded,
+    holds_cleanup,
+    in_server_span,
+    only_traces,
 )
-from mcp_toolset.sdk.servers import ServerRunner, aclose_shielded, holds_cleanup
-from mcp_toolset.sdk.tracing import in_server_span, only_traces
 from mcp_toolset.tools.text.hidden_text import in_log
 
 _METHOD: Final = "tools/call"

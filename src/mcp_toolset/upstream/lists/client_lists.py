@@ -29,6 +29,7 @@ from mcp_toolset.upstream.lists.taken_list import (
     Request,
     TakenList,
 )
+from mcp_toolset.upstream.resting import SETTLING
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import OtherEraError, PooledSession
 from mcp_toolset.upstream.sessions.routing import Routing
@@ -36,9 +37,6 @@ from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionK
 
 PATIENCE: Final = 5.0
 """Seconds that a client's list waits for the first list of its capability set; some clients list once."""
-
-SETTLING: Final = 3.0
-"""Seconds in which a server may still add to what it lists after the handshake."""
 
 REFRESH_GAP: Final = 0.5
 """Seconds between one listing and the next, however many changes are announced."""

@@ -1,11 +1,14 @@
-"""`UpstreamTools`: the tools of one mounted server: as listed, as admitted by pins, and their cache hint."""
+"""`UpstreamTools`: the tools of one mounted server: as listed, as admitted by pins, and their cache hint.
+
+`ToolRefresh` lists them at the start, and again after each change.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,12 +19,21 @@ from mcp_toolset.catalog.pins.capability_changes import gained
 from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.workers import BIG, in_worker, staying
-from mcp_toolset.errors import CallError, UpstreamProtocolError, UpstreamTimeoutError
+from mcp_toolset.errors import (
+    CallError,
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeoutError,
+    UpstreamUnavailableError,
+)
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_toolset.tools.core.definition import ToolDefinition
-from mcp_toolset.tools.text.hidden_text import visible
+from mcp_toolset.tools.text.hidden_text import in_log, visible
+from mcp_toolset.upstream.known_server import MountState
 from mcp_toolset.upstream.pagination import Listing, NotAListError, usable_over_http
+from mcp_toolset.upstream.resting import ListingSession
+from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.target import Link
 
 _SHOWN: Final = 10
@@ -196,3 +208,117 @@ def _same_to_callers(remembered: ToolDefinition, live: ToolDefinition) -> bool:
     """Whether a call that was meant for the one may run as the other: only texts may differ."""
     schemas = remembered.input_schema == live.input_schema and remembered.output_schema == live.output_schema
     return schemas and not gained(canonical(remembered), canonical(live))
+
+
+REFRESH_GAP: Final = 0.5
+"""Seconds between one listing and the next, however many changes are announced."""
+
+
+@dataclass(eq=False)
+class ToolRefresh:
+    """When the tools of one server are listed, and what becomes of a list.
+
+    Attributes:
+        tools: What takes in a list.
+        listing: The session that lists.
+        pool: Knows how long starting and listing may take.
+        state: Becomes ready with each list that is taken.
+        log: Where it is noted that listing failed.
+        told_of_changes: Whether the server tells when its list has changed.
+        on_lost: Is called when listing again has found the connection lost.
+    """
+
+    tools: UpstreamTools
+    listing: ListingSession
+    pool: SessionPool
+    state: MountState
+    log: logging.Logger
+    told_of_changes: bool = field(default=False, init=False)
+    on_lost: Callable[[], None] = field(default=(lambda: None), init=False)
+    _due: anyio.Event = field(default_factory=anyio.Event, init=False)
+    _tools_said: bool = field(default=False, init=False)
+    _said: set[str] = field(default_factory=set[str], init=False)
+
+    def begin(self) -> None:
+        """Forget what was due over an earlier connection, which may have waited on another event loop."""
+        self._due = anyio.Event()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the tools are to be listed again."""
+        return self._due.is_set()
+
+    def outdated(self) -> None:
+        """List again: a change may have been missed, or the server may not be there any more."""
+        self._due.set()
+
+    def heard(self) -> None:
+        """List again, because the server has said that its list has changed."""
+        self._tools_said = True
+        self._due.set()
+
+    def not_told(self) -> None:
+        """The server does not tell of changes after all."""
+        self.told_of_changes = False
+
+    def said(self) -> set[str]:
+        """`tools`, if the server has said that they have changed, once they are listed again; told once."""
+        said, self._said = self._said, set()
+        return said
+
+    def hint(self) -> CacheHint | None:
+        """How long the tools may be kept from now on; `None` if the server declares that it has none."""
+        if self.state.now != "ready":
+            return STRICTEST
+        declared = self.listing.main.capabilities
+        if declared is not None and "tools" not in declared:
+            return None
+        if not self.told_of_changes and self.tools.outlived:
+            self._due.set()
+        return self.tools.hint(told_of_changes=self.told_of_changes)
+
+    async def keep_fresh(self) -> None:
+        """List again after changes; any number of them during one listing cause one more."""
+        while True:
+            await self._due.wait()
+            self._due = anyio.Event()
+            said, self._tools_said = self._tools_said, False
+            try:
+                await self._take_list_surely(said=said)
+            except UpstreamUnavailableError:
+                return self.on_lost()
+            except UpstreamError as fault:
+                self._failed(fault)
+            await anyio.sleep(REFRESH_GAP)
+
+    def _failed(self, fault: UpstreamError) -> None:
+        health = self.listing.main.health
+        reason = f"listing again failed, the last list stays: {fault}"
+        self.log.warning("%s", in_log(reason))
+        if isinstance(fault, UpstreamTimeoutError):
+            health.missed(self.pool.start_timeout)
+        if not health.fault:
+            self.state.set("ready", reason)
+
+    async def _take_list_surely(self, *, said: bool) -> None:
+        """List, a second time if the request was lost on an open connection: one request proves nothing."""
+        try:
+            listing = await self.walked()
+        except UpstreamUnavailableError:
+            if self.listing.main.dispatcher is None:
+                raise
+            listing = await self.walked()
+        await self.admit(listing, said=said)
+
+    async def walked(self) -> Listing:
+        """The list as the server gives it now; see `UpstreamTools.walked` for what it raises."""
+        return await self.tools.walked(self.pool.start_timeout, self.listing.main.capabilities)
+
+    async def admit(self, listing: Listing, *, said: bool = False) -> None:
+        """Take a list as the state of the server; `said` if the server has said that it is another one."""
+        fault = await self.tools.admit(listing)
+        if said:
+            self._said.add("tools")
+        if fault:
+            self.log.warning("%s", in_log(fault))
+        self.state.set("ready", fault)

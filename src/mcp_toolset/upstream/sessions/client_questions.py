@@ -3,29 +3,39 @@
 A server may ask only for what the client declared (basic/lifecycle, "Capability negotiation";
 2026-07-28: error -32021), and only the client whose call caused it. What cannot be brought to
 exactly that client is refused, with the reason, and is never put to another one.
+
+`ServerMessages` takes what a server sends on one session: these requests, pings and notifications.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import anyio
 
+from mcp_toolset.concurrency.cancel_reason import given_up
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.request import ASK_DEADLINE, WireContext
 from mcp_toolset.errors import UpstreamError, UpstreamProtocolError
-from mcp_toolset.protocol.json_rpc import INVALID_REQUEST, URL_ELICITATION_REQUIRED, MCPError
+from mcp_toolset.protocol.dispatch import DispatchContext
+from mcp_toolset.protocol.json_rpc import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    URL_ELICITATION_REQUIRED,
+    MCPError,
+)
 from mcp_toolset.tools.core.asking import CALL_META_KEY, ELICITATION, ROOTS, SAMPLING
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
+from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
-from mcp_toolset.upstream.sessions.question_shapes import question_fault
+from mcp_toolset.upstream.sessions.question_shapes import mapping_of, pages_of, question_fault, undeclared
+from mcp_toolset.upstream.target import Link
 
 MAX_ASKED: Final = 64
 """Requests that an upstream may put to the client in the course of one call."""
@@ -37,61 +47,6 @@ PAGE_PATIENCE: Final = 30.0
 """Seconds after a page was opened in which its server may say that it is done with, which it need not."""
 
 _log = logging.getLogger("mcp_toolset.ask")
-
-
-def undeclared(method: str, params: Mapping[str, Any], declares: Mapping[str, Any]) -> str:
-    """The capability that a request needs and a client has not declared; empty if there is none."""
-    if method == ROOTS:
-        return "" if "roots" in declares else "roots"
-    if method == SAMPLING:
-        return _undeclared_sampling(params, declares.get("sampling"))
-    if method == ELICITATION:
-        return _undeclared_elicitation(params.get("mode", "form"), declares.get("elicitation"))
-    return method
-
-
-def _undeclared_sampling(params: Mapping[str, Any], declared: Mapping[str, Any] | None) -> str:
-    if declared is None:
-        return "sampling"
-    wants_tools = params.get("tools") is not None or params.get("toolChoice") is not None
-    return "sampling.tools" if wants_tools and declared.get("tools") is None else ""
-
-
-def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) -> str:
-    """A bare declaration of elicitation means forms (client/elicitation, "Capabilities")."""
-    if declared is None:
-        return "elicitation"
-    if mode == "url":
-        return "" if declared.get("url") is not None else "elicitation.url"
-    forms = declared.get("form") is not None or declared.get("url") is None
-    return "" if forms else "elicitation.form"
-
-
-def pages_of(data: object) -> list[Mapping[str, Any]]:
-    """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
-    listed = _mapping(data).get("elicitations")
-    entries = cast("list[object]", listed) if isinstance(listed, list) else []
-    return [page for page in map(_mapping, entries) if page]
-
-
-def required(capability: str) -> dict[str, Any]:
-    """The data of error -32021: the capability that is missing, in the form of a declaration."""
-    name, _, part = capability.partition(".")
-    return {"requiredCapabilities": {name: {part: {}} if part else {}}}
-
-
-def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """A legacy server's request as 2026-07-28 has it, within a result."""
-    asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
-    return {"method": method, "params": asked} if asked else {"method": method}
-
-
-def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A modern server's request as a legacy client has it: a page to open needs an id there."""
-    method, params = str(request.get("method")), dict(_mapping(request.get("params")))
-    if method == ELICITATION and params.get("mode") == "url":
-        params.setdefault("elicitationId", uuid.uuid4().hex)
-    return method, params
 
 
 @dataclass(slots=True)
@@ -174,7 +129,9 @@ class Questions:
 
     def _marked(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters with the name of the server that asks, which the client cannot see otherwise."""
-        meta = {key: value for key, value in _mapping(params.get("_meta")).items() if key != "progressToken"}
+        meta = {
+            key: value for key, value in mapping_of(params.get("_meta")).items() if key != "progressToken"
+        }
         return {**params, "_meta": {**meta, CALL_META_KEY: {"server": self._name}}}
 
     def _note_page(self, params: Mapping[str, Any], call: CallInFlight) -> None:
@@ -184,7 +141,7 @@ class Questions:
     def note_pages(self, pages: object, client: ServedClient) -> None:
         """Remember whom pages were shown to (`elicitationId`), also those of error -32042."""
         for page in cast("list[object]", pages) if isinstance(pages, list) else ():
-            name = _mapping(page).get("elicitationId")
+            name = mapping_of(page).get("elicitationId")
             if isinstance(name, str):
                 shown = self._pages.get(name)
                 if shown is None or shown.done.is_set():
@@ -231,5 +188,60 @@ class Questions:
         return ""
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+_ASKS_CLIENTS: Final = frozenset({ELICITATION, ROOTS, SAMPLING})
+
+Notified = Callable[[str, Mapping[str, Any] | None], Awaitable[bool]]
+"""Takes a notification of the server first; `True` says that it is dealt with."""
+
+
+async def _not_dealt_with(method: str, params: Mapping[str, Any] | None) -> bool:
+    return False
+
+
+@dataclass(eq=False)
+class ServerMessages:
+    """The way of a server's own messages to those whom they are for.
+
+    Attributes:
+        link: How the server is reached.
+        calls: The calls in flight in the session.
+        questions: The way of what the server asks in them.
+        health: Is told that the server has sent something.
+        notified: Takes notifications that are of no call.
+        answers_pings: Whether the revision has pings.
+    """
+
+    link: Link
+    calls: CallsInFlight
+    questions: Questions
+    health: Health
+    notified: Notified = field(default=_not_dealt_with, init=False)
+    answers_pings: bool = field(default=True, init=False)
+
+    async def answer(
+        self, context: DispatchContext, method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Answer a request of the server: by its client if it is a question.
+
+        Raises:
+            MCPError: its client refused, or cannot be asked; or there is no such request.
+        """
+        if method in _ASKS_CLIENTS:
+            given_up.set(lambda: getattr(context, "reason", None))
+            return await self.questions.put(method, params)
+        if method == "ping" and self.answers_pings:
+            return {}
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", method)
+
+    def take_of_call(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """Have a notification of a call sent on to its client in the order of arrival; `False` for others."""
+        self.health.heard()
+        return self.calls.take(method, self.link.cleaned(params))
+
+    async def take(self, _: DispatchContext, method: str, params: Mapping[str, Any] | None) -> None:
+        """Take a notification that is of no call."""
+        self.health.heard()
+        if method == "notifications/elicitation/complete":
+            await self.questions.page_done(params)
+        elif not await self.notified(method, params) and method != "notifications/progress":
+            await self.calls.notify(method, self.link.cleaned(params))

@@ -29,17 +29,13 @@ from mcp_toolset.errors import (
     UpstreamUnavailableError,
     innermost,
 )
-from mcp_toolset.protocol.connection_faults import reason_of
+from mcp_toolset.protocol.errors import reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.routing import Routing
 from mcp_toolset.upstream.sessions.session import UpstreamSession
-from mcp_toolset.upstream.sessions.session_key import (
-    NOTHING_DECLARED,
-    SessionKey,
-    SessionOptions,
-)
+from mcp_toolset.upstream.sessions.session_key import NOTHING_DECLARED, SessionKey, SessionOptions
 from mcp_toolset.upstream.target import Link
 
 MAX_SESSIONS: Final = 32

@@ -1,16 +1,25 @@
-"""`question_fault`: what is malformed about a request that a server puts to a client.
+"""What a server asks its clients, in its wire forms: whether it is declared and well formed, and who answers.
 
 A server of a legacy revision sends such a request within a call, one of 2026-07-28 has it in a result
-(`input_required`). A client that checks what it gets would fail the whole for one that is malformed.
+(`input_required`), which `Exchange` passes on to a modern client and plays out for a legacy one
+(2026-07-28, basic/patterns/mrtr). A client that checks what it gets would fail the whole for one request
+that is malformed.
 
     question_fault("elicitation/create", {"message": "Sure?"})    # "requestedSchema is missing"
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+import anyio
+
+from mcp_toolset.context.client import CARRIED_EXTENSIONS
+from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import CallError, UpstreamProtocolError
+from mcp_toolset.protocol.json_rpc import MISSING_REQUIRED_CLIENT_CAPABILITY, MCPError
 from mcp_toolset.protocol.shapes import (
     ID,
     NUMBER,
@@ -23,6 +32,7 @@ from mcp_toolset.protocol.shapes import (
     Shape,
     Tagged,
 )
+from mcp_toolset.tools.core.asking import ELICITATION, ROOTS, SAMPLING
 
 _META: Final = Members(optional={"progressToken": ID})
 _MEDIA: Final = Members({"data": TEXT, "mimeType": TEXT})
@@ -78,3 +88,133 @@ def question_fault(method: str, params: Mapping[str, Any]) -> str | None:
         params = {**params, "mode": "form"}
     fault = shape.fault(cast("dict[str, Any]", params), "")
     return None if fault is None else fault.removeprefix(".")
+
+
+def requests_in(wire: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The requests in a result that asks for input, by their keys."""
+    requests: object = wire.get("inputRequests")
+    if not isinstance(requests, Mapping):
+        return {}
+    asked = cast("Mapping[str, Any]", requests)
+    return {key: cast("Mapping[str, Any]", each) for key, each in asked.items() if isinstance(each, Mapping)}
+
+
+def check_declared(name: str, wire: Mapping[str, Any], caller: WireContext) -> None:
+    """Refuse what the client has not declared, as the upstream should have (-32021).
+
+    Args:
+        name: The name of the mount.
+        wire: The result that asks for input.
+        caller: Whose request it answers.
+
+    Raises:
+        UpstreamProtocolError: it asks for more than the client can do.
+    """
+    for request in requests_in(wire).values():
+        method = str(request.get("method"))
+        params = cast("Mapping[str, Any]", request.get("params") or {})
+        missing = undeclared(method, params, caller.declares)
+        if missing:
+            raise UpstreamProtocolError(
+                name,
+                MISSING_REQUIRED_CLIENT_CAPABILITY,
+                f"it asks for {method}, and the client has not declared {missing}",
+                required(missing),
+            )
+
+
+async def answers_to(
+    name: str, requests: Mapping[str, Mapping[str, Any]], caller: WireContext
+) -> dict[str, dict[str, Any]]:
+    """What a legacy client answers to the requests of one round, asked all at once.
+
+    Raises:
+        CallError: the client refused one of them.
+    """
+    answers: dict[str, dict[str, Any]] = {}
+    refused: list[MCPError] = []
+
+    async def ask(key: str, request: Mapping[str, Any]) -> None:
+        try:
+            answers[key] = await caller.relay(*for_legacy(request))
+        except MCPError as fault:
+            refused.append(fault)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for key, request in requests.items():
+            group.start_soon(ask, key, request)
+    if refused:
+        raise CallError(f"{name}: the client did not answer what the server asked: {refused[0].message}")
+    return answers
+
+
+def undeclared(method: str, params: Mapping[str, Any], declares: Mapping[str, Any]) -> str:
+    """The capability that a request needs and a client has not declared; empty if there is none."""
+    if method == ROOTS:
+        return "" if "roots" in declares else "roots"
+    if method == SAMPLING:
+        return _undeclared_sampling(params, declares.get("sampling"))
+    if method == ELICITATION:
+        return _undeclared_elicitation(params.get("mode", "form"), declares.get("elicitation"))
+    return method
+
+
+def _undeclared_sampling(params: Mapping[str, Any], declared: Mapping[str, Any] | None) -> str:
+    if declared is None:
+        return "sampling"
+    wants_tools = params.get("tools") is not None or params.get("toolChoice") is not None
+    return "sampling.tools" if wants_tools and declared.get("tools") is None else ""
+
+
+def _undeclared_elicitation(mode: object, declared: Mapping[str, Any] | None) -> str:
+    """A bare declaration of elicitation means forms (client/elicitation, "Capabilities")."""
+    if declared is None:
+        return "elicitation"
+    if mode == "url":
+        return "" if declared.get("url") is not None else "elicitation.url"
+    forms = declared.get("form") is not None or declared.get("url") is None
+    return "" if forms else "elicitation.form"
+
+
+def pages_of(data: object) -> list[Mapping[str, Any]]:
+    """The pages that error -32042 of 2025-11-25 names (client/elicitation, "URL Elicitation Required")."""
+    listed = mapping_of(data).get("elicitations")
+    entries = cast("list[object]", listed) if isinstance(listed, list) else []
+    return [page for page in map(mapping_of, entries) if page]
+
+
+def required(capability: str) -> dict[str, Any]:
+    """The data of error -32021: the capability that is missing, in the form of a declaration."""
+    name, _, part = capability.partition(".")
+    return {"requiredCapabilities": {name: {part: {}} if part else {}}}
+
+
+def for_modern(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """A legacy server's request as 2026-07-28 has it, within a result."""
+    asked = {key: value for key, value in params.items() if key not in ("elicitationId", "task")}
+    return {"method": method, "params": asked} if asked else {"method": method}
+
+
+def for_legacy(request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A modern server's request as a legacy client has it: a page to open needs an id there."""
+    method, params = str(request.get("method")), dict(mapping_of(request.get("params")))
+    if method == ELICITATION and params.get("mode") == "url":
+        params.setdefault("elicitationId", uuid.uuid4().hex)
+    return method, params
+
+
+def missing_extensions(code: int, data: object) -> str:
+    """The extensions that error -32021 asks for and the bridge does not carry; empty if there are none.
+
+    A client's `extensions` go upstream only where every message of theirs crosses the bridge.
+    """
+    if code != MISSING_REQUIRED_CLIENT_CAPABILITY:
+        return ""
+    needed = mapping_of(mapping_of(mapping_of(data).get("requiredCapabilities")).get("extensions"))
+    return ", ".join(sorted(needed.keys() - CARRIED_EXTENSIONS))
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """What should be an object; empty if it is none."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,15 +1,17 @@
-"""`RequestStamp`: what a request to an upstream carries besides its parameters: `_meta` and headers."""
+"""What a session puts on requests (`RequestStamp`: `_meta` and headers), and the log level that it sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from mcp_toolset.context.request import WireContext
+from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.eras.meta import forwarded_meta, modern_envelope
 from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import routing_headers
+from mcp_toolset.protocol.methods import LOG_LEVELS
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY, is_modern
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -111,3 +113,43 @@ class RequestStamp:
         if known is None or known[0] is not tool:
             known = self._annotated[tool.name] = (tool, header_map(tool.input_schema))
         return known[1]
+
+
+Request = Callable[[str, dict[str, Any]], Awaitable[object]]
+
+
+class LogThreshold:
+    """The least severe log message that a legacy session sends (`logging/setLevel`), lowered for its callers.
+
+    Attributes:
+        applies: Whether the session has a level: the server speaks a legacy revision and declares logging.
+    """
+
+    __slots__ = ("_level", "applies")
+
+    def __init__(self) -> None:
+        """Apply to no session yet."""
+        self.applies = False
+        self._level: str | None = None
+
+    def begin(self, capabilities: Mapping[str, Any], *, modern: bool) -> None:
+        """Start with the level that the server has by itself."""
+        self.applies = not modern and "logging" in capabilities
+        self._level = None
+
+    def wanted_by(self, context: ToolContext) -> str | None:
+        """The level to set before a request of this caller; `None` if the server sends enough."""
+        if not self.applies or not isinstance(context, WireContext):
+            return None
+        wanted, level = context.log_level, self._level
+        if wanted not in LOG_LEVELS or (level and LOG_LEVELS.index(level) <= LOG_LEVELS.index(wanted)):
+            return None
+        return wanted
+
+    async def lower(self, level: str, request: Request) -> None:
+        """Have the server send messages from this level on; one that refuses stays as it is."""
+        self._level = level
+        try:
+            await request("logging/setLevel", {"level": level})
+        except UpstreamProtocolError:
+            return

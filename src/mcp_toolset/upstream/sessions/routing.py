@@ -25,7 +25,7 @@ from mcp_toolset.protocol.json_rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
-from mcp_toolset.upstream.sessions.known_eras import KnownEras
+from mcp_toolset.upstream.sessions.handshake import KnownEras
 from mcp_toolset.upstream.sessions.session_key import (
     MODERN,
     ClientFacts,

@@ -21,7 +21,8 @@ from mcp_toolset.errors import (
     UpstreamTimeoutError,
     UpstreamUnavailableError,
 )
-from mcp_toolset.protocol.connection_faults import (
+from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
+from mcp_toolset.protocol.errors import (
     ENDED,
     LOST,
     lost_by,
@@ -29,22 +30,19 @@ from mcp_toolset.protocol.connection_faults import (
     says_ended,
     told_briefly,
 )
-from mcp_toolset.protocol.dispatch import NOT_AWAITED, CallOptions, Dispatcher, Started
 from mcp_toolset.protocol.json_rpc import MCPError, RequestTimedOut
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.transports.stderr import StderrTail
-from mcp_toolset.upstream.server_info import ServerInfo
+from mcp_toolset.upstream.known_server import ServerInfo
 from mcp_toolset.upstream.sessions.call_in_flight import CallInFlight
-from mcp_toolset.upstream.sessions.client_questions import Questions
+from mcp_toolset.upstream.sessions.client_questions import Notified, Questions, ServerMessages
 from mcp_toolset.upstream.sessions.handshake import negotiate
 from mcp_toolset.upstream.sessions.health import Health
 from mcp_toolset.upstream.sessions.in_flight import CallsInFlight
-from mcp_toolset.upstream.sessions.log_threshold import LogThreshold
-from mcp_toolset.upstream.sessions.request_stamp import RequestStamp
-from mcp_toolset.upstream.sessions.server_messages import Notified, ServerMessages
+from mcp_toolset.upstream.sessions.question_shapes import missing_extensions
+from mcp_toolset.upstream.sessions.request_stamp import LogThreshold, RequestStamp
 from mcp_toolset.upstream.target import Link
-from mcp_toolset.upstream.unsupported import missing_extensions
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _TIMED_BY_DISPATCHER: Final = nullcontext()
