@@ -156,6 +156,19 @@ async def test_n10_p4_time_that_has_passed_is_gone_where_no_changes_are_announce
     assert mount.list_hint() == STRICTEST
 
 
+async def test_n10_the_same_list_is_told_later_with_less_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = 60 * MINUTE
+    quiet = shelf("quiet", hour, "public", announces=False)
+    async with connected(ToolsetServer(Toolset(*mounted(quiet))), "2026-07-28") as client:
+        first = await client.list_tools()
+        now = anyio.current_time()
+        monkeypatch.setattr(anyio, "current_time", lambda: now + 45 * 60)
+        later = await client.list_tools()
+        monkeypatch.undo()
+    assert later.tools == first.tools
+    assert 0 < later.ttl_ms <= hour // 4 < first.ttl_ms <= hour
+
+
 async def test_n10_a_server_without_tools_has_no_part_in_the_hint_of_the_list() -> None:
     async def prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=[types.Prompt(name="plan")])

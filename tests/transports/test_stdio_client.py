@@ -17,6 +17,7 @@ from mcp.client import stdio
 from tests.faults.harness import alive, until
 
 from mcp_toolset import RemoteToolset
+from mcp_toolset.transports import stdio_client
 from mcp_toolset.transports.stdio_client import (
     INHERITED_VARIABLES,
     ProcessTarget,
@@ -55,6 +56,19 @@ async def test_a_child_whose_start_is_cancelled_is_ended(
             await anyio.sleep_forever()
     (child,) = children
     await until(lambda: not alive(child.pid))
+
+
+async def test_a_child_is_left_to_end_by_itself_when_nothing_more_will_come(
+    errors: TextIO, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stdio_client, "GRACE", 40)
+    last = tmp_path / "last"
+    program = "import sys; sys.stdin.read(); open(sys.argv[1], 'w').write('done')"
+    target = ProcessTarget(sys.executable, ("-S", "-c", program, str(last)))
+    with anyio.fail_after(60):
+        async with child_dispatcher(target, errors, name="tidy"):
+            pass
+    assert last.read_text() == "done"
 
 
 def test_a_child_gets_the_variables_that_the_sdk_gives_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
