@@ -34,7 +34,7 @@ def _nothing() -> Mapping[str, str]:
 class ServerConfig:
     """One server. Values that may be secret are omitted by `repr`.
 
-    Every reference of an enabled server is expanded; a disabled server is kept as it is written. A server
+    Every reference of an enabled server is expanded; a disabled server is kept unchanged. A server
     with a `fault` is misconfigured: it is shown with that reason, and the others are served.
 
     Attributes:

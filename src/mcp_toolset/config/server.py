@@ -46,7 +46,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the fields of one entry. Without variables every reference stays as it is written."""
+    """Reads the fields of one entry. Without variables every reference stays unchanged."""
 
     place: Place
     variables: Variables | None

@@ -100,12 +100,12 @@ class ServedClient:
         return _noted(self._roots, callback)
 
     def roots_changed(self) -> None:
-        """Tell whoever depends on this client's roots that they have changed."""
+        """Tell sessions that depend on this client's roots that they have changed."""
         for callback in list(self._roots.values()):
             callback()
 
     def gone(self) -> None:
-        """Tell whoever works for this client alone that it has left."""
+        """Tell what works for this client alone, such as its upstream sessions, that it has left."""
         for callback in list(self._gone.values()):
             callback()
 

@@ -28,7 +28,7 @@ An upstream may say all at once what its client is sent one after another.
 """
 
 _FEW: Final = 64
-"""Notifications up to which nobody asks how long they are."""
+"""Notifications up to which their length is not looked at."""
 
 PATIENCE: Final = 5.0
 """Seconds in which a client has to take one notification."""
@@ -45,7 +45,7 @@ class Delivery:
     """What one call's upstream has said, until its client has it.
 
     Attributes:
-        confirm: Returns when the client has read what has left so far; `None` where nobody needs to know.
+        confirm: Returns when the client has read what has left so far; `None` where that is not needed.
         held: Whether nothing is sent for now, as no request of the client waits for the call.
         running: Whether a task sends.
     """

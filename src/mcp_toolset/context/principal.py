@@ -22,7 +22,7 @@ def principal_of(scope: Mapping[str, Any]) -> str | None:
     `display_name`.
 
     Raises:
-        CallerError: a user is set that cannot be told apart from others, so that the request is of nobody.
+        CallerError: a user is set that cannot be told apart from others.
     """
     user: Any = scope.get("user")
     if user is None:

@@ -40,7 +40,7 @@ ASK_DEADLINE: Final = 300.0
 """Seconds that a legacy client and its user have for one answer; a modern one has the state's lifetime."""
 
 _MADE_UP: Final = (CONNECTION_CLOSED, REQUEST_TIMEOUT)
-"""Codes with which the SDK says that a connection has ended, or that nobody answered."""
+"""Codes with which the SDK says that a connection has ended, or that no answer came."""
 
 _ROUND_TRIP: Final = ("inputResponses", "requestState")
 _log = logging.getLogger("mcp_toolset.ask")
@@ -226,7 +226,7 @@ class WireContext(Caller):
         return {name: value for name, value in answer.items() if value is not None}
 
     def _wants_log(self, level: object) -> bool:
-        """A legacy client that set no level leaves it to the server, which passes on what there is."""
+        """A legacy client that set no level gets all log messages."""
         wanted = self.log_level
         return wants_log(wanted, level) if wanted is not None else not self.modern
 

@@ -46,7 +46,7 @@ class CacheHint:
         )
 
     def aged(self, seconds: float) -> CacheHint:
-        """The hint for somebody who gets the answer this much later."""
+        """The hint for a client that gets the answer so many seconds later."""
         left = self.ttl_ms - seconds * 1000
         return CacheHint(int(left) if left > 0 else 0, self.scope)
 

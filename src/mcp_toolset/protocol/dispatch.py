@@ -37,7 +37,7 @@ class CallOptions(TypedDict, total=False):
     """Seconds to wait for the answer; then the peer is told to cancel."""
 
     cancel_on_abandon: bool
-    """Whether the peer is told when nobody waits any more; the default is yes."""
+    """Whether the peer is told when the sender stops waiting; the default is yes."""
 
     on_progress: ProgressFnT
     """Takes the progress that is reported on it."""

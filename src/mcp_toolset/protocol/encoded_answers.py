@@ -33,7 +33,7 @@ class Encoded(dict[str, Any]):
     __slots__ = ("json",)
 
     def __init__(self, result: Mapping[str, Any], json: bytes) -> None:
-        """Keep both forms; whoever changes one of them has to make a new object."""
+        """Keep both forms; to change one of them, make a new object."""
         super().__init__(result)
         self.json = json
 
@@ -44,7 +44,7 @@ class Verbatim(dict[str, Any]):
     __slots__ = ("texts",)
 
     def __init__(self, result: Mapping[str, Any], texts: Sequence[str]) -> None:
-        """Keep the texts beside the result; whoever makes another result of it may pass them on."""
+        """Keep the texts beside the result; code that makes another result of it may pass them on."""
         super().__init__(result)
         self.texts = texts
 

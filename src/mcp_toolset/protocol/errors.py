@@ -42,7 +42,7 @@ RESOURCE_NOT_FOUND: Final = -32002
 
 INVALID_REQUEST_PARAMS: Final = ErrorData(code=INVALID_PARAMS, message="Invalid request parameters", data="")
 INTERNAL: Final = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
-"""All that a client is told of an exception that nobody expected."""
+"""All that a client is told of an unexpected exception."""
 
 INVALID_RESULT: Final = ErrorData(code=INTERNAL_ERROR, message="Handler returned an invalid result")
 UNWRITTEN: Final = ErrorData(code=INTERNAL_ERROR, message="the result has no JSON form")

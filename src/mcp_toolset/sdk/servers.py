@@ -1,7 +1,7 @@
 """The SDK's server as the bridge drives it: its types, its runner, a session's connection, its spans.
 
 Private are `ServerSession._connection`, because nothing public tells one legacy connection from another,
-`ServerSession._request_outbound`, because nothing public sends a message as it is, and
+`ServerSession._request_outbound`, because nothing public sends a message unchanged, and
 `MCPServer._lowlevel_server`.
 """
 

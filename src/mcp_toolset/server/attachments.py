@@ -1,7 +1,7 @@
 """Toolsets that join and leave a server while it runs.
 
 Each has a task of its own that opens it, holds it open and closes it again. One that leaves is out of
-the registry first, so that nothing new is called; what is under way ends on the open upstream.
+the registry first, so that nothing new is called; calls in flight end on the open upstream.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.made import Each
 
 DRAIN: Final = 30.0
-"""Seconds that calls under way may take when their toolset leaves, unless told otherwise."""
+"""Seconds that calls in flight may take when their toolset leaves, unless told otherwise."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(eq=False)
 class Attachment:
-    """One toolset that has joined, and the calls that are under way in it."""
+    """One toolset that has joined, and its calls in flight."""
 
     toolset: Toolset
     leaving: anyio.Event = field(default_factory=anyio.Event)
@@ -48,7 +48,7 @@ class Attachment:
         )
 
     async def ended(self, drain: float) -> None:
-        """Close the toolset after the calls that are under way; after `drain` seconds they are ended."""
+        """Close the toolset after its calls in flight; after `drain` seconds they are cancelled."""
         try:
             with anyio.move_on_after(drain):
                 while self.calls:

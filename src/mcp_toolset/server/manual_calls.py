@@ -122,7 +122,7 @@ class ManualCalls:
         self._open, self._arrived = True, anyio.Event()
 
     def close(self) -> None:
-        """Tell whoever waits for a call that none will come."""
+        """Tell programs that wait for a call that none will come."""
         self._open = False
         self._arrived.set()
 

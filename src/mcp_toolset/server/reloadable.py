@@ -85,7 +85,7 @@ class Reloadable(Protocol):
 
     @property
     def read(self) -> Callable[[], HubConfig]:
-        """Reads the configuration as it is by now."""
+        """Reads the configuration file as it is now."""
         ...
 
     def watched(self) -> list[Path]:

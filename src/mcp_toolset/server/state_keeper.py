@@ -68,7 +68,7 @@ class StateKeeper:
             await self.save()
 
     async def save(self) -> None:
-        """Save the state as it is; what goes wrong is a line in the log, and the server goes on."""
+        """Save the state; if that fails, the log has the reason, and the server goes on."""
         if not self._is_ours:
             return
         try:

@@ -85,7 +85,7 @@ class ServedTools:
         """Start with nothing.
 
         Args:
-            registry: What there is.
+            registry: The names and tools of all sources.
             catalog: Makes what deferred tools are behind; asked when there is one.
             bound: Gives a tool what this server lets it have; it looks at nothing but the tool.
             apps: Names the pages of mounted tools.
@@ -236,7 +236,7 @@ class ServedTools:
         return _Shown(gated, gated.to_wire())
 
     async def compiled_by_now(self) -> None:
-        """Wait for the compilation that is under way, if one is."""
+        """Wait for the running compilation, if there is one."""
         async with self._compiling:
             return
 

@@ -70,7 +70,7 @@ class Channel(Protocol):
         ...
 
     def is_cut(self) -> bool:
-        """Whether nobody can read any more what is sent."""
+        """Whether the peer has stopped reading for good."""
         ...
 
     def guarded(self, work: Callable[..., None], *what: Any) -> None:

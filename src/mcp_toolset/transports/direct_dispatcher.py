@@ -117,7 +117,7 @@ class DirectCalls:
             return await self._serve(call, method, params)
         except MCPError:
             raise
-        # What a handler raises must not reach its caller as it is, in process as little as on a wire.
+        # What a handler raises must not reach its caller unchanged, in process as little as on a wire.
         except Exception as raised:
             raise MCPError.from_error_data(error_for_peer(raised)) from None
         finally:
@@ -190,7 +190,7 @@ class _DirectCall(OneWayContext):
         await self._calls.deliver(self, method, params)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress to whoever asked for it with the request."""
+        """Report progress to the caller that asked for it with the request."""
         report = self._opts.get("on_progress")
         if report is not None:
             await report(progress, total, message)

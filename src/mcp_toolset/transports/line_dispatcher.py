@@ -1,7 +1,7 @@
 """`LineDispatcher`: JSON-RPC over a pair of pipes, both ways, without a model or a stream per message.
 
 Both sides of stdio use it: `stdio_server` for clients, `stdio_client` for mounted servers.
-Messages are taken where their bytes arrive: an answer wakes whoever waits for it, a request or a
+Messages are taken where their bytes arrive: an answer wakes the task that waits for it, a request or a
 notification gets a task. Of what arrives the version, the types of id and method and the shape of the
 parameters are checked. What is no message is skipped and counted, what cannot be read fails its own
 request, and whatever could pile up has a bound.
@@ -45,7 +45,7 @@ MAX_BACKLOG: Final = 4 * 1024 * 1024
 """Bytes that are read and kept while a peer is held back; then nothing more is read."""
 
 MAX_AHEAD: Final = 1024
-"""Requests that may be under way of a peer that has no room for answers; then nothing more is taken."""
+"""Requests in flight of a peer that has no room for answers; beyond that nothing more is taken."""
 
 _SLICE: Final = 256
 """Messages that are taken before what they started gets its turn."""
@@ -74,7 +74,7 @@ class LineDispatcher(Outbox, Inbox):
         """Speak over `pipes`.
 
         Args:
-            pipes: Both directions; whoever made them stops them.
+            pipes: Both directions; the caller stops them.
             inline: Methods of which a request is finished before the next message is taken.
             limit: Bytes of one incoming message.
             too_much: Makes the error that ends the connection after that many lines of garbage in a

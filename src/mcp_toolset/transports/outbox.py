@@ -1,4 +1,4 @@
-"""`Outbox`: the sending half of our dispatcher: requests and whoever waits for their answers."""
+"""`Outbox`: the sending half of our dispatcher: requests, and the tasks that wait for their answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_toolset.transports.backpressure import Channel, calling
 from mcp_toolset.transports.requests import Sender, Waiting
 
 FEW: Final = 1
-"""Exchanges under way up to which each message is sent by itself, and not with others."""
+"""Exchanges in flight up to which each message is sent by itself, and not with others."""
 
 _UNTRACED: Final = nullcontext()
 _log = logging.getLogger("mcp_toolset.wire")
@@ -35,7 +35,7 @@ class Outbox(Sender):
         self._pipes = pipes
 
     def _close(self) -> None:
-        """Send nothing more; nobody will be answered."""
+        """Send nothing more; no request will be answered."""
         self._closed = True
         for waiting in self._waiting.values():
             waiting.settle(None)

@@ -34,7 +34,7 @@ _TIME_TO_READ: Final = 0.001
 _log = logging.getLogger("mcp_toolset.wire")
 
 Writing = Callable[[memoryview], int]
-"""Writes what there is room for, and says how much; `BlockingIOError` if there is none."""
+"""Writes as many bytes as fit, and says how many; `BlockingIOError` if none fit."""
 
 
 def _ignored(chunk: bytes) -> None:
@@ -46,7 +46,7 @@ def _nothing() -> None:
 
 
 class PipePair:
-    """Bytes in and bytes out. The descriptors belong to whoever made them, and are not closed here."""
+    """Bytes in and bytes out. The descriptors belong to the caller, and are not closed here."""
 
     def __init__(self, reader: int, writer: int, write: Writing | None = None) -> None:
         """Drive two descriptors; `reader` at least does not block.
@@ -122,7 +122,7 @@ class PipePair:
         self._drop()
 
     def is_cut(self) -> bool:
-        """Whether nobody can read any more what is sent."""
+        """Whether the peer has stopped reading for good."""
         return self._broken or is_cut(self._writer)
 
     @property
@@ -249,7 +249,7 @@ class PipePair:
         """
         try:
             work(*what)
-        # Whatever it is: a connection of which nobody knows what was taken is of no use any more.
+        # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
         except Exception as raised:
             _log.error("a connection ends, because taking a message failed", exc_info=raised)
             self.fault = raised

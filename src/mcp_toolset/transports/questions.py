@@ -74,7 +74,7 @@ class Questions:
                 timer.cancel()
 
     def answered(self, message: dict[str, Any]) -> None:
-        """Take an answer of the client; one that nobody waits for changes nothing."""
+        """Take an answer of the client; one that no call waits for changes nothing."""
         waiting = self._waiting.of(message.get("id"))
         if waiting is not None:
             waiting.settle(message)

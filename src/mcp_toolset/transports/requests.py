@@ -39,7 +39,7 @@ _Waiting = TypeVar("_Waiting", bound="Waiting")
 
 
 class Waiting:
-    """A request that was sent, and whoever waits for its answer."""
+    """A request that was sent, and the task that waits for its answer."""
 
     __slots__ = ("_reported", "_reports", "answer", "caller", "on_progress")
 
@@ -52,7 +52,7 @@ class Waiting:
         self._reported: anyio.Event | None = None
 
     def begin_report(self) -> None:
-        """Count a report on this request that is on its way to whoever waits."""
+        """Count a report on this request that is on its way to the waiting task."""
         self._reports += 1
 
     def end_report(self) -> None:

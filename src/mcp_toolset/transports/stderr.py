@@ -82,7 +82,7 @@ class StderrTail:
         *lines, rest = (self._partial + chunk).split(b"\n")
         self._partial = rest[-LINE_LENGTH:]
         logged = self._log.isEnabledFor(logging.DEBUG)
-        # A flood is mostly lines that nobody will see: they cost nothing but the split.
+        # Most lines of a flood are dropped: they cost nothing but the split.
         for line in lines if logged else lines[-KEPT_LINES:]:
             text = line[:LINE_LENGTH].decode("utf-8", "replace").strip()
             self._lines.append(text)

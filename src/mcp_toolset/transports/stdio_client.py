@@ -125,7 +125,7 @@ async def child_dispatcher(target: ProcessTarget, errors: TextIO, *, name: str) 
 
 
 async def _started(target: ProcessTarget, stdin: int, stdout: int, errors: TextIO) -> anyio.abc.Process:
-    # Cut short in the middle, this would leave a child that is ended by nobody.
+    # Cut short in the middle, this would leave a child that nothing ends.
     with anyio.CancelScope(shield=True):
         return await anyio.open_process(
             [target.command, *target.args],
@@ -237,7 +237,7 @@ async def _end_group(group: int) -> None:
 
 
 def _signalled(group: int, number: int) -> bool:
-    """Send a signal; `False` when there is nobody left."""
+    """Send a signal; `False` if the group has no process left."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -75,7 +75,7 @@ class FindableTools:
         return ("changed", f"{moved}; resolve it again", None) if moved else state
 
     def state(self, binding: ToolBinding) -> tuple[HitState, str | None, float | None]:
-        """The same, whoever asks."""
+        """The same without regard to the caller: its policy and its grants."""
         if binding.name in self.held:
             return "changed", self.held[binding.name][1], None
         source = self._sources().get(binding.source)
@@ -179,7 +179,7 @@ class Resolver:
         return f"{told} ({names} cannot be reached now and may have it)" if names else told
 
     def _near(self, id: str, hidden: frozenset[str]) -> list[str]:
-        """The ids of the tools that somebody may have meant who asks for one that is not there."""
+        """The ids of tools with names like that of one that does not exist."""
         hits = self._index.search(id, limit=_LOOKED_AT, exclude=hidden, wait=False)
         return self._shown.ids.near(id, [hit.name for hit in hits])
 

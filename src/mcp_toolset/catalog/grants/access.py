@@ -60,7 +60,7 @@ class AccessPolicy:
             return None
         try:
             return self._access(binding, context)
-        # The policy is the application's code and may raise anything; the tool is nobody's then.
+        # The policy is the application's code and may raise anything; no caller may use the tool then.
         except Exception:
             _log.exception("the access policy raised about %s", in_log(binding.name))
             return AccessDenied(shown=False)

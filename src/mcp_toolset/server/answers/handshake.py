@@ -32,7 +32,7 @@ class Handshake:
         self.extensions: Mapping[str, Any] = {}
 
     def capabilities(self, *, modern: bool) -> dict[str, Any]:
-        """What there is to offer now, and no more."""
+        """The capabilities for what the server offers now, and no more."""
         declares = self._offering.declares
         found: dict[str, Any] = {"tools": {"listChanged": True}}
         if declares("resources"):

@@ -192,7 +192,7 @@ class ToolAnswers:
         return with_tools(encoded, [lowered_tool(tool) for tool in granted]) if granted else encoded
 
     def _encoded(self, context: WireContext) -> Encoded:
-        """What clients of an era that see the same are told; brought into JSON once for as long as it is."""
+        """The list for clients of one era that see the same tools; encoded anew only when it has changed."""
         modern, tools = context.modern, self._surface.listed_to(context)
         hint = self._surface.list_hint() if modern else STRICTEST
         meta = self._surface.list_meta()

@@ -49,7 +49,7 @@ class HostCalls(ClientSide):
     async def settled(self) -> None:
         """Wait until every mounted server has been reached or has failed once.
 
-        Opening does not wait for slow ones; whoever wants the whole picture does.
+        Opening a server does not wait for slow mounts. Use this before listing all tools.
         """
         await settled(list(self.registry.sources().values()))
         await self._rebuild()

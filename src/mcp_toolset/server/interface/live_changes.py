@@ -41,7 +41,7 @@ class LiveChanges(ServerParts):
     async def detach(self, handle: SourceHandle, *, drain: float = DRAIN) -> None:
         """Serve a toolset no longer, and close it.
 
-        Nothing new is called in it from this moment; calls that are under way end as they would, for
+        Nothing new is called in it from this moment; calls in flight end as they would, for
         at most `drain` seconds. It returns when everything is closed.
 
         Raises:
@@ -78,17 +78,17 @@ class LiveChanges(ServerParts):
     async def reload(
         self, config: HubConfig | None = None, *, drain: float = DRAIN, patience: float = PATIENCE
     ) -> ReloadReport:
-        """Serve the configuration as it is by now, without ending anything that is under way.
+        """Serve the configuration file as it reads now, without ending any call in flight.
 
-        Servers whose entry is the same go on, and so do those that are only named, chosen or judged in
-        another way. The others are started next to what there is, then all of it changes at once, and
-        clients are told once. One that is reached in another way and does not answer in time is called
-        as it was until it does, or has failed. It returns when the new configuration is served; what
-        has left is closed when its calls have ended.
+        A server whose entry has not changed goes on, and so does one of which only names, choices of tools or
+        pins have changed. New and changed servers are started beside the running ones; then all changes take
+        effect at once, and clients are told once. If a changed server does not answer in time, its old
+        connection serves calls until the new one answers or fails. `reload` returns when the new
+        configuration is served; removed servers are closed when their calls have ended.
 
         Args:
             config: The configuration; read again from where it came unless given.
-            drain: Seconds that calls under way in what has left may take.
+            drain: Seconds that calls in flight on removed servers may take.
             patience: Seconds to wait for servers that are starting.
 
         Raises:

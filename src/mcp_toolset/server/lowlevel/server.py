@@ -153,7 +153,7 @@ class LowlevelServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> types.ServerCapabilities:
-        """Declare what there is to offer now, and no more; the SDK would declare every handler."""
+        """Declare what the server offers now, and no more; the SDK would declare every handler."""
         found = self.answers.handshake.capabilities(modern=is_modern(protocol_version))
         declared = types.ServerCapabilities.model_validate(found)
         if experimental_capabilities:

@@ -1,12 +1,12 @@
 """`Addresses`: the public URIs and prompt names of several sources, and the table back.
 
-A name that only one source has stays as it is, so that a link in a result can be followed. A name
+A name that only one source has stays unchanged, so that a link in a result can be followed. A name
 that several have is qualified for all of them: `erp+file:///a` for a URI, which stays a URI with
 its template's variables in place, and `erp_review` for a prompt. What a local provider has keeps
 its name always. The pages of apps (`ui://`) are always qualified where several servers are mounted, and keep
 their scheme: `ui://erp/form`. Tools name them, and their names must not depend on what is listed when.
 Nothing else is undone by parsing: a name leads back through the table, and only a URI
-that nobody lists is told by its scheme or by a template.
+that no source lists is assigned by its scheme or by a template.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Addresses:
         )
 
     def origins(self, uri: str) -> list[Origin]:
-        """Whom to ask for a public URI, the likeliest first; nobody if it leads nowhere."""
+        """The sources to ask for a public URI, the likeliest first; empty if no source has it."""
         listed = self.resources.get(uri)
         if listed is not None:
             return [listed]

@@ -207,7 +207,7 @@ class Reading:
         return self._offering.declares(capability, feature)
 
     def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
-        """Refuse what nobody here offers, as a server without a handler does."""
+        """Refuse a request that no source offers to answer, as a server without a handler does."""
         if not self._declares(capability, feature):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
@@ -233,7 +233,7 @@ def _enveloped(request: RequestContext, answer: Wire) -> dict[str, Any]:
 
 
 def _resumed(request: RequestContext) -> bool:
-    """Whether it is the end of an exchange of several rounds, whose answer nobody keeps."""
+    """Whether it is the end of an exchange of several rounds, whose answer is not cached."""
     return bool(round_trip(request.params or {}))
 
 

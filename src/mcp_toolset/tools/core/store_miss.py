@@ -1,8 +1,8 @@
 """`StoreMiss`: a check that never waits lacks something that a store elsewhere has.
 
-A gate answers from what is in this process. If something is missing there, it raises `StoreMiss`; whoever
-asked the gate awaits `loaded`, which fetches it and asks again. A call for which nothing is missing does not
-notice.
+A gate answers from what is in this process. If something is missing there, it raises `StoreMiss`. The caller
+of the gate awaits `loaded`, which fetches it and asks the gate again. A call for which nothing is missing
+does not wait.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn without its own signal handlers: whoever runs us decides when to stop."""
+    """uvicorn without its own signal handlers: the caller of `run_app` decides when to stop."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -112,7 +112,7 @@ class EventStream:
         """Do a part of the dispatcher's work; if it raises, the connection ends."""
         try:
             work(*what)
-        # Whatever it is: a connection of which nobody knows what was taken is of no use any more.
+        # Whatever it is: what was taken of the connection is unknown, so that it cannot be used any more.
         except Exception as raised:
             _log.error("a connection ends, because taking a message failed", exc_info=raised)
             self.fault = raised

@@ -113,7 +113,7 @@ class SessionEvents:
         size: The bytes that are kept.
         kept: What is kept, the oldest first.
         logs: The calls of which something can be had, by the first part of their events' ids.
-        ended: Whether the session has ended, so that nobody comes back.
+        ended: Whether the session has ended, so that its client cannot come back.
     """
 
     def __init__(self, kept: KeptEvents) -> None:

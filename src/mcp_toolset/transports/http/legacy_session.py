@@ -68,7 +68,7 @@ class LegacySession:
         """Begin, before the handshake is answered.
 
         Args:
-            name: Its id, which nobody can guess.
+            name: Its id, which cannot be guessed.
             owner: The principal that opens it.
             peer: The address of that client.
             answers: The server.
@@ -182,7 +182,7 @@ class LegacySession:
             self._standing.close()
 
     def end(self) -> None:
-        """End what is under way: whoever waits is told that there is no connection any more."""
+        """End the calls in flight: each is told that the connection has ended."""
         self._ended = True
         for call in list(self._calls.values()):
             call.scope.cancel()

@@ -48,7 +48,7 @@ _ROUTING: Final = ((VERSION, VERSION_HEADER), (METHOD, METHOD_HEADER), (NAME, NA
 
 
 class ModernPosts:
-    """Takes what is posted with the version of the modern era, or with one that nobody knows."""
+    """Takes what is posted with the version of the modern era, or with an unknown one."""
 
     def __init__(self, answers: Answers, *, streams: bool) -> None:
         """Have requests answered by `answers`; `streams` says that answers may become event streams."""

@@ -43,7 +43,7 @@ _log = logging.getLogger("mcp_toolset.http")
 class Draining:
     """Ends the requests in flight in order when serving ends, instead of having them cut off.
 
-    `run_app` calls `stop`. A uvicorn that somebody else runs would wait for open streams for ever: nobody
+    `run_app` calls `stop`. A uvicorn that a program runs itself would wait for open streams for ever: nothing
     tells an application that its server is to exit before the last response has ended. So that is looked for.
     """
 

@@ -34,7 +34,7 @@ class Unsent:
         self.size = 0
 
     def take(self, peer: str, size: int) -> str | None:
-        """Count a body; what there is no room in, if there is none."""
+        """Count a body; the name of the limit that it exceeds, if it does."""
         limit = self.limit(peer, size)
         if limit is None:
             self.add(peer, size)

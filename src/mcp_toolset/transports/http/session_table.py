@@ -60,7 +60,7 @@ class Session(Protocol):
         ...
 
     def end(self) -> None:
-        """End what is under way in it, and take nothing more."""
+        """End its calls in flight, and take nothing more."""
         ...
 
     async def aclose(self) -> None:

@@ -135,7 +135,7 @@ def tool_handler(server: Server[Any], method: str) -> Answer | None:
     """How a server answers `tools/call` by its handler alone.
 
     `None` for other methods, for a server without tools, and for one with middleware of its own, which
-    wants to see requests. Whoever collects traces gets the span that the SDK would have given.
+    wants to see requests. A program that collects traces gets the span that the SDK would have made.
     """
     if method != _METHOD or not only_traces(server.middleware):
         return None

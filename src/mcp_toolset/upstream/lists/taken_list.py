@@ -103,6 +103,6 @@ class ListTaker:
         return found
 
     def is_seen(self, taken: TakenList, method: str, seen: TakenList | None) -> bool:
-        """Whether a list is what a client sees already: a list of its own, else that of everybody."""
+        """Whether a list is what a client sees already: its own list, else the shared one."""
         entries = self._common(method) if seen is None else seen.entries
         return list(taken.entries) == list(entries or ())

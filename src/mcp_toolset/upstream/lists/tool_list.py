@@ -120,7 +120,7 @@ class UpstreamTools:
         )
 
     def current(self, definition: ToolDefinition) -> ToolDefinition:
-        """The live definition in the place of one that was remembered; another one as it is.
+        """The live definition in the place of one that was remembered; another one unchanged.
 
         Raises:
             CallError: the server does not serve the tool any more, or as something else.
