@@ -7,6 +7,7 @@ one another, in the opposite order in odd rounds, and only figures of the same r
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -140,9 +141,9 @@ def figures(samples: Sequence[Sample], base: Sequence[Sample]) -> Figures:
 
 
 def _p99(samples: Sequence[Sample]) -> float:
-    """Of all rounds together: one round has too few calls for it."""
+    """Of all rounds together: one round has too few calls for it. Of fewer than 100 it is the longest."""
     latencies = sorted(latency for sample in samples for latency in sample.latencies)
-    return latencies[int(0.99 * (len(latencies) - 1))]
+    return latencies[math.ceil(0.99 * len(latencies)) - 1]
 
 
 @asynccontextmanager

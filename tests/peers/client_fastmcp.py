@@ -10,7 +10,7 @@ from typing import Any
 from fastmcp import Client  # pyright: ignore[reportMissingImports]
 
 
-async def main(url: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+async def visit(url: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
     results: list[dict[str, Any]] = []
     async with Client(url) as client:
         tools = [tool.name for tool in await client.list_tools()]
@@ -29,6 +29,11 @@ async def main(url: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
     print(json.dumps({"tools": tools, "results": results}))  # noqa: T201
 
 
+async def main(visits: list[dict[str, Any]]) -> None:
+    for one in visits:
+        await visit(one["url"], one["calls"])
+
+
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    asyncio.run(main(given["url"], given["calls"]))
+    asyncio.run(main(given["visits"]))

@@ -13,7 +13,7 @@ from pydantic_ai.models.test import TestModel  # pyright: ignore[reportMissingIm
 from pydantic_ai.usage import RunUsage  # pyright: ignore[reportMissingImports]
 
 
-async def main(url: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
+async def visit(url: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
     results: list[dict[str, Any]] = []
     context = RunContext(deps=None, model=TestModel(), usage=RunUsage())
     async with MCPToolset(url, tool_error_behavior="error") as toolset:
@@ -34,6 +34,11 @@ async def main(url: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
     print(json.dumps({"tools": list(tools), "results": results}))  # noqa: T201
 
 
+async def main(visits: list[dict[str, Any]]) -> None:
+    for one in visits:
+        await visit(one["url"], one["calls"])
+
+
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    asyncio.run(main(given["url"], given["calls"]))
+    asyncio.run(main(given["visits"]))

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,6 @@ GRANTED: list[tuple[str, dict[str, Any]]] = [
 ]
 """The last one was granted nothing: within a session, what was granted to it runs by its name, too."""
 
-Says = Callable[..., Awaitable[dict[str, Any]]]
-
 
 def served(place: Path, *, deferred: bool) -> Generator[str]:
     node()
@@ -62,20 +60,27 @@ def deferred(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
     yield from served(tmp_path_factory.mktemp("deferred"), deferred=True)
 
 
-async def output(command: list[str], place: Path, code: int = 0) -> Any:
-    """What a client printed, as JSON; its home is a folder of the test's own."""
+async def output(command: list[str], place: Path) -> Any:
+    """What a client printed, as JSON."""
+    return json.loads(await printed(command, place))
+
+
+async def printed(command: list[str], place: Path) -> bytes:
+    """What a client printed; its home is a folder of the test's own."""
     environment = {**os.environ, "HOME": str(place)}
     with anyio.fail_after(40):
         done = await anyio.run_process(
             command, check=False, cwd=place, env=environment, stderr=subprocess.PIPE
         )
-    assert done.returncode == code and done.stdout, (done.stdout, done.stderr.decode())
-    return json.loads(done.stdout)
+    assert done.returncode == 0 and done.stdout, (done.stdout, done.stderr.decode())
+    return done.stdout
 
 
-@pytest.fixture(params=["typescript-legacy", "typescript-modern", "fastmcp", "pydantic-ai"])
-def says(request: pytest.FixtureRequest, tmp_path: Path) -> Says:
-    """Has a client list the tools at an address, and make calls one after the other."""
+@pytest.fixture(scope="module", params=["typescript-legacy", "typescript-modern", "fastmcp", "pydantic-ai"])
+def seen(
+    request: pytest.FixtureRequest, listed: str, deferred: str, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    """What a client sees, started once: it lists the tools at both addresses, and makes its calls there."""
     kind, _, era = request.param.partition("-")
     programs = {
         "typescript": [node(), str(HERE / "client.mjs")],
@@ -83,26 +88,25 @@ def says(request: pytest.FixtureRequest, tmp_path: Path) -> Says:
         "pydantic": [python_of("pydantic-ai"), str(HERE / "client_pydantic_ai.py")],
     }
 
-    async def run(address: str, calls: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-        told = {"packages": str(PACKAGES), "url": address, "mode": MODES.get(era, ""), "calls": calls}
-        return await output([*programs[kind], json.dumps(told)], tmp_path)
+    visits = [{"url": listed, "calls": CALLS}, {"url": deferred, "calls": GRANTED}]
+    told = {"packages": str(PACKAGES), "mode": MODES.get(era, ""), "visits": visits}
+    place = tmp_path_factory.mktemp("client")
+    said = anyio.run(printed, [*programs[kind], json.dumps(told)], place)
+    return [json.loads(line) for line in said.splitlines()]
 
-    return run
 
-
-async def test_n10_a_client_lists_and_calls_what_is_mounted(listed: str, says: Says) -> None:
-    seen = await says(listed, CALLS)
-    assert len(seen["tools"]) == LISTED and {"time_convert_time", "memory_read_graph"} <= set(seen["tools"])
-    good, bad, empty = seen["results"]
+def test_n10_a_client_lists_and_calls_what_is_mounted(seen: list[dict[str, Any]]) -> None:
+    tools, results = seen[0]["tools"], seen[0]["results"]
+    assert len(tools) == LISTED and {"time_convert_time", "memory_read_graph"} <= set(tools)
+    good, bad, empty = results
     assert good["error"] is False and "+9.0h" in good["text"]
     assert bad.get("error") is True and "time: [12] is not of type" in bad["text"]
     assert empty["error"] is False
 
 
-async def test_x1_a_client_searches_and_runs_what_it_was_granted(deferred: str, says: Says) -> None:
-    seen = await says(deferred, GRANTED)
-    assert seen["tools"] == FIXED
-    found, ran, refused = seen["results"]
+def test_x1_a_client_searches_and_runs_what_it_was_granted(seen: list[dict[str, Any]]) -> None:
+    assert seen[1]["tools"] == FIXED
+    found, ran, refused = seen[1]["results"]
     assert found["error"] is False and "time_convert_time" in found["text"]
     assert ran["error"] is False and "+9.0h" in ran["text"]
     assert refused["error"] is True and "no live grant" in refused["text"]
