@@ -13,17 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 HERE = Path(__file__).parent
-SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 and sys.argv[1] != "--upstream" else 60.0
-CALLS = int(sys.argv[2]) if len(sys.argv) > 2 else 658
-SIZE = int(sys.argv[3]) if len(sys.argv) > 3 else 8 * 1024 * 1024
 MB = 1024 * 1024
 BEGIN: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -38,8 +36,17 @@ BEGIN: dict[str, Any] = {
 BEGUN: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
-def call(number: int) -> dict[str, Any]:
-    params = {"name": "raw_echo", "arguments": {"size": SIZE}}
+@dataclass(frozen=True)
+class Load:
+    """What is asked of each bridge, and for how long it is watched."""
+
+    seconds: float
+    calls: int
+    size: int
+
+
+def call(number: int, **arguments: Any) -> dict[str, Any]:
+    params = {"name": "raw_echo", "arguments": arguments}
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
@@ -48,13 +55,13 @@ def memory_of(pid: int) -> int:
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
-def watched(pid: int, idle: int) -> str:
+def watched(pid: int, idle: int, seconds: float) -> str:
     """The most memory over `idle` within the time, and what is held at its end."""
-    most, end = idle, time.monotonic() + SECONDS
+    most, end = idle, time.monotonic() + seconds
     while time.monotonic() < end:
         most = max(most, memory_of(pid))
         time.sleep(0.02)  # noqa: TID251
-    return f"{(most - idle) / MB:7.1f} MB at most, {(memory_of(pid) - idle) / MB:7.1f} MB after {SECONDS:g} s"
+    return f"{(most - idle) / MB:7.1f} MB at most, {(memory_of(pid) - idle) / MB:7.1f} MB after {seconds:g} s"
 
 
 class Upstream(BaseHTTPRequestHandler):
@@ -128,7 +135,7 @@ def bridge(kind: str, *arguments: str) -> Generator[subprocess.Popen[bytes]]:
                 process.kill()
 
 
-def over_stdio(kind: str) -> str:
+def over_stdio(kind: str, load: Load) -> str:
     with bridge(kind) as process:
         assert process.stdin is not None and process.stdout is not None
 
@@ -140,19 +147,19 @@ def over_stdio(kind: str) -> str:
         say(BEGIN)
         process.stdout.readline()
         say(BEGUN)
-        say(call(0) | {"params": {"name": "raw_echo", "arguments": {"text": "ready"}}})
+        say(call(0, text="ready"))
         process.stdout.readline()
         idle = memory_of(process.pid)
 
         def ask() -> None:
             with suppress(OSError):
-                for number in range(CALLS):
-                    say(call(number + 1))
+                for number in range(load.calls):
+                    say(call(number + 1, size=load.size))
 
         asking = threading.Thread(target=ask)
         asking.start()
         try:
-            return watched(process.pid, idle)
+            return watched(process.pid, idle, load.seconds)
         finally:
             process.kill()
             asking.join()
@@ -190,7 +197,7 @@ def listening(kind: str) -> Generator[tuple[subprocess.Popen[bytes], int, ExitSt
         yield process, port, stack
 
 
-def over_sse(kind: str) -> str:
+def over_sse(kind: str, load: Load) -> str:
     with listening(kind) as (process, port, stack):
         stream = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         stream.sendall(f"GET /sse HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n".encode())
@@ -200,18 +207,18 @@ def over_sse(kind: str) -> str:
             return next(line for line in iter(events.readline, b"") if line.startswith(b"data: "))
 
         path = data().decode()[6:].strip()
-        ready = call(0) | {"params": {"name": "raw_echo", "arguments": {"text": "ready"}}}
+        ready = call(0, text="ready")
         for message in (BEGIN, BEGUN, ready):
             posted(port, message, {}, stack, path).recv(65536)
             if "id" in message:
                 data()
         idle = memory_of(process.pid)
-        for number in range(CALLS):
-            posted(port, call(number + 1), {}, stack, path)
-        return watched(process.pid, idle)
+        for number in range(load.calls):
+            posted(port, call(number + 1, size=load.size), {}, stack, path)
+        return watched(process.pid, idle, load.seconds)
 
 
-def over_http(kind: str) -> str:
+def over_http(kind: str, load: Load) -> str:
     with listening(kind) as (process, port, stack):
         head = posted(port, BEGIN, {}, stack).recv(65536).decode("latin-1").lower()
         session = {
@@ -219,22 +226,28 @@ def over_http(kind: str) -> str:
             "mcp-protocol-version": "2025-11-25",
         }
         posted(port, BEGUN, session, stack).recv(65536)
-        ready = call(0) | {"params": {"name": "raw_echo", "arguments": {"text": "ready"}}}
+        ready = call(0, text="ready")
         posted(port, ready, session, stack).recv(65536)
         idle = memory_of(process.pid)
-        for number in range(CALLS):
-            posted(port, call(number + 1), session, stack)
-        return watched(process.pid, idle)
+        for number in range(load.calls):
+            posted(port, call(number + 1, size=load.size), session, stack)
+        return watched(process.pid, idle, load.seconds)
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--upstream"]:
+def main(arguments: Sequence[str]) -> None:
+    if list(arguments) == ["--upstream"]:
         with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as serving:
             print(serving.server_address[1], flush=True)
             serving.serve_forever()
+    numbers = dict(enumerate(arguments[:3]))
+    load = Load(float(numbers.get(0, 60)), int(numbers.get(1, 658)), int(numbers.get(2, 8 * MB)))
     doors = {"stdio": over_stdio, "HTTP": over_http, "SSE": over_sse}
     for kind in ("stdio", "HTTP"):
         for name, run in doors.items():
-            if len(sys.argv) < 5 or f"{name}-{kind}" in sys.argv[4:]:
-                told = f"{name:6} before {kind:6} {CALLS} calls of {SIZE / MB:g} MB"
-                print(f"{told}: {run(kind)}", flush=True)
+            if len(arguments) < 4 or f"{name}-{kind}" in arguments[3:]:
+                told = f"{name:6} before {kind:6} {load.calls} calls of {load.size / MB:g} MB"
+                print(f"{told}: {run(kind, load)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
