@@ -7,6 +7,7 @@ proxy, TLS, login flow, cookie or redirect is involved, that connection is used 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import deque
 from contextlib import suppress
@@ -29,6 +30,8 @@ Headers = list[tuple[bytes, bytes]]
 _ADDRESS: Final = re.compile(r"localhost|[\d.]+|[\da-fA-F:.]*:[\da-fA-F:.]*")
 _NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address of the host is tried as well."""
+
+_log = logging.getLogger("mcp_toolset.upstream")
 
 
 class PlainHttp:
@@ -78,6 +81,10 @@ class PlainHttp:
         """Keep a connection whose response was closed, if another request can go over it."""
         if not connection.http.is_idle():
             return
+        if connection.http.has_excess:
+            # They would be read as the answer to the next request.
+            _log.debug("%s sent bytes after its answer; the connection is closed", self._origin)
+            return connection.abort()
         self._idle.append(connection)
         if self._closed or len(self._idle) > MAX_IDLE:
             self._idle.popleft().abort()

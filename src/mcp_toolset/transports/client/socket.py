@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import httpcore2
@@ -17,19 +17,35 @@ CONNECT_TIMEOUT: Final = 30.0
 """Seconds to connect to, and to write to, an HTTP upstream. Reading has no limit of its own: calls
 have their deadlines, and a stream of changes may be silent for days."""
 
+AHEAD: Final = 16 * 1024
+"""Bytes of a response that are received at first. Each time that it is read on, twice as many may come."""
+
 MAX_READ: Final = 256 * 1024
-"""Bytes that wait to be read before the server is held back."""
+"""Bytes that are received at once at most, and wait to be read before the server is held back."""
+
+_NOTHING: Final = memoryview(b"")
 
 
-class Socket(asyncio.Protocol, httpcore2.AsyncNetworkStream):
+class Exchanges(httpcore2.AsyncHTTP11Connection):
+    """The requests and responses of one connection."""
+
+    @property
+    def has_excess(self) -> bool:
+        """Whether bytes have come after the end of the response, which no request has asked for."""
+        return bool(self._h11_state.trailing_data[0])
+
+
+class Socket(asyncio.BufferedProtocol, httpcore2.AsyncNetworkStream):
     """One TCP connection, as a stream for httpcore2; what is written goes out with the next read."""
 
     def __init__(self, origin: httpcore2.Origin) -> None:
         """Wait for the connection to be made."""
-        self.http = httpcore2.AsyncHTTP11Connection(origin, self, KEPT_OPEN)
+        self.http = Exchanges(origin, self, KEPT_OPEN)
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
-        self._chunks: list[bytes] = []
+        self._buffer = _NOTHING
+        self._room = AHEAD
+        self._chunks: list[memoryview | bytes] = []
         self._out: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -40,11 +56,19 @@ class Socket(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         """Take the transport."""
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """Keep what has come, up to a size."""
-        self._chunks.append(data)
-        self._size += len(data)
-        if self._size > MAX_READ and not self._paused:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to put what comes."""
+        self._buffer = memoryview(bytearray(self._room))
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Keep what has come, up to a size; the next read lets more come, and more at once."""
+        part, self._buffer = self._buffer[:nbytes], _NOTHING
+        # Little is copied, so that it does not hold a big buffer.
+        self._chunks.append(part if 2 * nbytes > self._room else part.tobytes())
+        self._size += nbytes
+        if self._size > MAX_READ or self._size >= self._room < MAX_READ:
+            self._room = min(2 * self._room, MAX_READ)
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -74,6 +98,9 @@ class Socket(asyncio.Protocol, httpcore2.AsyncNetworkStream):
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         """Send what was written, and wait for an answer."""
+        if self._paused and not self._chunks:
+            self._paused = False
+            self._transport.resume_reading()
         if self._out:
             await self._flush()
         while not self._chunks:
@@ -82,12 +109,10 @@ class Socket(asyncio.Protocol, httpcore2.AsyncNetworkStream):
             if self._ended:
                 return b""
             await self._woken()
-        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        # What it is read for, the parser of httpcore2, takes any bytes-like object.
+        data = cast("bytes", self._chunks[0]) if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._size = 0
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
         return data
 
     async def aclose(self) -> None:
@@ -115,6 +140,7 @@ class Socket(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     async def _flush(self) -> None:
         if self._ended:
             raise httpcore2.ConnectError("the server has closed the connection")
+        self._room = AHEAD
         self._transport.write(b"".join(self._out))
         self._out.clear()
         if self._full:
