@@ -1,13 +1,13 @@
 """`Carrier`: HTTP requests to the address of one mount, and their replies as a stream of bytes.
 
-Plain connections (`PlainHttp`) carry them where that is enough. TLS, proxies, login flows, cookies, redirects
-and compressed bodies are httpx2's; a server that needs it gets it from then on. A redirect is followed within
-the origin of the mount alone, where its headers and credentials are meant for.
+Plain connections (`PlainHttp`) carry them where that is enough. TLS, proxies, login flows and cookies are
+httpx2's; a server that needs it gets it from then on. A redirect is followed within the origin of the mount
+alone, where its headers and credentials are meant for.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies
@@ -17,6 +17,7 @@ import httpcore2
 
 from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.bodies import CODINGS, decompressed
 from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
 from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket
 
@@ -28,7 +29,10 @@ MAX_REDIRECTS: Final = 20
 READ_AWAY: Final = 1.0
 """Seconds that the end of a reply is waited for of which nothing more is wanted."""
 
-_ACCEPTED: Final = {"accept-encoding": "gzip, deflate", "user-agent": "mcp-toolset"}
+EVENTS: Final = "text/event-stream"
+
+_OFFERED: Final = {b"accept-encoding": CODINGS.encode()}
+_AGENT: Final = {b"user-agent": b"mcp-toolset"}
 _REDIRECTS: Final = frozenset((301, 302, 303, 307, 308))
 _SAME_METHOD: Final = frozenset((307, 308))
 _PORTS: Final = {"http": 80, "https": 443}
@@ -66,14 +70,15 @@ class PlainReply:
         self._response = response
         self._connection = connection
         self._http = http
-        self._chunks: Any = aiter(response.stream)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+        chunks: Any = aiter(response.stream)  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+        self._chunks = _body(chunks, self.header("content-encoding"))
 
     def header(self, name: str) -> str:
         """A header, by its name in lower case; empty if there is none."""
         return self._headers.get(name.encode(), b"").decode("latin-1")
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes; once more, what is left of it."""
+        """The body, decompressed; once more, what is left of it."""
         return self._chunks
 
     async def aclose(self) -> None:
@@ -90,14 +95,13 @@ class PlainReply:
 class LibraryReply:
     """A reply that httpx2 has brought."""
 
-    __slots__ = ("_below", "_chunks", "_response", "status")
+    __slots__ = ("_chunks", "_response", "status")
 
-    def __init__(self, response: httpx2.Response, below: Reply | None = None) -> None:
-        """Show `response`, whose body may be that of a reply below."""
-        self._below = below
+    def __init__(self, response: httpx2.Response) -> None:
+        """Show `response`, whose body is not read yet."""
         self.status = response.status_code
-        self._chunks: Any = response.aiter_bytes()
         self._response = response
+        self._chunks = _body(response.aiter_raw(), self.header("content-encoding"))
 
     def header(self, name: str) -> str:
         """A header, by its name in lower case; empty if there is none."""
@@ -111,8 +115,6 @@ class LibraryReply:
         """Let go of the connection."""
         await self._chunks.aclose()
         await self._response.aclose()
-        if self._below is not None:
-            await self._below.aclose()
 
 
 class Carrier:
@@ -131,7 +133,7 @@ class Carrier:
         self._url = url
         self._auth = auth
         self._given = _wired(headers)
-        self._common = _wired({"host": parts.netloc, **_ACCEPTED}) | self._given
+        self._common = _wired({"host": parts.netloc}) | _OFFERED | _AGENT | self._given
         self._library: httpx2.AsyncClient | None = None
         is_plain = auth is None and PlainHttp.takes(url) and not _PROXIED & getproxies().keys()
         self._plain = PlainHttp(url) if is_plain else None
@@ -178,23 +180,19 @@ class Carrier:
             wire[b"content-length"] = b"%d" % len(body)
         response, connection = await http.send(method, url, [*(self._common | wire).items()], body)
         reply = PlainReply(response, connection, http)
-        if reply.header("set-cookie") or reply.header("content-encoding") not in ("", "identity"):
-            return self._handed_over(reply, method, url, response.headers)
+        if reply.header("set-cookie"):
+            self._keep_cookies(method, url, response.headers)
         return reply
 
-    def _handed_over(self, reply: Reply, method: str, url: str, headers: Headers) -> Reply:
-        """The same reply by httpx2, which keeps its cookies and decompresses its body."""
+    def _keep_cookies(self, method: str, url: str, headers: Headers) -> None:
+        """Hand what follows over to httpx2, if there are cookies to send back."""
         client = self._client()
         from httpx2 import Request, Response
 
-        response = Response(
-            reply.status, headers=headers, content=reply.chunks(), request=Request(method, url)
-        )
-        client.cookies.extract_cookies(response)
+        client.cookies.extract_cookies(Response(200, headers=headers, request=Request(method, url)))
         if client.cookies and self._plain is not None:
             self._plain.close()
             self._plain = None
-        return LibraryReply(response, reply)
 
     def _client(self) -> httpx2.AsyncClient:
         if self._library is None:
@@ -202,13 +200,18 @@ class Carrier:
 
             self.faults = (*FAULTS, httpx2.RequestError, httpx2.InvalidURL)
             self._library = httpx2.AsyncClient(
-                headers=list(self._given.items()),
+                headers=list((_OFFERED | self._given).items()),
                 auth=self._auth,
                 timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
                 # How many calls are in flight at once is for the connection to limit.
                 limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEPT_OPEN),
             )
         return self._library
+
+
+def is_stream(reply: Reply) -> bool:
+    """Whether the body of a reply is a stream of events."""
+    return reply.header("content-type").lower().startswith(EVENTS)
 
 
 async def read_away(reply: Reply) -> None:
@@ -248,6 +251,10 @@ def shown(url: str) -> str:
     """An address in a message: without user, query and fragment."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _body(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
+    return chunks if coding in ("", "identity") else decompressed(chunks, coding)
 
 
 def _is_followed(method: str, status: int, url: str, target: str) -> bool:

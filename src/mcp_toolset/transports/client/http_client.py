@@ -21,7 +21,7 @@ from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.client.carrier import Carrier, Reply, let_go, read_away
+from mcp_toolset.transports.client.carrier import EVENTS, Carrier, Reply, is_stream, let_go, read_away
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
 from mcp_toolset.transports.client.events import EventParser, EventTooLongError
 from mcp_toolset.transports.client.intake import Intake, Meter
@@ -50,10 +50,9 @@ MAX_ATTEMPTS: Final = 2
 _SESSION_ID: Final = "mcp-session-id"
 _VERSION: Final = "mcp-protocol-version"
 _LAST_ID: Final = "last-event-id"
-_EVENTS: Final = "text/event-stream"
 _JSON: Final = "application/json"
-_POSTED: Final = {"accept": f"{_JSON}, {_EVENTS}", "content-type": _JSON}
-_STREAMED: Final = {"accept": _EVENTS, "cache-control": "no-store"}
+_POSTED: Final = {"accept": f"{_JSON}, {EVENTS}", "content-type": _JSON}
+_STREAMED: Final = {"accept": EVENTS, "cache-control": "no-store"}
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
@@ -126,14 +125,13 @@ class HttpClient(ClientDispatcher):
             self._agree(version)
         try:
             reply = await self._posted(body, given)
-            kind = reply.header("content-type").lower()
             begins = method == "initialize"
             if begins or self._seen_session is None:
                 self._note_session(reply, begins=begins)
-            if is_good(reply.status) and kind.startswith(_EVENTS):
+            if is_good(reply.status) and is_stream(reply):
                 answer = await self._from_events(reply, flight)
             else:
-                answer = await self._from_body(reply, kind)
+                answer = await self._from_body(reply)
         except self._carrier.faults as fault:
             raise MCPError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
         if begins:
@@ -182,8 +180,9 @@ class HttpClient(ClientDispatcher):
                     return
         _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(why))
 
-    async def _from_body(self, reply: Reply, kind: str) -> dict[str, Any]:
+    async def _from_body(self, reply: Reply) -> dict[str, Any]:
         """The answer that a reply is as a whole."""
+        kind = reply.header("content-type").lower()
         try:
             body = await self._whole(reply)
         except BaseException:
@@ -268,7 +267,7 @@ class HttpClient(ClientDispatcher):
             await anyio.sleep(wait)
             with suppress(*self._carrier.faults):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
-                if reply.status == 200 and reply.header("content-type").lower().startswith(_EVENTS):
+                if reply.status == 200 and is_stream(reply):
                     return reply
                 await read_away(reply)
         raise MCPError(CONNECTION_CLOSED, "SSE stream ended and reconnection attempts were exhausted")
@@ -284,8 +283,7 @@ class HttpClient(ClientDispatcher):
                 reply = await self._carrier.send("GET", self._for_stream(parser))
                 if reply.status == 405:
                     return await read_away(reply)
-                has_events = reply.header("content-type").lower().startswith(_EVENTS)
-                refused = 0 if reply.status == 200 and has_events else refused + 1
+                refused = 0 if reply.status == 200 and is_stream(reply) else refused + 1
                 if refused:
                     await read_away(reply)
                 else:

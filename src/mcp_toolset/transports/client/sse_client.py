@@ -21,7 +21,16 @@ from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, MCPError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.backpressure import BIG, calling
-from mcp_toolset.transports.client.carrier import Carrier, Reply, let_go, read_away, redirect_of, shown
+from mcp_toolset.transports.client.carrier import (
+    EVENTS,
+    Carrier,
+    Reply,
+    is_stream,
+    let_go,
+    read_away,
+    redirect_of,
+    shown,
+)
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight
 from mcp_toolset.transports.client.events import Event, EventParser, EventTooLongError
 
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
 ACKNOWLEDGED: Final = 1.0
 """Seconds in which a post must be acknowledged once its answer has come; then it is given up."""
 
-_STREAMED: Final = {"accept": "text/event-stream", "cache-control": "no-store"}
+_STREAMED: Final = {"accept": EVENTS, "cache-control": "no-store"}
 _POSTED: Final = {"content-type": "application/json"}
 _log = logging.getLogger("mcp_toolset.upstream")
 
@@ -74,7 +83,7 @@ class SseClient(ClientDispatcher):
     async def opened(self) -> SseClient:
         """Read on until the server has named the address for posts."""
         reply = self._reply
-        if not 200 <= reply.status < 300 or not _is_stream(reply):
+        if not 200 <= reply.status < 300 or not is_stream(reply):
             target = redirect_of(reply, self._url)
             where = f", redirected to {in_log(shown(target))}, which was not followed" if target else ""
             raise UpstreamUnavailableError(
@@ -186,7 +195,3 @@ class SseClient(ClientDispatcher):
                 await self._posted(body, headers)
             except MCPError as fault:
                 _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(fault.message))
-
-
-def _is_stream(reply: Reply) -> bool:
-    return reply.header("content-type").lower().startswith("text/event-stream")

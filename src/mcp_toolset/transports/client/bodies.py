@@ -1,0 +1,60 @@
+"""`decompressed`: the body of a reply without its compression, in small pieces.
+
+A body of a megabyte can hold a gigabyte. Each piece is decompressed when it is asked for, so that a reader
+that stops at a limit holds no more than that.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final
+
+import httpcore2
+
+from mcp_toolset.tools.text.hidden_text import in_log
+
+CODINGS: Final = "gzip, deflate"
+"""What is offered to servers, as the header `accept-encoding`."""
+
+_PIECE: Final = 64 * 1024
+_WITH_HEADER: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+async def decompressed(chunks: AsyncGenerator[bytes], coding: str) -> AsyncGenerator[bytes]:
+    """A body that is compressed with `coding`, as in the header `content-encoding`.
+
+    Raises:
+        httpcore2.RemoteProtocolError: it cannot be decompressed.
+    """
+    unpacker: Any = None
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if unpacker is None:
+                unpacker = _unpacker(coding, chunk)
+            is_full = True
+            # A full piece may not be all of what was taken in.
+            while chunk or is_full:
+                try:
+                    piece = unpacker.decompress(chunk, _PIECE)
+                except zlib.error as fault:
+                    raise httpcore2.RemoteProtocolError(
+                        f"the body is not {in_log(coding)}: {fault}"
+                    ) from None
+                chunk, is_full = unpacker.unconsumed_tail, len(piece) == _PIECE
+                if piece:
+                    yield piece
+            if unpacker.unused_data:
+                raise httpcore2.RemoteProtocolError("the body goes on after the end of its compression")
+    if unpacker is not None and not unpacker.eof:
+        raise httpcore2.RemoteProtocolError("the body breaks off within its compression")
+
+
+def _unpacker(coding: str, begin: bytes) -> Any:
+    bits = _WITH_HEADER.get(coding.strip().lower())
+    if bits is None:
+        told = f"the body is compressed with {in_log(coding)}; only gzip and deflate are read"
+        raise httpcore2.RemoteProtocolError(told)
+    # Some servers send "deflate" without the header of zlib, whose first byte names method 8.
+    return zlib.decompressobj(-15 if bits == 15 and begin[0] & 15 != 8 else bits)

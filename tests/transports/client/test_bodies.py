@@ -1,0 +1,138 @@
+"""Compressed bodies of replies: what is read, what is refused, and how much memory a bomb takes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpcore2
+import httpx2
+import pytest
+from tests.transports.client.raw_server import Handler, Raw, Request, raw_server, running
+
+from mcp_toolset.protocol.errors import says_broke_off
+from mcp_toolset.protocol.json_rpc import MCPError
+from mcp_toolset.transports.client.bodies import decompressed
+from mcp_toolset.transports.client.http_client import HttpClient, http_client
+
+pytestmark = pytest.mark.anyio
+
+MB = 1024 * 1024
+TEXT = json.dumps({"text": "0123456789" * 50_000}).encode()
+RAW = zlib.compressobj(wbits=-15)
+FORMS = {
+    "gzip": gzip.compress(TEXT),
+    "X-Gzip": gzip.compress(TEXT),
+    "deflate": zlib.compress(TEXT),
+    "deflate ": RAW.compress(TEXT) + RAW.flush(),
+}
+
+
+@pytest.fixture(params=[None, httpx2.Auth()], ids=["plain", "httpx2"])
+def auth(request: pytest.FixtureRequest) -> httpx2.Auth | None:
+    return request.param
+
+
+@asynccontextmanager
+async def connected(handler: Handler, auth: httpx2.Auth | None) -> AsyncGenerator[tuple[HttpClient, Raw]]:
+    async with raw_server(handler) as raw, http_client("up", raw.url, {}, auth) as client, running(client):
+        yield client, raw
+
+
+async def in_pieces(data: bytes, size: int) -> AsyncGenerator[bytes]:
+    for begin in range(0, len(data), size):
+        yield data[begin : begin + size]
+
+
+async def read(data: bytes, coding: str, size: int = 1000) -> bytes:
+    return b"".join([piece async for piece in decompressed(in_pieces(data, size), coding)])
+
+
+@pytest.mark.parametrize("size", [1, 7, 10**6])
+@pytest.mark.parametrize("coding", FORMS)
+async def test_a_body_is_decompressed_however_it_is_cut(coding: str, size: int) -> None:
+    assert await read(FORMS[coding], coding, size) == TEXT
+
+
+@pytest.mark.parametrize("coding", FORMS)
+async def test_a_body_that_breaks_off_or_goes_on_after_its_end_is_refused(coding: str) -> None:
+    with pytest.raises(httpcore2.RemoteProtocolError, match="breaks off"):
+        await read(FORMS[coding][:-1], coding)
+    with pytest.raises(httpcore2.RemoteProtocolError, match="goes on"):
+        await read(FORMS[coding] + b"\0" * 5000, coding)
+
+
+async def test_a_body_that_is_empty_needs_no_compression() -> None:
+    assert await read(b"", "gzip") == await read(b"", "br") == b""
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "identity, deflate", "\x1b[31m"])
+async def test_a_compression_that_was_not_offered_is_refused_by_its_name(
+    coding: str, auth: httpx2.Auth | None
+) -> None:
+    async def handler(request: Request) -> None:
+        assert request.headers["accept-encoding"] == "gzip, deflate"
+        if "id" not in request.message:
+            return await request.answer(None, "202 Accepted", content_encoding=coding)
+        coded = coding if request.message["method"] == "odd" else ""
+        await request.answer(request.result(), content_encoding=coded)
+
+    async with connected(handler, auth) as (client, _):
+        with pytest.raises(MCPError, match="compressed with ") as failed:
+            await client.send_raw_request("odd", None)
+        assert says_broke_off(failed.value) and "\x1b" not in failed.value.message
+        assert "only gzip and deflate are read" in failed.value.message
+        await client.notify("notifications/initialized", None)
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+
+
+def bomb(megabytes: int) -> bytes:
+    """Gzip of so many megabytes of text, of a thousandth of their size."""
+    packer = zlib.compressobj(wbits=31)
+    begin = packer.compress(b'{"text":"' + b"x" * MB) + packer.flush(zlib.Z_FULL_FLUSH)
+    # After a full flush nothing refers to what was before, so that a part may be repeated.
+    part = packer.compress(b"x" * MB) + packer.flush(zlib.Z_FULL_FLUSH)
+    return begin + part * megabytes
+
+
+@pytest.fixture
+def traced() -> Generator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_a_bomb_takes_no_more_memory_than_a_message_may(kind: str, auth: httpx2.Auth | None) -> None:
+    body = bomb(1024)
+
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "odd":
+            return await request.answer(body, content_encoding="gzip", content_type=kind)
+        await request.answer(request.result())
+
+    async with connected(handler, auth) as (client, _):
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+        tracemalloc.reset_peak()
+        held = tracemalloc.get_traced_memory()[0]
+        with pytest.raises(MCPError, match="more than 67108864 bytes"):
+            await client.send_raw_request("odd", None)
+        assert tracemalloc.get_traced_memory()[1] - held < 72 * MB
+        assert await client.send_raw_request("ping", None) == {"ok": True}
+
+
+async def test_a_reply_in_gzip_leaves_its_connection_to_the_next_request() -> None:
+    async def handler(request: Request) -> None:
+        body: dict[str, Any] = request.result()
+        await request.answer(gzip.compress(json.dumps(body).encode()), content_encoding="gzip")
+
+    async with connected(handler, None) as (client, raw):
+        for _ in range(5):
+            assert await client.send_raw_request("ping", None) == {"ok": True}
+        assert raw.connections == 1 and client._carrier._library is None
