@@ -32,13 +32,23 @@ from mcp_toolset.tools.view.view import ToolBinding
 if TYPE_CHECKING:
     from mcp_toolset.config import HubConfig, ServerConfig
     from mcp_toolset.upstream.toolset import RemoteToolset
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from mcp_toolset.concurrency.signals import run_until_signal
 
 __all__ = [
     "MountOptions",
     "mount",
     "opened",
     "own_bindings",
+    "run",
+    "run_on",
 ]
+
+_Result = TypeVar("_Result")
 
 LOCK_HERE: Final = "mcp-toolset.lock.json"
 """The default lock file of servers that are given by their address or command."""
@@ -280,3 +290,32 @@ def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
     """Every callable tool, without the tools that only search and grant."""
     names = FIXED_TOOLS if server.toolset.defers else ()
     return [binding for binding in server.bindings() if binding.name not in names]
+
+
+def run(work: Callable[[], Awaitable[_Result]]) -> _Result:
+    """The result of `work`.
+
+    Raises:
+        KeyboardInterrupt: A SIGINT or SIGTERM arrived first; everything was closed.
+    """
+    results: list[_Result] = []
+
+    async def keep() -> None:
+        results.append(await work())
+
+    anyio.run(run_until_signal, keep)
+    if not results:
+        raise KeyboardInterrupt
+    return results[0]
+
+
+def run_on(
+    target: Target, options: MountOptions, work: Callable[[ToolsetServer], Awaitable[_Result]]
+) -> _Result:
+    """The result of `work` with the open server of a target; raises as `opened` and `run` do."""
+
+    async def working() -> _Result:
+        async with opened(target, options) as server:
+            return await work(server)
+
+    return run(working)

@@ -58,18 +58,16 @@ def call_command(
     arguments = typed_arguments(typed, sys.stdin)
 
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import run_on
 
     reach.log()
 
-    async def call() -> ToolResult:
-        async with opened(place, reach.mounting()) as server:
-            binding = await _tool(server, tool, target or "-- " + " ".join(command))
-            return await _call(server, binding, _fitting(binding, arguments), reach.timeout)
+    async def call(server: ToolsetServer) -> ToolResult:
+        binding = await _tool(server, tool, target or "-- " + " ".join(command))
+        return await _call(server, binding, _fitting(binding, arguments), reach.timeout)
 
     with answering() as output:
-        result = run(call)
+        result = run_on(place, reach.mounting(), call)
         _show(result, tool, output, as_json)
     return 1 if result.is_error else 0
 

@@ -49,17 +49,12 @@ def get_command(
     arguments = typed_arguments(typed, sys.stdin).as_texts()
 
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import run_on
 
     reach.log()
-
-    async def get() -> Mapping[str, Any]:
-        async with opened(place, reach.mounting()) as server:
-            return await _get(server, prompt, arguments)
-
     with answering() as output:
-        _show(run(get), output, as_json)
+        found = run_on(place, reach.mounting(), lambda server: _get(server, prompt, arguments))
+        _show(found, output, as_json)
 
 
 async def _get(server: ToolsetServer, prompt: str, arguments: Mapping[str, str]) -> Mapping[str, Any]:

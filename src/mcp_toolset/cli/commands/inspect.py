@@ -57,8 +57,7 @@ def inspect_command(
     from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.display.servers import name_down, opening, reachable, warn_of_keys
-    from mcp_toolset.cli.mount import mount
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import mount, run
 
     reach.log()
 

@@ -62,8 +62,7 @@ def list_command(
     from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.display.output import answering
     from mcp_toolset.cli.display.servers import name_down
-    from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import opened, run
 
     reach.log()
 

@@ -67,7 +67,7 @@ def pin_command(
     place = parse_target(target, command)
 
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import run
 
     reach.log()
     options, wish = (

@@ -43,17 +43,11 @@ def read_command(
     place = parse_target(target, command)
 
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import run_on
 
     reach.log()
-
-    async def read() -> Mapping[str, Any]:
-        async with opened(place, reach.mounting()) as server:
-            return await _read(server, uri)
-
     with answering() as output:
-        _show(run(read), output, as_json)
+        _show(run_on(place, reach.mounting(), lambda server: _read(server, uri)), output, as_json)
 
 
 async def _read(server: ToolsetServer, uri: str) -> Mapping[str, Any]:

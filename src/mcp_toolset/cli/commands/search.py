@@ -55,22 +55,20 @@ def search_command(
 
     from mcp_toolset.cli.display.changes import clearing
     from mcp_toolset.cli.display.output import answering
-    from mcp_toolset.cli.mount import opened
-    from mcp_toolset.cli.running import run
+    from mcp_toolset.cli.mount import run_on
 
     reach.log()
 
-    async def find(output: Output) -> None:
-        async with opened(place, reach.mounting()) as mounted:
-            hits = _search(mounted, query, server, limit)
-            rows = clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
-            if as_json:
-                output.json({"query": query, "hits": rows})
-            else:
-                _show(rows, query, output)
+    async def find(mounted: ToolsetServer) -> Any:
+        hits = _search(mounted, query, server, limit)
+        return clearing(mounted)([_hit(hit, mounted.statuses()) for hit in hits])
 
     with answering() as output:
-        run(lambda: find(output))
+        rows = run_on(place, reach.mounting(), find)
+        if as_json:
+            output.json({"query": query, "hits": rows})
+        else:
+            _show(rows, query, output)
 
 
 _HITS = (
