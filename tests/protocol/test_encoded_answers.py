@@ -21,7 +21,7 @@ from mcp_toolset.protocol.encoded_answers import (
     noted,
     with_tools,
 )
-from mcp_toolset.protocol.eras.results import result_for
+from mcp_toolset.protocol.eras import result_for
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 kinds = st.sampled_from(["type", "text", "data", "blob", "uri"])

@@ -17,7 +17,7 @@ from mcp.server.lowlevel import Server
 from tests.transports.test_slow_readers import INITIALIZE, PLAIN
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.protocol.eras.meta import forwarded_meta, is_reserved
+from mcp_toolset.protocol.eras import forwarded_meta, is_reserved
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from mcp_toolset.context.delivery import PATIENCE
 from mcp_toolset.context.request_state import Replay, RoundTrips
 from mcp_toolset.context.result_shapes import answer_fault
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
-from mcp_toolset.protocol.eras.meta import forwarded_meta, meta_of, wants_log
+from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
 from mcp_toolset.tools.core.asking import (
     CALL_META_KEY,

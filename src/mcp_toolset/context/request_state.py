@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from mcp_toolset.errors import CallError, RequestStateError
-from mcp_toolset.protocol.eras.meta import round_trip
+from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.tools.core.asking import AskUser
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.text.hidden_text import in_log

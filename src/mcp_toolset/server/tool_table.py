@@ -18,7 +18,7 @@ from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
-from mcp_toolset.protocol.eras.meta import joint_meta
+from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.server.override_report import OverrideReport
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult

@@ -21,7 +21,7 @@ import anyio
 from mcp_toolset.concurrency.drain import Drain
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import CallError, UpstreamProtocolError
-from mcp_toolset.protocol.eras.meta import round_trip
+from mcp_toolset.protocol.eras import round_trip
 from mcp_toolset.protocol.json_rpc import (
     INTERNAL_ERROR,
     URL_ELICITATION_REQUIRED,

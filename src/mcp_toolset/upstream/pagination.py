@@ -10,7 +10,7 @@ import anyio
 
 from mcp_toolset.catalog.snapshot import CatalogSnapshot
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, strictest
-from mcp_toolset.protocol.eras.meta import own_meta
+from mcp_toolset.protocol.eras import own_meta
 from mcp_toolset.protocol.header_schemas import header_fault
 
 MAX_PAGES: Final = 200

@@ -129,7 +129,7 @@ def _tool(binding: ToolBinding) -> dict[str, Any]:
 
 def _lowered(binding: ToolBinding) -> tuple[str, bool]:
     """A tool's row, and whether its definition is cut for clients up to 2025-11-25."""
-    from mcp_toolset.protocol.eras.results import lowered_tool
+    from mcp_toolset.protocol.eras import lowered_tool
 
     wire = binding.to_wire()
     return binding.name, lowered_tool(wire) is not wire

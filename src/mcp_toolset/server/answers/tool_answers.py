@@ -25,7 +25,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.protocol.codec import json_of
 from mcp_toolset.protocol.encoded_answers import Encoded, with_tools
-from mcp_toolset.protocol.eras.results import list_for, lowered_tool, result_for
+from mcp_toolset.protocol.eras import list_for, lowered_tool, result_for
 from mcp_toolset.protocol.errors import refusal
 from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.server.offers.subscriptions import Announcements

@@ -21,7 +21,7 @@ from mcp_toolset.context.offer_kinds import (
 )
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.protocol.cache_hints import CacheHint, strictest
-from mcp_toolset.protocol.eras.meta import joint_meta
+from mcp_toolset.protocol.eras import joint_meta
 from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts

@@ -18,8 +18,7 @@ from mcp_toolset.context.request import WireContext
 from mcp_toolset.context.request_state import RoundTrips
 from mcp_toolset.errors import CallError, UpstreamError
 from mcp_toolset.protocol.cache_hints import STRICTEST
-from mcp_toolset.protocol.eras.meta import round_trip
-from mcp_toolset.protocol.eras.results import relayed
+from mcp_toolset.protocol.eras import relayed, round_trip
 from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import is_modern

@@ -17,7 +17,7 @@ import anyio
 
 from mcp_toolset.context.offer_kinds import Ending
 from mcp_toolset.errors import UpstreamError, UpstreamUnavailableError
-from mcp_toolset.protocol.eras.meta import meta_of
+from mcp_toolset.protocol.eras import meta_of
 from mcp_toolset.tools.text.hidden_text import in_log
 
 WATCH_DEADLINE: Final = 5.0

@@ -19,7 +19,7 @@ from typing import Any, Final
 from mcp_toolset.context.client import ServedClient
 from mcp_toolset.context.delivery import Delivery
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.protocol.eras.meta import forwarded_meta, meta_of, wants_log
+from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.sessions.call_in_flight import Asking, CallInFlight
 

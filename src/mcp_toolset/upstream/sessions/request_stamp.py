@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import UpstreamProtocolError
 from mcp_toolset.protocol.dispatch import CallOptions
-from mcp_toolset.protocol.eras.meta import forwarded_meta, modern_envelope
+from mcp_toolset.protocol.eras import forwarded_meta, modern_envelope
 from mcp_toolset.protocol.header_schemas import header_map
 from mcp_toolset.protocol.http_headers import routing_headers
 from mcp_toolset.protocol.methods import LOG_LEVELS

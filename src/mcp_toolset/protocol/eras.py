@@ -1,0 +1,182 @@
+"""What the two protocol eras do differently in messages: `_meta`, and results.
+
+*Legacy* means revisions up to 2025-11-25 (a handshake and sessions); *modern* means 2026-07-28 (every
+request carries its own envelope in `_meta`; 2026-07-28, basic, "`_meta`"). Requests: `forwarded_meta` of a
+caller, and the `modern_envelope` in its name. Results: `result_for` for those of tools, `list_for` for lists
+of tools, `relayed` for all other answers of upstreams, in the envelope of the caller's era and without what
+clients of its revision cannot read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from mcp_toolset.protocol.encoded_answers import carried
+from mcp_toolset.protocol.methods import LOG_LEVELS
+from mcp_toolset.protocol.revisions import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    SERVER_INFO_META_KEY,
+    is_modern,
+)
+
+_HOP_BY_HOP: Final = frozenset(
+    {
+        PROTOCOL_VERSION_META_KEY,
+        CLIENT_INFO_META_KEY,
+        CLIENT_CAPABILITIES_META_KEY,
+        LOG_LEVEL_META_KEY,
+        "progressToken",
+    }
+)
+"""Keys of `_meta` that belong to one connection and are never copied to the next."""
+
+_ROUND_TRIP: Final = ("inputResponses", "requestState")
+
+
+def forwarded_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a caller's `_meta` that goes on to an upstream: trace context and custom keys."""
+    return {key: value for key, value in meta.items() if key not in _HOP_BY_HOP and not is_reserved(key)}
+
+
+def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `_meta` of a message's parameters, if it is an object."""
+    meta = params.get("_meta")
+    return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a key of `_meta` is the protocol's or an extension's own, by its prefix (basic, "_meta").
+
+    What such keys say was agreed upon by the two ends of one connection.
+    """
+    prefix, slash, _ = key.partition("/")
+    labels = prefix.split(".")
+    return bool(slash) and len(labels) > 1 and labels[1] in ("modelcontextprotocol", "mcp")
+
+
+def modern_envelope(version: str, client: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The envelope of a modern request on behalf of a caller with this `_meta`.
+
+    The caller's own capabilities go on, so that an upstream never asks for what the caller cannot
+    do (basic/versioning, "Capabilities").
+    """
+    envelope: dict[str, Any] = {
+        PROTOCOL_VERSION_META_KEY: version,
+        CLIENT_INFO_META_KEY: dict(client),
+        CLIENT_CAPABILITIES_META_KEY: meta.get(CLIENT_CAPABILITIES_META_KEY, {}),
+    }
+    if LOG_LEVEL_META_KEY in meta:
+        envelope[LOG_LEVEL_META_KEY] = meta[LOG_LEVEL_META_KEY]
+    return envelope
+
+
+def round_trip(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with which a modern client repeats a call that needed input; passed on verbatim."""
+    return {key: params[key] for key in _ROUND_TRIP if key in params}
+
+
+def own_meta(meta: object) -> dict[str, Any]:
+    """The `_meta` of a result without the upstream's stamp: the caller talks to this server."""
+    if not isinstance(meta, dict):
+        return {}
+    return {key: value for key, value in cast("dict[str, Any]", meta).items() if key != SERVER_INFO_META_KEY}
+
+
+def joint_meta(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The `_meta` of a list of several servers: where two have one key, the first one's is kept."""
+    joint: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            joint.setdefault(key, value)
+    return joint
+
+
+def wants_log(wanted: str | None, level: object) -> bool:
+    """Whether a log message is severe enough for a client; one that has not said takes all."""
+    if wanted is None:
+        return True
+    known = wanted in LOG_LEVELS and level in LOG_LEVELS
+    return known and LOG_LEVELS.index(cast("str", level)) >= LOG_LEVELS.index(wanted)
+
+
+_CONTENT_SINCE: Final[Mapping[str, str]] = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+"""The revision that brought a kind of content, for those that were not in the first one."""
+
+_ALL_CONTENT: Final = max(_CONTENT_SINCE.values())
+_MODERN_ENVELOPE: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+
+def result_for(result: Mapping[str, Any], *, version: str, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool result in the envelope of the caller's era.
+
+    Legacy clients fail a call whose structured content is not an object, so it is left out for them;
+    its text stays.
+    """
+    meta = own_meta(result.get("_meta"))
+    if is_modern(version):
+        return carried(result, {"resultType": "complete", **result, "_meta": {**meta, **stamp}})
+    lowered = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
+    if meta:
+        lowered["_meta"] = meta
+    else:
+        lowered.pop("_meta", None)
+    if "structuredContent" in lowered and not isinstance(lowered["structuredContent"], dict):
+        del lowered["structuredContent"]
+    if version < _ALL_CONTENT and isinstance(content := lowered.get("content"), list):
+        lowered["content"] = [lowered_block(block, version) for block in cast("list[Any]", content)]
+    return carried(result, lowered)
+
+
+def relayed(result: Mapping[str, Any], *, version: str) -> dict[str, Any]:
+    """An upstream's answer other than a tool result in the envelope of the caller's era."""
+    kept = {key: value for key, value in result.items() if key not in _MODERN_ENVELOPE}
+    if is_modern(version):
+        kept = {"resultType": "complete", **result}
+    elif version < _ALL_CONTENT and isinstance(messages := kept.get("messages"), list):
+        said = cast("list[Mapping[str, Any]]", messages)
+        kept["messages"] = [{**one, "content": lowered_block(one.get("content"), version)} for one in said]
+    meta = own_meta(kept.pop("_meta", None))
+    return {**kept, "_meta": meta} if meta else kept
+
+
+def lowered_block(block: Any, version: str) -> Any:
+    """A content block as a client of a revision can read it: a kind that it does not know is told in words.
+
+    A client that checks what it gets fails the whole result for one block of a kind that came later.
+    """
+    wire: Mapping[str, Any] = cast("Mapping[str, Any]", block) if isinstance(block, Mapping) else {}
+    kind = str(wire.get("type"))
+    if version >= _CONTENT_SINCE.get(kind, ""):
+        return cast("Any", block)
+    if kind == "resource_link":
+        told = f"{wire.get('title') or wire.get('name')}: {wire.get('uri')}"
+    else:
+        told = f"[{wire.get('mimeType')}: not known to this client's revision of the protocol]"
+    return {"type": "text", "text": told}
+
+
+def list_for(
+    tools: Iterable[dict[str, Any]], *, modern: bool, stamp: Mapping[str, Any], hint: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A `tools/list` answer in the envelope of the caller's era; only the modern one has cache hints."""
+    if modern:
+        return {
+            "resultType": "complete",
+            "tools": list(tools),
+            **hint,
+            "_meta": dict(stamp),
+        }
+    listed = {"tools": [lowered_tool(tool) for tool in tools]}
+    return {**listed, "_meta": dict(stamp)} if stamp else listed
+
+
+def lowered_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool as legacy clients can read it: an output schema that is no object schema is left out."""
+    output = tool.get("outputSchema")
+    if output is None or output.get("type") == "object":
+        return tool
+    return {key: value for key, value in tool.items() if key != "outputSchema"}
