@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 
 from mcp_toolset import HookSet, RemoteToolset, ToolDefinition, Toolset, ToolsetServer, tool
 from mcp_toolset.errors import DefinitionError, NameConflictError, StateError, UnknownToolError
-from mcp_toolset.server.options import ServerOptions
+from mcp_toolset.server.interface.parts import ServerOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -63,7 +63,7 @@ def _header(text: str) -> tuple[str, str]:
     name, sign, value = text.partition(":")
     if not sign or not _NAME.fullmatch(name):
         raise click.UsageError(f"--header: it has no name before a colon; {_HOW}")
-    from mcp_toolset.config.place import Place
+    from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.variables import Variables
 
     place = f"--header {name}"

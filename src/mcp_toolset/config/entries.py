@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import CLIENT_KEYS, did_you_mean, nearest, synonym, unknown_keys
-from mcp_toolset.config.place import Place
 from mcp_toolset.config.rules import (
     ArgumentRule,
     Asked,

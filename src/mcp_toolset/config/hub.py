@@ -19,10 +19,9 @@ from mcp_toolset.config.entries import (
     server_keys,
     validated,
 )
-from mcp_toolset.config.jsonc import decode, read_text
+from mcp_toolset.config.jsonc import Place, decode, read_text
 from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
 from mcp_toolset.config.models import HubConfig, ServerConfig
-from mcp_toolset.config.place import Place
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError

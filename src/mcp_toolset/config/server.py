@@ -12,10 +12,9 @@ from typing import Final, Literal, TypedDict
 from urllib.parse import urlsplit
 
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
-from mcp_toolset.config.jsonc import read_text
+from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.models import ServerConfig
-from mcp_toolset.config.place import Place
 from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 

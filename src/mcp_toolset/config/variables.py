@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mcp_toolset.config.place import Place
+from mcp_toolset.config.jsonc import Place
 
 __all__ = ["PLAIN_VARIABLES", "Variables", "parse_env_file"]
 

@@ -31,12 +31,12 @@ from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
 from mcp_toolset.server.interface.host_calls import HostCalls
 from mcp_toolset.server.interface.live_changes import LiveChanges
+from mcp_toolset.server.interface.parts import ServerOptions
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.options import ServerOptions
 from mcp_toolset.server.reloadable import Reloading, reloadable_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts

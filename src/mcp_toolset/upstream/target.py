@@ -2,6 +2,9 @@
 
 A target is a URL, an argument list, `StdioServerParameters`, or a server of this process. What a
 remote catalog says is never a target: commands and URLs come from the host alone.
+
+A new transport is a line in `TRANSPORTS`, its way of being opened in `Link`, and its name in files in
+`config.rules`; so nothing compares names.
 """
 
 from __future__ import annotations
@@ -25,13 +28,45 @@ from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.transports.direct_dispatcher import answers_of, in_process_dispatcher
-from mcp_toolset.transports.facts import TRANSPORTS, TransportFacts, TransportName
 from mcp_toolset.transports.stderr import StderrTail
 from mcp_toolset.transports.stdio_client import ProcessTarget, child_dispatcher
 from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_url, shown_url
 
 if TYPE_CHECKING:
     import httpx2
+from typing import Final, TypeAlias
+
+TransportName: TypeAlias = Literal["stdio", "http", "sse", "in-process"]
+
+
+@dataclass(frozen=True, slots=True)
+class TransportFacts:
+    """One transport to a mounted server.
+
+    Attributes:
+        in_process: The server is an object of this process: nothing is framed, and it speaks 2026-07-28.
+        binds_messages: A message of the server comes on the stream of the call that it belongs to
+            (2025-11-25, basic/transports, "Streamable HTTP").
+        carries_headers: Each request has HTTP headers of its own.
+        breaks_requests: One request may fail on the network while the connection goes on.
+        starts_process: Each session is a process of this machine.
+    """
+
+    in_process: bool = False
+    binds_messages: bool = False
+    carries_headers: bool = False
+    breaks_requests: bool = False
+    starts_process: bool = False
+
+
+TRANSPORTS: Final[Mapping[TransportName, TransportFacts]] = {
+    "stdio": TransportFacts(starts_process=True),
+    "http": TransportFacts(binds_messages=True, carries_headers=True, breaks_requests=True),
+    "sse": TransportFacts(breaks_requests=True),
+    "in-process": TransportFacts(in_process=True),
+}
+"""The transports to a mounted server."""
+
 
 Target = str | Sequence[str] | ProcessTarget | object
 """A URL, an argument list, what has the attributes of `ProcessTarget`, or a server of this process."""

@@ -6,18 +6,61 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from dataclasses import dataclass, fields
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
+from mcp_toolset.calls.events import EventLog
+from mcp_toolset.calls.pipeline.rules import Rules
+from mcp_toolset.catalog.grants.access import Access
 from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import instructions_of
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
-from mcp_toolset.server.kept_catalogs import KeptCatalogs
+from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
 from mcp_toolset.server.mcp_server import MCPServer
-from mcp_toolset.server.options import ServerOptions
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
+
+if TYPE_CHECKING:
+    from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.catalog.search.index import Scorer
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The arguments of a `ToolsetServer` beside its toolset, which says what each means.
+
+    `rules` holds hooks, middleware and descriptions together; `capabilities` are checked.
+    """
+
+    name: str
+    version: str
+    instructions: str | None
+    rules: Rules
+    resources: ResourceProvider | None
+    prompts: PromptProvider | None
+    completions: CompletionProvider | None
+    capabilities: frozenset[str]
+    events: EventLog
+    manual_timeout: float
+    grants: GrantLedger
+    access: Access | None
+    client_prefix: str
+    state: str | PathLike[str] | StateStore | None
+    scorer: Scorer | Literal["built-in"] | None
+    list_hint: CacheHint
+    list_patience: float | None
+    keep: Keeping
+    instructions_budget: int
+
+    def arguments(self) -> Mapping[str, Any]:
+        """The options as keyword arguments of a `ToolsetServer`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
 """Where the answers to `initialize` and `server/discover` have the servers behind this one, in `_meta`."""
