@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.call import ToolCall, ToolContext
     from mcp_toolset.tools.core.capability import SessionEvent, SessionSnapshot
     from mcp_toolset.tools.core.definition import ToolDefinition
+    from mcp_toolset.tools.core.identity import Identity
     from mcp_toolset.tools.core.options import tagged
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
@@ -109,6 +110,7 @@ __all__ = [
     "HiddenTextFilter",
     "HookSet",
     "HttpLimits",
+    "Identity",
     "Injected",
     "InputTool",
     "InvalidCall",

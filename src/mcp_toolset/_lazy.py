@@ -44,6 +44,7 @@ HOMES: Final[Mapping[str, str]] = {
     "HiddenTextFilter": "calls.middleware.builtin",
     "HookSet": "calls.pipeline.hooks",
     "HttpLimits": "transports.http.limits",
+    "Identity": "tools.core.identity",
     "Injected": "tools.declare.injected",
     "InputTool": "tools.declare.input",
     "InvalidCall": "calls.rounds.invalid_call",

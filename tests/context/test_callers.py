@@ -12,11 +12,11 @@ import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from starlette.authentication import SimpleUser
+from starlette.authentication import AuthCredentials, SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.interaction.conftest import ERAS
 
-from mcp_toolset import CallNext, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
+from mcp_toolset import CallNext, Identity, ToolCall, ToolContext, ToolResult, Toolset, ToolsetServer, tool
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.transports.http.app import bound_socket, run_app
 
@@ -39,6 +39,7 @@ class SignedIn:
         if scope["type"] == "http":
             token = dict(scope["headers"]).get(b"authorization", b"").decode()
             scope["user"] = SimpleUser(token.removeprefix("Bearer "))
+            scope["auth"] = AuthCredentials(["read"])
         await self._app(scope, receive, send)
 
 
@@ -47,10 +48,12 @@ class Seen:
 
     def __init__(self) -> None:
         self.callers: list[tuple[Any, Any, Any]] = []
+        self.identities: list[Identity | None] = []
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         assert isinstance(context, WireContext)
         self.callers.append((context.principal, context.authorization, context.client_key))
+        self.identities.append(context.identity)
         return await next()
 
 
@@ -98,6 +101,7 @@ async def test_p5_a_call_knows_its_principal_and_its_client(
     ann, again, bob, _ = seen.callers
     known = [caller[:2] for caller in seen.callers]
     assert known == [("ann", "Bearer ann")] * 2 + [("bob", "Bearer bob")] * 2
+    assert seen.identities[0] == Identity("ann", subject="ann", scopes=frozenset({"read"}))
     assert ann[2] == again[2]
     if (transport, era) == ("http", "modern"):
         assert ann[2] is None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
-from mcp_toolset.context.principal import principal_of
+from mcp_toolset.context.principal import identity_of
 from mcp_toolset.context.request_state import Replay
 from mcp_toolset.protocol.http_headers import SESSION
 from mcp_toolset.protocol.revisions import CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY
@@ -33,6 +33,7 @@ class Caller(ToolContext):
         "_replay",
         "_request",
         "_wants_progress",
+        "identity",
         "modern",
         "principal",
         "protocol_version",
@@ -49,7 +50,8 @@ class Caller(ToolContext):
         modern = self.modern = request.modern
         self._client: ServedClient | None = None if modern else client_of(request)
         self.session = None if self._client is None else self._client.key
-        self.principal = None if request.http is None else principal_of(request.http.scope)
+        identity = self.identity = None if request.http is None else identity_of(request.http.scope)
+        self.principal = None if identity is None else identity.key
         self._params: Mapping[str, Any] = request.params or {}
         self._replay: Replay | None = None
         self._carried: Mapping[str, Any] | None = None

@@ -70,6 +70,7 @@ class HandlerContext(ToolContext):
         "capabilities",
         "injected",
         "name",
+        "identity",
         "principal",
         "protocol_version",
         "session",
@@ -86,6 +87,7 @@ class HandlerContext(ToolContext):
         self.injected = outer.injected
         self.session = outer.session
         self.principal = outer.principal
+        self.identity = outer.identity
         self.protocol_version = outer.protocol_version
 
     @property

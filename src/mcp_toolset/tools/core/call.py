@@ -26,6 +26,7 @@ from mcp_toolset.tools.core.capability import (
     SessionEvent,
     SessionSnapshot,
 )
+from mcp_toolset.tools.core.identity import Identity
 
 _EMPTY: Final[Mapping[str, Any]] = {}
 _log = logging.getLogger("mcp_toolset.tools")
@@ -76,7 +77,10 @@ class ToolContext:
     """The caller's session, where the protocol has one (2025-11-25 and earlier, and in memory)."""
 
     principal: str | None = None
-    """The authenticated user of the call, if the transport authenticates."""
+    """The key of the authenticated caller, if the transport authenticates; see `identity`."""
+
+    identity: Identity | None = None
+    """The authenticated caller: name, roles and scopes; `None` without authentication."""
 
     protocol_version: str | None = None
     """The protocol revision of this call; `None` without a client."""

@@ -23,6 +23,7 @@ from mcp_toolset.tools.core.capability import (
     SessionSnapshot,
     granted,
 )
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolView
 
 Request = Callable[[str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
@@ -60,13 +61,23 @@ _ARGUMENTS: Final = {
 class RoundContext(ToolContext):
     """The context of the calls of an owned loop. Tools may use what it is given."""
 
-    __slots__ = ("_call", "_offers", "_request", "arguments", "capabilities", "name", "principal", "session")
+    __slots__ = (
+        "_call",
+        "_offers",
+        "_request",
+        "arguments",
+        "capabilities",
+        "identity",
+        "name",
+        "principal",
+        "session",
+    )
 
     def __init__(
         self,
         *,
         session: str | None = None,
-        principal: str | None = None,
+        principal: str | Identity | None = None,
         view: ToolView | None = None,
         search: Search | None = None,
         membership: Membership | None = None,
@@ -79,7 +90,7 @@ class RoundContext(ToolContext):
 
         Args:
             session: The loop's session, for a tool that may see it, and its events.
-            principal: The user of the loop.
+            principal: The user of the loop: a name, or an `Identity` where policies ask for roles and scopes.
             view: The tools that the model was offered (capability `session`).
             search: Finds deferred tools (capability `catalog`).
             membership: Which tools are members of the catalog (capability `membership`).
@@ -92,7 +103,9 @@ class RoundContext(ToolContext):
         Raises:
             DefinitionError: a capability does not exist.
         """
-        self.session, self.principal = session, principal
+        self.session = session
+        self.identity = principal if isinstance(principal, Identity) else None
+        self.principal = principal.key if isinstance(principal, Identity) else principal
         self.name, self.arguments = "", {}
         self._call = ToolCall("", {})
         self._request = request

@@ -1,0 +1,71 @@
+"""`Identity`: the authenticated caller of a request, as the verified credentials describe it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+_NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def _no_claims() -> Mapping[str, Any]:
+    return _NO_CLAIMS
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An authenticated caller. Two identities with the same `key` are the same caller.
+
+    Attributes:
+        key: What `context.principal` is: grants, sessions, caches and limits are bound to it.
+        client: The id of the program that the credentials were issued to (the claim `client_id` or `azp`).
+        subject: The user that the credentials stand for (the claim `sub`).
+        issuer: Who issued the credentials (the claim `iss`).
+        scopes: What the credentials allow (RFC 6749, section 3.3).
+        roles: The roles of the user, as the issuer or the configuration names them.
+        expires: When the credentials expire, in seconds since the epoch; `None` if they do not.
+        claims: What else the credentials say; may be personal data, so `repr` omits it.
+    """
+
+    key: str
+    client: str | None = None
+    subject: str | None = None
+    issuer: str | None = None
+    scopes: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    expires: float | None = None
+    claims: Mapping[str, Any] = field(default_factory=_no_claims, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        client: str | None,
+        subject: str | None = None,
+        issuer: str | None = None,
+        *,
+        scopes: Iterable[str] = (),
+        roles: Iterable[str] = (),
+        expires: float | None = None,
+        claims: Mapping[str, Any] = _NO_CLAIMS,
+    ) -> Self:
+        """The identity that a client, an issuer and a subject make up together."""
+        key = json.dumps([client, issuer, subject])
+        return cls(key, client, subject, issuer, frozenset(scopes), frozenset(roles), expires, claims)
+
+    @property
+    def name(self) -> str:
+        """What a policy and a log call the caller: the subject, else the client, else the key."""
+        return self.subject or self.client or self.key
+
+    @property
+    def is_authenticated(self) -> bool:
+        """True: applications on Starlette ask this of `request.user`."""
+        return True
+
+    @property
+    def display_name(self) -> str:
+        """The same as `name`, for applications on Starlette."""
+        return self.name
