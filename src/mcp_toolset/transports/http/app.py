@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.errors import ToolsetError
-from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, watching_heads
+from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, reading
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
 from mcp_toolset.transports.http.routing import DRAIN, Doors, Draining
@@ -114,7 +114,7 @@ async def run_app(app: Starlette, listening: socket.socket) -> None:
     """
     config = uvicorn.Config(
         app,
-        http=watching_heads(app.state.request_timeout),
+        http=reading(app.state.request_timeout),
         # An address that a client on this machine makes up (`X-Forwarded-For`) would have limits of its own.
         proxy_headers=False,
         server_header=False,

@@ -1,19 +1,28 @@
-"""How long a request over HTTP may take to arrive: its head, then its body."""
+"""How a request over HTTP arrives: which parser reads it, and how long its head and its body may take."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final
 
 import anyio
 from starlette.types import Message, Receive, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset.errors import DefinitionError
 
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _LATE: Final = b"The request did not arrive in time"
 _STOPPING: Final = b"The server stops"
+
+_HEAD: Final = re.compile(
+    rb"(?:GET|POST|DELETE) /(?!/)[\w/.?&=~-]* HTTP/1\.1\r\n"
+    rb"(?:(?!(?i:upgrade|transfer-encoding|proxy-connection):)[\w-]+: ?(?:[!-~](?:[ -~]*[!-~])?)?\r\n)++\r\n"
+)
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: ?(\d{1,10})\r\n")
+_LONGEST_HEAD: Final = 16 * 1024
 
 
 def checked_timeout(seconds: float) -> float:
@@ -128,15 +137,14 @@ class ArrivingRequest:
             self._arrivals.end(self)
 
 
-def watching_heads(seconds: float) -> type[asyncio.Protocol]:
-    """The protocol of uvicorn that ends a connection whose next request has no whole head in time.
+def watching_heads(seconds: float, base: type[H11Protocol]) -> type[H11Protocol]:
+    """`base`, a protocol of uvicorn, that ends a connection whose next request has no whole head in time.
 
     uvicorn bounds only the pause between two requests.
     """
 
-    class HeadInTime(AutoHTTPProtocol):
+    class HeadInTime(base):
         cycle: Any
-        transport: Any
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
@@ -165,3 +173,72 @@ def watching_heads(seconds: float) -> type[asyncio.Protocol]:
                 self._timer = None
 
     return HeadInTime
+
+
+def reading(seconds: float, fastest: Any = AutoHTTPProtocol) -> type[asyncio.Protocol]:
+    """The protocol for uvicorn, which ends a connection whose head is not there after `seconds`.
+
+    `fastest` is uvicorn's choice: httptools where it is installed, else h11. uvicorn with httptools takes a
+    head without end, loses the body of a request that offers another protocol, as Java's client offers
+    HTTP/2, and does not tell a call that its client has left while another request waits behind it.
+    So httptools reads one whole request at a time. The first of another kind makes h11 read the connection.
+    """
+    by_h11 = watching_heads(seconds, H11Protocol)
+    # Both classes have the members that are used here.
+    return by_h11 if fastest is H11Protocol else _reading_plain(watching_heads(seconds, fastest), by_h11)
+
+
+def size_of_plain(data: bytes) -> int | None:
+    """The size of the request that `data` begins with, if its head is whole and read alike by both."""
+    found = _HEAD.match(data, 0, _LONGEST_HEAD)
+    if found is None:
+        return None
+    head = found[0].lower()
+    length, named = _LENGTH.search(head), head.count(b"\r\ncontent-length:")
+    if head.count(b"\r\nhost:") != 1 or named != (length is not None):
+        return None
+    return len(head) + (int(length[1]) if length else 0)
+
+
+def _reading_plain(fast: type[H11Protocol], by_h11: type[H11Protocol]) -> type[H11Protocol]:
+    class ReadingPlain(fast):
+        cycle: Any
+        _missing = 0
+        """Bytes of the request that have not arrived."""
+        _waiting = b""
+        """What arrived behind a request that is not answered."""
+
+        def data_received(self, data: bytes) -> None:
+            if not self._missing:
+                if self.cycle is not None and not self.cycle.response_complete:
+                    self._waiting += data
+                    if len(self._waiting) > _LONGEST_HEAD:
+                        self.flow.pause_reading()
+                    return
+                size = size_of_plain(data)
+                if size is None:
+                    self._hand_over(data)
+                    return
+                self._missing = size
+            now, behind = data[: self._missing], data[self._missing :]
+            self._missing -= len(now)
+            super().data_received(now)
+            if behind:
+                self.data_received(behind)
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            waiting, self._waiting = self._waiting, b""
+            if waiting and not self.transport.is_closing():
+                self.data_received(waiting)
+
+        def _hand_over(self, data: bytes) -> None:
+            other = by_h11(self.config, self.server_state, self.app_state, self.loop)
+            self.transport.set_protocol(other)
+            # It ends the timers of this one, too.
+            super().connection_lost(RuntimeError("h11 reads on"))
+            self._unset_keepalive_if_required()
+            other.connection_made(self.transport)
+            other.data_received(data)
+
+    return ReadingPlain
