@@ -1,12 +1,15 @@
 """What a bridge adds to a tool call: this toolkit and FastMCP against the SDK's client on the upstream.
 
-    python benchmarks/calls.py [--rounds 5] [--budget 0.35] [--peers ours,fastmcp_proxy] [--json FILE]
+    python benchmarks/calls.py [--rounds 5] [--budget 0.35] [--peers ours,fastmcp_proxy]
+                               [--before PYTHON] [--json FILE]
 
 The client is in this process. So is the bridge, before an upstream that is too (`memory`) or is a child
 (`stdio`); or the bridge is a process between the client and a child, reached by stdio (`pipe`) or by
 streamable HTTP (`http`). All peers of a case are open together and measured in interleaved rounds, so
 compare the ratios; CPU is that of this process or of the bridge's, which a busy neighbour moves less.
-`--mode auto` is the modern protocol where a peer speaks it. `--quick` only shows that everything runs.
+`--before` names the interpreter of another checkout: then `before` is `ours` of that checkout, both are
+called by processes of their own, and a second table has the ratios with their quartiles. `--mode auto` is
+the modern protocol where a peer speaks it. `--quick` only shows that everything runs.
 See docs/benchmarks.md for results.
 """
 
@@ -22,11 +25,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import anyio
-from measuring import Figures, figures, interleaved, markdown, separate_heaps
+from caller import Caller, caller
+from measuring import Change, Figures, change, figures, interleaved, markdown, separate_heaps
 from peers import Mode, Peer, Route, Scenario, available
 from reporting import say, surroundings
 
 BASE = "direct"
+NOW, BEFORE = "ours", "before"
 OPENING_DEADLINE = 60.0
 """Seconds that opening all the peers of one case may take."""
 
@@ -43,6 +48,7 @@ class Row:
     conc: int
     peer: str
     figures: Figures
+    change: Change | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     about = surroundings("calls", {name: vars(options)[name] for name in ("rounds", "budget", "quick")})
     rows = anyio.run(measured, chosen, options)
     print(table(rows))
+    if options.before:
+        print("\n" + changes(rows))
     if options.json:
         report = {**about(), "left_out": left_out, "rows": list(_flat(rows))}
         options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -66,7 +74,7 @@ async def measured(peers: Mapping[str, Peer], options: argparse.Namespace) -> li
     rows: list[Row] = []
     for scenario in options.scenario:
         for mode in options.mode:
-            async with opened(peers, scenario, mode) as routes, separate_heaps():
+            async with opened(peers, scenario, mode, options.before) as routes, separate_heaps():
                 for conc in options.conc:
                     say("calls", f"{scenario}, {mode}, {conc} at once: {', '.join(routes)}")
                     rows.extend(await case(routes, scenario, mode, conc, options))
@@ -75,37 +83,61 @@ async def measured(peers: Mapping[str, Peer], options: argparse.Namespace) -> li
 
 @asynccontextmanager
 async def opened(
-    peers: Mapping[str, Peer], scenario: Scenario, mode: Mode
-) -> AsyncGenerator[dict[str, Route]]:
+    peers: Mapping[str, Peer], scenario: Scenario, mode: Mode, before: str | None
+) -> AsyncGenerator[dict[str, Route | Caller]]:
     """All peers of one scenario and era, each open and called once."""
     async with AsyncExitStack() as stack:
-        routes: dict[str, Route] = {}
+        routes: dict[str, Route | Caller] = {}
         for name, peer in peers.items():
-            if not peer.serves(scenario, mode):
+            if not peer.serves(scenario, mode) or (before and name == NOW):
                 continue
-            routes[name] = await stack.enter_async_context(peer.open(scenario, mode))
+            routes[name] = route = await stack.enter_async_context(peer.open(scenario, mode))
             with anyio.fail_after(OPENING_DEADLINE):
-                await routes[name].call()
+                await route.call()
+        for name, python in ((NOW, sys.executable), (BEFORE, before)) if before else ():
+            routes[name] = await stack.enter_async_context(caller(python or "", NOW, scenario, mode))
         yield routes
 
 
 async def case(
-    routes: Mapping[str, Route], scenario: str, mode: str, conc: int, options: argparse.Namespace
+    routes: Mapping[str, Route | Caller], scenario: str, mode: str, conc: int, options: argparse.Namespace
 ) -> list[Row]:
-    calls = {name: route.call for name, route in routes.items()}
-    pids = {name: route.pid for name, route in routes.items()}
-    samples = await interleaved(calls, at_once=conc, rounds=options.rounds, seconds=options.budget, pids=pids)
+    here = {name: route for name, route in routes.items() if isinstance(route, Route)}
+    samples = await interleaved(
+        {name: route.call for name, route in here.items()},
+        at_once=conc,
+        rounds=options.rounds,
+        seconds=options.budget,
+        pids={name: route.pid for name, route in here.items()},
+        elsewhere={name: route.sample for name, route in routes.items() if isinstance(route, Caller)},
+    )
     return [
         Row(
             scenario,
             mode,
-            str(routes[name].client.protocol_version),
+            routes[name].protocol,
             conc,
             name,
             figures(taken, samples[BASE]),
+            change(taken, samples[BEFORE]) if BEFORE in samples and name == NOW else None,
         )
         for name, taken in samples.items()
     ]
+
+
+def changes(rows: Sequence[Row]) -> str:
+    head = ("upstream", "era", "at once", "p50 × before", "quartiles", "CPU × before", "quartiles")
+    cells = [
+        (row.scenario, row.mode, str(row.conc), *_spread(row.change.wall), *_spread(row.change.cpu))
+        for row in rows
+        if row.change
+    ]
+    return markdown(head, cells)
+
+
+def _spread(ratio: tuple[float, float, float]) -> tuple[str, str]:
+    middle, low, high = ratio
+    return f"{middle:.3f}", f"{low:.3f}–{high:.3f}"
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -149,6 +181,7 @@ def _options(arguments: Sequence[str] | None, *, known: Sequence[str]) -> argpar
     parser.add_argument("--scenario", type=_listed, default=list(get_args(Scenario)), metavar="A,B")
     parser.add_argument("--mode", type=_listed, default=list(get_args(Mode)), metavar="A,B")
     parser.add_argument("--conc", type=_counts, default=[1, 16], metavar="1,16", help="calls in flight")
+    parser.add_argument("--before", metavar="PYTHON", help="the interpreter of another checkout")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     parser.add_argument("--quick", action="store_true", help="tiny samples: shows that it runs, no more")
     options = parser.parse_args(arguments)

@@ -21,6 +21,8 @@ ANSWER_DEADLINE = 30.0
 """Seconds that a sample may outlast its budget before the run fails."""
 
 Call = Callable[[], Awaitable[None]]
+Sampler = Callable[[int, float], Awaitable["Sample"]]
+"""Takes a sample in another process: so many calls at once, so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +104,47 @@ async def interleaved(
     rounds: int,
     seconds: float,
     pids: Mapping[str, int | None] | None = None,
+    elsewhere: Mapping[str, Sampler] | None = None,
 ) -> dict[str, list[Sample]]:
     """One sample of each peer in every round; a first, shorter round is thrown away."""
-    pids = pids or {}
-    samples: dict[str, list[Sample]] = {name: [] for name in calls}
-    for call in calls.values():
-        await take_sample(call, at_once=at_once, seconds=seconds / 4)
-    names = list(calls)
+    pids, elsewhere = pids or {}, elsewhere or {}
+
+    async def take(name: str, seconds: float) -> Sample:
+        if name in elsewhere:
+            return await elsewhere[name](at_once, seconds)
+        return await take_sample(calls[name], at_once=at_once, seconds=seconds, pid=pids.get(name))
+
+    names = [*calls, *elsewhere]
+    samples: dict[str, list[Sample]] = {name: [] for name in names}
+    for name in names:
+        await take(name, seconds / 4)
     for number in range(rounds):
         gc.collect()
         for name in names[::-1] if number % 2 else names:
-            taken = await take_sample(calls[name], at_once=at_once, seconds=seconds, pid=pids.get(name))
-            samples[name].append(taken)
+            samples[name].append(await take(name, seconds))
     return samples
+
+
+@dataclass(frozen=True)
+class Change:
+    """Ratios of what is now to what was before, in the same round: the median and the quartiles."""
+
+    wall: tuple[float, float, float]
+    cpu: tuple[float, float, float]
+
+
+def change(now: Sequence[Sample], before: Sequence[Sample]) -> Change:
+    """Both hold one sample for each round, in the same order; CPU is the bridge's own, if it is a process."""
+    pairs = list(zip(now, before, strict=True))
+    return Change(
+        _quartiles([new.p50 / old.p50 for new, old in pairs]),
+        _quartiles([(new.bridge_cpu or new.cpu) / (old.bridge_cpu or old.cpu) for new, old in pairs]),
+    )
+
+
+def _quartiles(ratios: list[float]) -> tuple[float, float, float]:
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return middle, low, high
 
 
 def figures(samples: Sequence[Sample], base: Sequence[Sample]) -> Figures:

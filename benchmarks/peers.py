@@ -61,6 +61,11 @@ class Route:
     arguments: dict[str, Any]
     pid: int | None = None
 
+    @property
+    def protocol(self) -> str:
+        """The revision that is spoken."""
+        return str(self.client.protocol_version)
+
     async def call(self) -> None:
         """Call once; anything but the echo fails the run, for errors are quick and would look good."""
         result = await self.client.call_tool(self.tool, self.arguments)

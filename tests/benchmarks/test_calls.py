@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,19 @@ def test_bridges_and_upstreams_that_are_processes_are_measured(tmp_path: Path, w
     assert all(row["bridge_cpu_ms"] > 0 for row in rows if row["scenario"] != "stdio")
     assert {"direct", "ours"} <= {row["peer"] for row in rows if row["scenario"] == "stdio"}
     assert all(row["x_p99"] > 0 for row in rows)
+
+
+def test_another_checkout_is_measured_beside_this_one(tmp_path: Path, warm: Warm) -> None:
+    file = tmp_path / "calls.json"
+    chosen = ("--scenario", "memory", "--mode", "auto", "--conc", "1", "--peers", "ours")
+    done = run(warm, "--quick", *chosen, "--before", sys.executable, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = {row["peer"]: row for row in json.loads(file.read_text())["rows"]}
+    assert list(rows) == ["direct", "ours", "before"]
+    assert [name for name, row in rows.items() if row["change"]] == ["ours"]
+    for middle, low, high in rows["ours"]["change"].values():
+        assert 0 < low <= middle <= high
+    assert "CPU × before" in done.stdout
 
 
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed here")
