@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcp_toolset.catalog.pins.canonical import canonical
@@ -105,7 +105,6 @@ def _inside(value: Any) -> list[Any]:
     return [found for part in parts for found in (part, *_inside(part))]
 
 
-@settings(max_examples=100)
 @given(changes(), st.lists(calls, min_size=5, max_size=12))
 def test_f24_nothing_gained_means_that_no_call_is_taken_that_was_not(
     change: tuple[Schema, Schema], arguments: list[Any]

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -367,7 +367,6 @@ def expected(transforms: Mapping[str, ArgumentTransform], given: Mapping[str, An
     return inner
 
 
-@settings(max_examples=300, deadline=None)
 @given(rearranged(), st.dictionaries(st.sampled_from([*NAMES, *(f"new_{name}" for name in NAMES)]), values))
 async def test_p2_what_fits_the_shown_schema_reaches_the_tool_right_and_nothing_else_does(
     made: tuple[dict[str, Any], dict[str, ArgumentTransform]], given_: dict[str, Any]

@@ -12,8 +12,13 @@ from typing import Any
 import anyio
 
 from mcp_toolset.protocol.dispatch import DispatchContext, Dispatcher
+from mcp_toolset.transports.client.http_client import HttpClient, http_client
 
 SOON = 30
+LEGACY = {"mcp-protocol-version": "2025-11-25"}
+MODERN = {"mcp-protocol-version": "2026-07-28"}
+JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 RESULT = {"jsonrpc": "2.0", "id": 1, "result": {"ok": True}}
 
 
@@ -163,3 +168,21 @@ async def running(dispatcher: Dispatcher) -> AsyncGenerator[Heard]:
             await group.start(run)
             yield heard
             group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(handler: Handler) -> AsyncGenerator[tuple[HttpClient, Raw, Heard]]:
+    """A client of such a server, running."""
+    async with raw_server(handler) as raw, http_client("up", raw.url, {"x-key": "k"}) as client:
+        async with running(client) as heard:
+            yield client, raw, heard
+
+
+def replying(*parts: bytes) -> Handler:
+    """A server that sends these bytes and closes."""
+
+    async def handler(request: Request) -> None:
+        await request.send(*parts)
+        request.writer.close()
+
+    return handler

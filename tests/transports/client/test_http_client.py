@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import RESULT, Handler, Heard, Raw, Request, raw_server, running
+from tests.transports.client.raw_server import (
+    EVENTS,
+    JSON,
+    RESULT,
+    Handler,
+    Request,
+    connected,
+    replying,
+)
 
 from mcp_toolset.protocol.errors import says_broke_off, says_ended
 from mcp_toolset.protocol.json_rpc import (
@@ -19,26 +25,8 @@ from mcp_toolset.protocol.json_rpc import (
     PARSE_ERROR,
     MCPError,
 )
-from mcp_toolset.transports.client.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
-LEGACY = {"mcp-protocol-version": "2025-11-25"}
-MODERN = {"mcp-protocol-version": "2026-07-28"}
-
-
-@asynccontextmanager
-async def connected(handler: Handler) -> AsyncGenerator[tuple[HttpClient, Raw, Heard]]:
-    async with raw_server(handler) as raw, http_client("up", raw.url, {"x-key": "k"}) as client:
-        async with running(client) as heard:
-            yield client, raw, heard
-
-
-def replying(*parts: bytes) -> Handler:
-    async def handler(request: Request) -> None:
-        await request.send(*parts)
-        request.writer.close()
-
-    return handler
 
 
 def answering(body: object, status: str = "200 OK", **headers: str) -> Handler:
@@ -58,8 +46,6 @@ async def failure(handler: Handler) -> MCPError:
     return failed.value
 
 
-JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 LOST: dict[str, Handler] = {
     "nothing": replying(),
     "half a head": replying(b"HTTP/1.1 200 OK\r\ncontent-"),

@@ -9,7 +9,19 @@ from typing import Any
 import anyio
 import pytest
 from tests.faults.harness import until
-from tests.transports.client.raw_server import Handler, Heard, Raw, Request, raw_server, running
+from tests.transports.client.raw_server import (
+    EVENTS,
+    JSON,
+    LEGACY,
+    MODERN,
+    Heard,
+    Raw,
+    Request,
+    connected,
+    raw_server,
+    replying,
+    running,
+)
 
 from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions
@@ -22,27 +34,6 @@ from mcp_toolset.transports.client import http_client as module
 from mcp_toolset.transports.client.http_client import HttpClient, http_client
 
 pytestmark = pytest.mark.anyio
-LEGACY = {"mcp-protocol-version": "2025-11-25"}
-MODERN = {"mcp-protocol-version": "2026-07-28"}
-
-
-@asynccontextmanager
-async def connected(handler: Handler) -> AsyncGenerator[tuple[HttpClient, Raw, Heard]]:
-    async with raw_server(handler) as raw, http_client("up", raw.url, {"x-key": "k"}) as client:
-        async with running(client) as heard:
-            yield client, raw, heard
-
-
-def replying(*parts: bytes) -> Handler:
-    async def handler(request: Request) -> None:
-        await request.send(*parts)
-        request.writer.close()
-
-    return handler
-
-
-JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 
 
 class Session:
