@@ -197,11 +197,7 @@ def _of_call_alone(hook: ExecutionHook) -> ExecutionHook:
 
 
 def bound_result(hook: ResultHook, deadline: float) -> BoundResultHook:
-    """An adapter for a result hook.
-
-    Raises:
-        DefinitionError: it is not async, or takes other parameters.
-    """
+    """An adapter for a result hook. Raises `DefinitionError`: it is not async, or takes other parameters."""
     shown = require_async(hook)
     try:
         hints = resolved_hints(hook, f"hook {shown}")

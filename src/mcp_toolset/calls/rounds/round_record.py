@@ -131,11 +131,7 @@ class RoundRecord(_Record):
 
 
 def stored(plan: RoundStanding) -> dict[str, Any]:
-    """A round as plain JSON data.
-
-    Raises:
-        RoundError: a result of the application's own has no JSON form.
-    """
+    """A round as plain JSON data. Raises `RoundError`: a result of the application's own has no JSON form."""
     committed = plan.progress.committed
     record = RoundRecord(
         id=plan.progress.id,

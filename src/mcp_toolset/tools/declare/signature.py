@@ -96,11 +96,7 @@ def is_method(function: object) -> bool:
 def read_signature(
     function: Callable[..., Any], name: str | None = None, *, without_self: bool = False
 ) -> FunctionSignature:
-    """Inspect a function as a tool; for a method, `without_self`.
-
-    Raises:
-        DefinitionError: see `tool`.
-    """
+    """Inspect a function as a tool; for a method, `without_self`. Raises `DefinitionError`: see `tool`."""
     target = _innermost(function)
     place = place_of(target)
     own = getattr(target, "__name__", "<lambda>") if name is None else name

@@ -136,11 +136,7 @@ def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:
 
 
 def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> ToolBinding:
-    """The binding of the called tool.
-
-    Raises:
-        ToolMismatchError: the call is of another tool.
-    """
+    """The binding of the called tool. Raises `ToolMismatchError`: the call is of another tool."""
     found = tool.bind() if view is None else view.get(call.name)
     is_own = found is not None and (found.origin is tool or found.tool_id == tool.id)
     if found is None or not is_own or found.name != call.name:
@@ -152,11 +148,7 @@ def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> T
 
 
 def fitting(result: ToolResult, binding: ToolBinding) -> ToolResult:
-    """The result, checked against the output schema.
-
-    Raises:
-        InvalidOutputError: the result does not fit.
-    """
+    """The result, checked against the output schema. Raises `InvalidOutputError`: the result does not fit."""
     check = binding.output
     if check is None or result.is_error or not result.is_complete or check.is_valid(result.structured):
         return result

@@ -214,11 +214,7 @@ def _refused(where: str, fault: jsonschema_rs.ValidationError) -> DefinitionErro
 
 
 def checks_of(definition: ToolDefinition) -> tuple[SchemaCheck, SchemaCheck | None]:
-    """The compiled input and output schemas of a definition.
-
-    Raises:
-        DefinitionError: see `SchemaCheck`.
-    """
+    """The compiled input and output schemas of a definition. Raises `DefinitionError`: see `SchemaCheck`."""
     arguments = SchemaCheck(definition.input_schema, tool=definition.name, part="inputSchema")
     if definition.output_schema is None:
         return arguments, None

@@ -99,11 +99,7 @@ class TurnStep:
 
 
 def turn_step(turn_of: TurnOf) -> TurnStep:
-    """The step of a function.
-
-    Raises:
-        DefinitionError: it is not a plain function of the context.
-    """
+    """The step of a function. Raises `DefinitionError`: it is not a plain function of the context."""
     if not callable(turn_of) or inspect.iscoroutinefunction(turn_of):
         raise DefinitionError(f"with_turn() takes a plain function of the context, not {turn_of!r}")
     return TurnStep(turn_of)
