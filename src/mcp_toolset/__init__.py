@@ -64,11 +64,10 @@ if TYPE_CHECKING:
     from mcp_toolset.tools.core.options import tagged
     from mcp_toolset.tools.core.result import ToolResult
     from mcp_toolset.tools.core.source import SourceStatus
-    from mcp_toolset.tools.declare.any_call import AnyCall
     from mcp_toolset.tools.declare.builder import ToolBuilder
     from mcp_toolset.tools.declare.function import FunctionCall, tool
     from mcp_toolset.tools.declare.injected import Injected
-    from mcp_toolset.tools.declare.input import DecodedCall, InputTool, tool_input
+    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall, InputTool, tool_input
     from mcp_toolset.tools.declare.prompts import PromptProvider, Prompts, Reference, ResourceProvider
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.tool import Tool

@@ -13,7 +13,7 @@ PACKAGE: Final = "mcp_toolset"
 
 HOMES: Final[Mapping[str, str]] = {
     "AccessDenied": "catalog.grants.access",
-    "AnyCall": "tools.declare.any_call",
+    "AnyCall": "tools.declare.input",
     "ArgumentTransform": "tools.toolsets.transform",
     "AskUser": "tools.core.asking",
     "AsyncGrantStore": "catalog.grants.cached_grants",

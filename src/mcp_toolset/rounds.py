@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from mcp_toolset.calls.rounds.invalid_call import InvalidCall, InvalidCallReason
     from mcp_toolset.calls.rounds.round_commit import RoundCommit
     from mcp_toolset.calls.rounds.tool_round import ToolRound, ToolRoundPlan
-    from mcp_toolset.tools.declare.any_call import AnyCall
     from mcp_toolset.tools.declare.function import FunctionCall
-    from mcp_toolset.tools.declare.input import DecodedCall
+    from mcp_toolset.tools.declare.input import AnyCall, DecodedCall
     from mcp_toolset.tools.declare.round_context import RoundContext
     from mcp_toolset.tools.declare.typed_call import HandledInput, RejectedInput
     from mcp_toolset.tools.export.requirement import ToolRequirement

@@ -10,8 +10,8 @@ from mcp_toolset import Reject, ToolCall, ToolContext, ToolView, tool
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.hook_chain import decided
 from mcp_toolset.errors import StoreError
+from mcp_toolset.tools.binding.binding import MAX_LOADS, StoreMiss
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT
-from mcp_toolset.tools.core.store_miss import MAX_LOADS, StoreMiss
 from mcp_toolset.tools.view.view import ToolBinding
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from mcp_toolset.calls.pipeline.decision import Decision, Reject, RunNormally
-from mcp_toolset.calls.pipeline.hook_adapters import bound, bound_result
-from mcp_toolset.concurrency.suspending import awaits
+from mcp_toolset.calls.pipeline.hook_adapters import awaits, bound, bound_result
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall
 from mcp_toolset.tools.core.result import ToolResult
 

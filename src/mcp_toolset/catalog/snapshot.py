@@ -60,13 +60,7 @@ EMPTY_SNAPSHOT = CatalogSnapshot({})
 def take_snapshot(
     listed: Iterable[Any], *, previous: CatalogSnapshot = EMPTY_SNAPSHOT, complete: bool = True
 ) -> CatalogSnapshot:
-    """Check each entry of a `tools/list` answer by itself.
-
-    Args:
-        listed: The entries in wire form, untrusted.
-        previous: The last snapshot; unchanged tools keep their compiled schemas.
-        complete: Whether the list was read to its end.
-    """
+    """Check each entry of a `tools/list` answer by itself; unchanged tools keep their compiled schemas."""
     tools: dict[str, ListedTool] = {}
     set_aside: list[tuple[str, str]] = []
     for entry in listed:

@@ -9,11 +9,7 @@ import anyio
 
 
 class Drain:
-    """The end of one run, and the requests in flight that it waits for.
-
-    Attributes:
-        working: How many requests are in flight.
-    """
+    """The end of one run, and the requests in flight that it waits for."""
 
     def __init__(self) -> None:
         """Start before the run."""

@@ -129,14 +129,7 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 
 def record(call: ToolCall, decision: str, effective: Any, *, reason: str = "") -> None:
-    """Record a decision; nearly free while logging and tracing are off.
-
-    Args:
-        call: The call.
-        decision: The decision, as the name of its type (`RunNormally`).
-        effective: The input that the tool would run with now.
-        reason: The text for the model, if the call is refused.
-    """
+    """Record a decision, by the name of its type; nearly free while logging and tracing are off."""
     if _log.isEnabledFor(logging.INFO):
         fields = {
             "tool": call.name,

@@ -26,9 +26,9 @@ from mcp_toolset.errors import (
     UnknownToolError,
     UpstreamProtocolError,
 )
+from mcp_toolset.tools.binding.binding import StoreMiss, loaded
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.view import ToolBinding

@@ -6,18 +6,19 @@ its deadline rejects the call; a result hook that does so withholds the result.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, cast
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
 from mcp_toolset.calls.pipeline.decision import Complete, Decision, Reject, RunNormally, record
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
-from mcp_toolset.concurrency.suspending import awaits
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
@@ -40,16 +41,7 @@ _log = logging.getLogger("mcp_toolset.hooks")
 
 @dataclass(frozen=True, slots=True)
 class BoundHook:
-    """An execution hook and the parameters of its signature.
-
-    Attributes:
-        function: The hook.
-        adapter: Parses its input, if that is typed.
-        takes_context: Whether it takes the context.
-        deadline: Seconds that it may take; `None` if it never awaits, so that no deadline could end
-            it.
-        input: The type of its input, if that is typed.
-    """
+    """An execution hook and the parameters of its signature; it has no `deadline` if it never awaits."""
 
     function: ExecutionHook
     adapter: TypeAdapter[Any] | None
@@ -94,17 +86,15 @@ class BoundHook:
         return Reject(f"the check of {call.name} gave no answer in {deadline:g} s; try again later")
 
     async def _ask(self, call: ToolCall, context: ToolContext) -> Decision:
+        also = (context,) if self.takes_context else ()
         if self.adapter is None:
-            return _decided(await self._answer(call, call.arguments, context))
+            return _decided(await self.function(call, call.arguments, *also))
         given = self.adapter.validate_python(call.arguments)
         seen = _dumped(self.adapter, given)
-        decision = await self._answer(call, given, context)
+        decision = await self.function(call, given, *also)
         if isinstance(decision, RunNormally) and not _is_json_instead(decision.input, given):
             return RunNormally(_edited(call.arguments, seen, _dumped(self.adapter, decision.input)))
         return _decided(decision)
-
-    def _answer(self, call: ToolCall, given: Any, context: ToolContext) -> Awaitable[object]:
-        return self.function(call, given, context) if self.takes_context else self.function(call, given)
 
 
 def _decided(decision: object) -> Decision:
@@ -283,3 +273,17 @@ def _object(value: object) -> dict[str, Any]:
             f"RunNormally takes the input that the hook was given, or a dictionary, not {value!r}"
         )
     return cast("dict[str, Any]", value)
+
+
+_SUSPENDING: Final = frozenset({"SEND", "YIELD_VALUE", "YIELD_FROM", "GET_AWAITABLE"})
+
+
+def awaits(function: Callable[..., Any]) -> bool:
+    """Whether an async function may suspend, judging by its bytecode; if in doubt, it may.
+
+    A deadline cannot end a function that never suspends, so such a function gets none.
+    """
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if not isinstance(code, CodeType) or not code.co_flags & inspect.CO_COROUTINE:
+        return True
+    return any(instruction.opname in _SUSPENDING for instruction in dis.get_instructions(code))

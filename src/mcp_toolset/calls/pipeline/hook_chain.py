@@ -9,11 +9,10 @@ from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
 from mcp_toolset.calls.pipeline.observation import note_decision, note_fault
 from mcp_toolset.errors import CallError, InvalidArgumentsError, StoreError
-from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.binding.binding import ToolBinding, loaded
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.frozen import copied as copied_arguments
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.store_miss import loaded
 from mcp_toolset.tools.declare.typed_call import HookAnswer
 
 

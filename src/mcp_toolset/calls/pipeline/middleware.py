@@ -91,11 +91,7 @@ def tool_middleware(function: _M) -> _M:
 
 
 def check_middleware(layer: _M) -> _M:
-    """The middleware itself, checked.
-
-    Raises:
-        DefinitionError: it cannot be called with `(call, context, next)`, in this order.
-    """
+    """The middleware; `DefinitionError` unless it can be called with `(call, context, next)`."""
     found = cast("object", layer)
     shown = getattr(found, "__qualname__", None) or repr(found)
     expected = "middleware is an `async def` of (call, context, next), or an object with such a `__call__`"

@@ -1,13 +1,26 @@
-"""OpenAI's chat completions: `tool_calls` in, one `role: tool` message for each out."""
+"""OpenAI's chat completions and Responses: the calls of a message in, one item with a result for each out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
 
-from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, flagged_text, json_of, parsed, said
+from mcp_toolset.calls.pipeline.decision import rejection_reason
+from mcp_toolset.calls.providers.turn import (
+    IMAGES,
+    PDF,
+    AssistantCall,
+    AssistantTurn,
+    attachment,
+    flagged_text,
+    json_of,
+    parsed,
+    plain,
+    said,
+    shown,
+)
 from mcp_toolset.errors import RoundError
-from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.result import Block, ToolResult
 
 
 def turn_from_openai(message: object) -> AssistantTurn:
@@ -54,3 +67,76 @@ def openai_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
 def openai_result(id: str, result: ToolResult) -> dict[str, Any]:
     """A result as the `role: tool` message that answers the call `id`."""
     return {"role": "tool", "tool_call_id": id, "content": flagged_text(result)}
+
+
+_CALLS: Final = ("function_call", "custom_tool_call")
+
+
+def turn_from_responses(response: object) -> AssistantTurn:
+    """Parse a `Response`, the same as a dictionary, or the list of its output items.
+
+    Raises:
+        RoundError: it has no output, or a call in it is malformed.
+    """
+    found = plain(response)
+    output = cast("Mapping[str, Any]", found).get("output") if isinstance(found, Mapping) else found
+    if not isinstance(output, list):
+        raise RoundError(f"a round is made of a response or of its output items, not {response!r:.80}")
+    items = [_item(place, item) for place, item in enumerate(cast("list[object]", output))]
+    calls = (_function_call(place, item) for place, item in enumerate(items) if item.get("type") in _CALLS)
+    return AssistantTurn({"output": items}, tuple(calls), "openai_responses")
+
+
+def _item(place: int, item: object) -> dict[str, Any]:
+    """An output item as it is sent back; responses contain empty fields, which requests refuse."""
+    fields = plain(item)
+    if not isinstance(fields, Mapping):
+        raise RoundError(f"output[{place}] of the response is not an item: {item!r:.80}")
+    return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
+
+
+def _function_call(place: int, item: Mapping[str, Any]) -> AssistantCall:
+    try:
+        if item["type"] == "custom_tool_call":
+            return AssistantCall(item["call_id"], item["name"], item["input"])
+        return AssistantCall(item["call_id"], item["name"], parsed(item["arguments"]))
+    except (KeyError, TypeError, AttributeError) as fault:
+        raise RoundError(f"output[{place}] of the response is not a function call: {fault!r}") from None
+
+
+def responses_message(calls: Iterable[AssistantCall]) -> dict[str, Any]:
+    """Output items that make `calls`, for turns that did not come from the provider."""
+    items = [
+        {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": json_of(call.arguments),
+        }
+        for call in calls
+    ]
+    return {"output": items}
+
+
+def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolResult) -> dict[str, Any]:
+    """A result as the output item that answers the call `id` among `items`."""
+    kinds = {item.get("call_id"): item["type"] for item in items if item.get("type") in _CALLS}
+    kind = kinds.get(id, "function_call")
+    parts = [_part(place, block) for place, block in enumerate(result.content)]
+    if all(part["type"] == "input_text" for part in parts):
+        return {"type": f"{kind}_output", "call_id": id, "output": flagged_text(result)}
+    if result.is_error and rejection_reason(result) is None:
+        parts.insert(0, {"type": "input_text", "text": "Error:"})
+    output = [part for part in parts if part.get("text") != ""]
+    return {"type": f"{kind}_output", "call_id": id, "output": output}
+
+
+def _part(place: int, block: Block) -> dict[str, Any]:
+    """A content block as a part of an output: images and PDF files unchanged, the rest as text."""
+    found = attachment(block)
+    if found is not None and found.kind in IMAGES:
+        return {"type": "input_image", "image_url": f"data:{found.kind};base64,{found.data}"}
+    if found is not None and found.kind == PDF:
+        name = found.name or f"file-{place + 1}.pdf"
+        return {"type": "input_file", "filename": name, "file_data": f"data:{PDF};base64,{found.data}"}
+    return {"type": "input_text", "text": shown(block)}

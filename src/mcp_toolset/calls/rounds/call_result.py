@@ -194,11 +194,7 @@ GivenAnswer = str | Mapping[str, Any] | bool | None
 
 
 def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
-    """An answer in the form in which the tool gets it.
-
-    Raises:
-        RoundError: the answer does not fit the question.
-    """
+    """An answer in the form in which the tool gets it; `RoundError` if it does not fit the question."""
     if answer is None or answer is False:
         return ElicitationAnswer("decline")
     given: object = {} if answer is True and is_confirmation(ask.schema) else answer
@@ -213,11 +209,7 @@ def user_answer(ask: AskUser, answer: GivenAnswer) -> ElicitationAnswer:
 
 
 def answer_result(ask: AskUser, answer: GivenAnswer) -> ToolResult:
-    """The result of a call whose question has this answer.
-
-    Raises:
-        RoundError: the answer does not fit the question.
-    """
+    """The result of a call whose question has this answer; `RoundError` if it does not fit the question."""
     found = user_answer(ask, answer)
     if not found.accepted:
         return ToolResult.of_error(f"The user declined to answer: {ask.question}")

@@ -9,8 +9,12 @@ from typing import Any
 
 from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.providers.anthropic import anthropic_message, anthropic_results
-from mcp_toolset.calls.providers.openai import openai_message, openai_result
-from mcp_toolset.calls.providers.responses import responses_message, responses_result
+from mcp_toolset.calls.providers.openai import (
+    openai_message,
+    openai_result,
+    responses_message,
+    responses_result,
+)
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn, Origin
 from mcp_toolset.calls.rounds.call_result import (
     CallResult,

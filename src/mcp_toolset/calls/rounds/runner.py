@@ -43,13 +43,7 @@ _log = logging.getLogger("mcp_toolset.calls")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How calls are run.
-
-    Attributes:
-        context: The context for the tools.
-        timeout: Seconds for each tool without its own limit, from its start.
-        concurrency: How many run at the same time.
-        on_tool_error: What a failed tool means for the loop.
+    """How calls are run; see `ToolRoundPlan.run_pending`.
 
     Raises:
         RoundError: a number is not positive, or `on_tool_error` cannot decide.

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.rules import AnyRule, Rules
 from mcp_toolset.calls.providers.anthropic import turn_from_anthropic
-from mcp_toolset.calls.providers.openai import turn_from_openai
-from mcp_toolset.calls.providers.responses import turn_from_responses
+from mcp_toolset.calls.providers.openai import turn_from_openai, turn_from_responses
 from mcp_toolset.calls.providers.turn import AssistantCall, AssistantTurn
 from mcp_toolset.calls.rounds.call_result import CallResult, original_of
 from mcp_toolset.calls.rounds.invalid_call import NOTHING_OFFERED, InvalidCall, InvalidCallReason, examined

@@ -32,8 +32,8 @@ from mcp_toolset.catalog.grants.access import Access, AccessDenied, AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantStoreError, StoreError
+from mcp_toolset.tools.binding.binding import StoreMiss, loaded
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
-from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 

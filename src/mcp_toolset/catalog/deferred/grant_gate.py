@@ -10,11 +10,11 @@ from mcp_toolset.catalog.deferred.hit_ids import HitIds
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.errors import GrantError, GrantStoreError, UnknownToolError
+from mcp_toolset.tools.binding.binding import StoreMiss, loaded
 from mcp_toolset.tools.core.asking import InputRequired
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.store_miss import StoreMiss, loaded
 from mcp_toolset.tools.view.view import ToolBinding
 
 
@@ -26,13 +26,7 @@ class GrantGate:
     """
 
     def __init__(self, ledger: GrantLedger, policy: AccessPolicy, ids: HitIds) -> None:
-        """Start without tools.
-
-        Args:
-            ledger: Issues and checks the grants.
-            policy: The access policy.
-            ids: The ids of search hits.
-        """
+        """Start without tools."""
         self.tools: Mapping[str, ToolBinding] = {}
         self._ledger = ledger
         self._policy = policy

@@ -15,7 +15,7 @@ from typing import Final
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.names import mounted_name, prefix_from, public_name, qualified
 from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.toolsets.stable_id import chosen_id
+from mcp_toolset.tools.toolsets.queries import chosen_id
 from mcp_toolset.tools.view.view import ToolBinding
 
 LONGEST_ID: Final = 200

@@ -11,9 +11,9 @@ from mcp_toolset.catalog.deferred.tools import HitState, Resolution, Unavailable
 from mcp_toolset.catalog.grants.access import AccessPolicy
 from mcp_toolset.catalog.grants.ledger import GrantLedger, GrantRecord, ToolGrant, replay_key
 from mcp_toolset.catalog.search.index import SearchIndex
+from mcp_toolset.tools.binding.binding import loaded
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.core.store_miss import loaded
 from mcp_toolset.tools.view.view import ToolBinding
 
 

@@ -27,7 +27,7 @@ from mcp_toolset.catalog.grants.store import (
 )
 from mcp_toolset.concurrency.asked_store import STORE_TIMEOUT, SingleFlight, answer_of
 from mcp_toolset.errors import DefinitionError, GrantStoreError
-from mcp_toolset.tools.core.store_miss import StoreMiss
+from mcp_toolset.tools.binding.binding import StoreMiss
 
 
 @runtime_checkable

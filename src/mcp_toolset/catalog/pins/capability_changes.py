@@ -57,12 +57,7 @@ _HINTS: Final = (
 
 
 def gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why the new definition can, or may be able to, do more; empty if it cannot.
-
-    Args:
-        old: The accepted definition, canonical.
-        new: The present definition, canonical.
-    """
+    """Why the new canonical definition can, or may be able to, do more than the old; empty if it cannot."""
     reasons = [*_hints(old.get("annotations"), new.get("annotations"))]
     before, after = old.get("inputSchema"), new.get("inputSchema")
     if plain_json(_enforced(before)) != plain_json(_enforced(after)):

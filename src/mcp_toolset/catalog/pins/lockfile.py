@@ -57,11 +57,7 @@ class LockFile:
     """The pins in one file, read again whenever the file has changed."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file, if it exists.
-
-        Raises:
-            ConfigError: it cannot be read, or is not a lock file of ours.
-        """
+        """Read the file, if it exists; `ConfigError` if it cannot be read, or is not a lock file of ours."""
         self.path = Path(path)
         self._turn = threading.Lock()
         self._pause = threading.Event()

@@ -15,14 +15,10 @@ from mcp_toolset.tools.view.view import ToolBinding
 def held_tools(
     statuses: Mapping[str, SourceStatus], *, listing: Container[str]
 ) -> Iterator[tuple[ToolBinding, str]]:
-    """The quarantined tools of deferred servers, each with the reason.
+    """The quarantined tools of the deferred servers, which are not in `listing`, each with the reason.
 
     Their names are `server/tool`, which no public name can be. They have the accepted definition, nothing
     that the server lists now.
-
-    Args:
-        statuses: The statuses of the servers, by name.
-        listing: The servers whose tools are listed; theirs are not searched.
     """
     for source, status in statuses.items():
         for change in status.changes if source not in listing else ():

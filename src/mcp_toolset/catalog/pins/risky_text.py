@@ -48,13 +48,9 @@ class Sign:
 
 
 def text_gained(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the texts of a definition have gained, a reason for each kind; empty for harmless rewording.
+    """What the texts of a canonical definition gained, a reason for each kind; empty for harmless rewording.
 
     The reasons quote nothing from the server, since models read them too.
-
-    Args:
-        old: The accepted definition, canonical.
-        new: The present definition, canonical.
     """
     before, after = _text_of(old), _text_of(new)
     if before == after:

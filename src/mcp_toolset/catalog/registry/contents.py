@@ -51,11 +51,7 @@ class HidingPatterns:
         ]
 
     def require(self, missing: Iterable[UnboundName], known: KnownTools, strict: bool | None) -> None:
-        """Refuse names that match no tool, if all tools are known.
-
-        Raises:
-            UnknownToolError: one of them matches no tool; the message has close matches.
-        """
+        """Refuse names that match no tool, if all tools are known; `UnknownToolError` has close matches."""
         for one in missing:
             is_error = strict is True or (strict is None and not known.sources and one.kind == "unknown")
             if is_error and not one.waiting:

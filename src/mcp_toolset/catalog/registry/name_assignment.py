@@ -18,7 +18,7 @@ from mcp_toolset.catalog.registry.state import RegistryEntry, ToolKey
 from mcp_toolset.errors import NameConflictError
 from mcp_toolset.tools.core.names import MAX_NAME_LENGTH, public_name, qualified, readable_name
 from mcp_toolset.tools.core.result import encodable
-from mcp_toolset.tools.toolsets.stable_id import check_id
+from mcp_toolset.tools.toolsets.queries import check_id
 from mcp_toolset.tools.view.made import by_source, same
 from mcp_toolset.tools.view.view import ToolBinding, conflict_message
 

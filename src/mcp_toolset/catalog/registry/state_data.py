@@ -30,11 +30,7 @@ class _StateData(BaseModel):
 
 
 def generation_and_entries(data: Any) -> tuple[int, list[dict[str, Any]]]:
-    """The generation of a state, and the fields of its entries.
-
-    Raises:
-        ValueError: the data is not a state; it says where and why.
-    """
+    """The generation of a state, and the fields of its entries; `ValueError` says why it is none."""
     try:
         read = _StateData.model_validate(data)
     except ValidationError as fault:

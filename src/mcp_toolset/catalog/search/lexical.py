@@ -65,11 +65,7 @@ class Weights:
 
 
 class LexicalScorer:
-    """BM25F over the fields of catalog entries, with aliases and correction of unknown words.
-
-    Attributes:
-        places: The place of each tool.
-    """
+    """BM25F over the fields of catalog entries, with aliases and correction of unknown words."""
 
     def __init__(self, weights: Weights | None = None) -> None:
         self._weights = weights or Weights()

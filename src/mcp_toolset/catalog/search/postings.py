@@ -99,15 +99,7 @@ class WordQuery:
         places: Places,
         held: Mapping[str, Iterable[Posting]],
     ) -> None:
-        """A query of these terms.
-
-        Args:
-            clauses: The known terms.
-            unknown: The weight of the unknown terms together.
-            most: The highest impact of a term, as a whole number.
-            places: The names of the tools.
-            held: The postings of each tool.
-        """
+        """A query of the known terms in `clauses`; `unknown` is the weight of the others together."""
         self._clauses = clauses
         self._most = most
         self._places = places

@@ -1,4 +1,4 @@
-"""`ToolBinding`: one tool under its public name, with its handler; views and tool tables consist of these."""
+"""`ToolBinding`: one tool under its public name, with its handler; `StoreMiss`: what its gate lacks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from mcp_toolset.errors import InvalidArgumentsError
+from mcp_toolset.errors import InvalidArgumentsError, StoreError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
@@ -128,3 +128,45 @@ class ToolBinding:
     def to_wire(self) -> dict[str, Any]:
         """The binding as a `tools/list` entry."""
         return self.definition.to_wire(self.name)
+
+
+MAX_LOADS: Final = 16
+"""Times that one check may lack something; a call of `call_tool` lacks at most some eight things."""
+
+_T = TypeVar("_T")
+
+
+class StoreMiss(Exception):
+    """Control flow, not an error: something has to be fetched before the check can be made.
+
+    A gate answers from what is in this process. Its caller awaits `loaded`, which fetches what is missing and
+    asks the gate again; a call for which nothing is missing does not wait.
+
+    Attributes:
+        load: Fetches it, or raises why it cannot be fetched.
+    """
+
+    def __init__(self, load: Callable[[], Awaitable[object]]) -> None:
+        """Say how to fetch what is missing."""
+        super().__init__("something has to be fetched first")
+        self.load = load
+
+
+async def loaded(ask: Callable[[], _T], miss: StoreMiss | None = None) -> _T:
+    """What a check says, once everything that it lacks was fetched.
+
+    Raises:
+        StoreError: a store cannot be reached, or what it says is too old at once, again and again.
+    """
+    if miss is None:
+        try:
+            return ask()
+        except StoreMiss as first:
+            miss = first
+    for _ in range(MAX_LOADS):
+        await miss.load()
+        try:
+            return ask()
+        except StoreMiss as again:
+            miss = again
+    raise StoreError("what the stores of this server say is too old at once; give them a longer max_age")

@@ -161,11 +161,7 @@ def _is_plain(shape: Mapping[str, Any]) -> bool:
 
 
 def roots_in(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The folders in a client's answer (client/roots).
-
-    Raises:
-        CallError: it does not answer that request.
-    """
+    """The folders in a client's answer (client/roots); `CallError` if it does not answer that request."""
     found: Any = answer.get("roots")
     if not isinstance(found, list):
         raise CallError("the client's list of roots does not follow the protocol")

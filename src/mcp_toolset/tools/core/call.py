@@ -278,12 +278,7 @@ class ToolContext:
         raise CapabilityError("events")
 
     def for_handler(self, call: ToolCall, granted: frozenset[str]) -> ToolContext:
-        """The context for the handler of a call in an owned loop.
-
-        Args:
-            call: The call, as it runs.
-            granted: The capabilities that its tool was granted beyond the default ones.
-        """
+        """The context for a call's handler in an owned loop, and what its tool was granted."""
         return CalledContext(self, call)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:

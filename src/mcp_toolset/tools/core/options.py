@@ -11,11 +11,7 @@ from mcp_toolset.errors import DefinitionError
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Selects every tool that has all of some tags, wherever it is nested.
-
-    Attributes:
-        tags: The tags.
-    """
+    """Selects every tool that has all of some tags, wherever it is nested."""
 
     tags: frozenset[str]
 

@@ -161,11 +161,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def checked_result(result: ToolResult, origin: str) -> ToolResult:
-    """The result, if clients can read it.
-
-    Args:
-        result: A result that the application's code has made.
-        origin: The code that made it, for the message.
+    """A result that the code `origin` of the application has made, if clients can read it.
 
     Raises:
         InvalidOutputError: it does not follow the protocol.

@@ -82,11 +82,7 @@ class HandlerCall:
 
 
 def answering(handler: Callable[..., Any], tool: str) -> Callable[[Any, ToolContext], Awaitable[Any]]:
-    """A handler as an async function of its input and the context.
-
-    Raises:
-        DefinitionError: the handler takes other parameters.
-    """
+    """A handler as an async function of its input and the context; `DefinitionError` for other parameters."""
     takes_context = _takes_context(handler, tool)
 
     async def answer(input: Any, context: ToolContext) -> Any:
@@ -128,11 +124,7 @@ def is_async(handler: Callable[..., Any]) -> bool:
 
 
 def check_handler_name(name: str, tool: str) -> str:
-    """The name of a handler, checked.
-
-    Raises:
-        DefinitionError: it does not have the form `module:function`.
-    """
+    """The name of a handler; `DefinitionError` if it does not have the form `module:function`."""
     if not _NAME.fullmatch(name):
         raise DefinitionError(
             f"tool {tool!r}: a handler is a function or named as 'package.module:function', not {name!r}"

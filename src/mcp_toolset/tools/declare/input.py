@@ -21,6 +21,7 @@ from mcp_toolset.tools.core.names import DECLARED, check_name, declared_tool
 from mcp_toolset.tools.core.options import ToolOptions, annotations_of, checked, private
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.define import promised
+from mcp_toolset.tools.declare.function import FunctionCall
 from mcp_toolset.tools.declare.handler import HandlerCall, answering, resolve_handler
 from mcp_toolset.tools.declare.input_schema import InputReader, described, read_input
 from mcp_toolset.tools.declare.tool import Tool
@@ -317,3 +318,7 @@ def _made(model: Any, name: str | None, output: Any, options: ToolOptions) -> In
         declared=model,
         **private(options),
     )
+
+
+AnyCall = DecodedCall[Any, Any] | FunctionCall[..., Any]
+"""A decoded call of any tool."""

@@ -48,11 +48,7 @@ class Returned:
     plain: bool = False
 
     def to_result(self, value: Any, tool: str) -> ToolResult:
-        """The returned value as a result.
-
-        Raises:
-            InvalidOutputError: the value has no JSON form, or is a result that clients could not read.
-        """
+        """The returned value as a result; `InvalidOutputError` if it has no JSON form clients could read."""
         if isinstance(value, ToolResult):
             return checked_result(value, tool)
         if isinstance(value, AskUser):

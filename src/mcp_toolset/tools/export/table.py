@@ -128,11 +128,7 @@ class Export:
         return dict(self._request) if self.tools else {}
 
     def decode(self, name: str) -> str:
-        """The public name of the tool that the model called.
-
-        Raises:
-            UnknownToolError: the request had no tool of this name.
-        """
+        """The public name of the called tool; `UnknownToolError` if the request had none of this name."""
         public = self.names.get(name)
         if public is None:
             raise UnknownToolError(name)
@@ -155,9 +151,5 @@ class Export:
         return name in self._ways_back
 
     def call(self, name: str, arguments: Mapping[str, Any], id: str = "") -> ToolCall:
-        """The model's call, ready for a round or for dispatch.
-
-        Raises:
-            UnknownToolError: the request had no tool of this name.
-        """
+        """The model's call, ready for a round or for dispatch; `UnknownToolError` as for `decode`."""
         return ToolCall(self.decode(name), self.decode_arguments(name, arguments), id)

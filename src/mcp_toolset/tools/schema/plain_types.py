@@ -72,11 +72,7 @@ def _optional(annotation: Any) -> PlainType | None:
 
 
 def plain_arguments(parameters: Iterable[Parameter]) -> PlainType | None:
-    """The schemas of the keyword arguments of a function; `None` unless all its parameters are plain.
-
-    Args:
-        parameters: The parameters, with their annotations as types.
-    """
+    """The schemas of the keyword arguments of a function; `None` unless all its parameters are plain."""
     accepted: list[core.ArgumentsParameter] = []
     properties: dict[str, Any] = {}
     required: list[str] = []

@@ -23,11 +23,7 @@ _DIALECTS: Final = frozenset(
 
 
 def is_simple(schema: Mapping[str, Any]) -> bool:
-    """Whether `schema` has nothing but keywords that are known here, with values that no compiler refuses.
-
-    Args:
-        schema: A schema of bounded depth.
-    """
+    """Whether a schema has nothing but keywords that are known here, with values that no compiler refuses."""
     for keyword, value in schema.items():
         is_sound = _SOUND.get(keyword)
         if is_sound is None or not is_sound(value):

@@ -76,12 +76,7 @@ def cleaned_metadata(value: object) -> object:
 
 
 def visible(text: str, spelled: Callable[[str], str] = _braced) -> str:
-    r"""The text with an escape such as `\u{200b}` for each character that may be hidden.
-
-    Args:
-        text: Any text.
-        spelled: Another way to write such a character.
-    """
+    r"""The text with an escape such as `\u{200b}`, or `spelled`, for each character that may be hidden."""
     if _is_plain(text):
         return text
     from mcp_toolset.tools.text.hidden_characters import spelled_out

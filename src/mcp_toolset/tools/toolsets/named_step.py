@@ -29,13 +29,7 @@ class NamedStep(Generic[V]):
         by: Mapping[ToolSelector, V],
         act: Callable[[ToolBinding, V | None], ToolBinding | None],
     ) -> None:
-        """Apply `act` to every tool, with the value that `by` has for it.
-
-        Args:
-            verb: The verb, for messages.
-            by: The values, by name, pattern or tool.
-            act: The step.
-        """
+        """Apply `act` to every tool, with the value that `by` has for it by name, pattern or tool."""
         uses = ((use_of(selector, verb), value) for selector, value in by.items())
         self._by = [(use, value) for use, value in uses if use is not None]
         self._act = act

@@ -131,11 +131,7 @@ class PreparedStep:
 
 
 def prepared_step(define: PrepareDefinition | None, adjust: PrepareCall | None) -> PreparedStep:
-    """The step of two functions, one of which may be missing.
-
-    Raises:
-        DefinitionError: one of them cannot be called so.
-    """
+    """The step of two functions, or of one; `DefinitionError` if one of them cannot be called so."""
     functions = [None if one is None else turn_function(one) for one in (define, adjust)]
     return PreparedStep(*functions)
 

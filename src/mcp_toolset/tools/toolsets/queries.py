@@ -5,27 +5,29 @@
 
 from __future__ import annotations
 
+import builtins
 import typing
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, cast
 
-from mcp_toolset.errors import ToolMismatchError, UnknownToolError
+from mcp_toolset.errors import NameConflictError, ToolMismatchError, UnknownToolError
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.binding.selector import ToolSelector, identity
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.names import default_id
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.prepare import UNPREPARED
-from mcp_toolset.tools.toolsets.stable_id import check_ids
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.view.view import RunsCalls, ToolAvailability, ToolView
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from mcp_toolset.tools.declare.any_call import AnyCall
+    from mcp_toolset.tools.declare.input import AnyCall
     from mcp_toolset.tools.declare.typed_call import Decodes
 
     C = TypeVar("C", bound=AnyCall, default=AnyCall, covariant=True)
@@ -187,3 +189,36 @@ class ToolsetQueries(Generic[C]):
 
     def _nested(self) -> Iterator[ToolsetQueries]:
         return (member for member in self.members() if isinstance(member, ToolsetQueries))
+
+
+def check_ids(bindings: Iterable[ToolBinding]) -> None:
+    """Refuse two tools with the same id, if it was chosen for one of them.
+
+    One tool may have several names; so may the tools of several instances or of one factory, whose ids
+    are made by default.
+
+    Raises:
+        NameConflictError: two tools have one id; the message has both places and the remedy.
+    """
+    groups: dict[tuple[str, str], list[ToolBinding]] = defaultdict(list)
+    for binding in bindings:
+        groups[binding.source, binding.tool_id].append(binding)
+    for (_, id), group in groups.items():
+        if id and len(group) > 1:
+            check_id(id, group)
+
+
+def check_id(id: str, group: Sequence[ToolBinding]) -> None:
+    """Refuse the bindings of one id if they are different tools and the id was chosen; see `check_ids`."""
+    tools = {builtins.id(one.origin): one for one in group if one.origin is not None}
+    if len(tools) > 1 and any(map(chosen_id, tools.values())):
+        places = " and ".join(one.place or "one" for one in list(tools.values())[:2])
+        raise NameConflictError(f"two tools have the id {id!r}: {places}; give each its own with @tool(id=…)")
+
+
+def chosen_id(binding: ToolBinding) -> str:
+    """The id that the author of a binding's tool chose; empty if the id is the default one."""
+    tool = binding.origin
+    if not isinstance(tool, Tool) or tool.id in (default_id(tool.name, tool.function), f"tool:{tool.name}"):
+        return ""
+    return tool.id

@@ -30,7 +30,7 @@ from mcp_toolset.tools.view.view import ToolView
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.selector import InputClass
-    from mcp_toolset.tools.declare.any_call import AnyCall
+    from mcp_toolset.tools.declare.input import AnyCall
     from mcp_toolset.tools.declare.typed_call import Decodes
 
 __all__ = ["Toolset", "Transform", "Transformed"]

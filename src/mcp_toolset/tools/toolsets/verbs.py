@@ -269,11 +269,7 @@ def redescribed(binding: ToolBinding, text: str | None) -> ToolBinding:
 
 
 def require_known(selectors: Iterable[object], bindings: Iterable[ToolBinding]) -> None:
-    """Check that every selector matches a tool.
-
-    Raises:
-        UnknownToolError: one of them does not; the message has close matches.
-    """
+    """Check that every selector matches a tool; `UnknownToolError` has close matches."""
     selectors = list(selectors)
     table = {binding.name: binding for binding in bindings} if selectors else {}
     for selector in selectors:

@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError, InvalidArgumentsError, NameConflictError
-from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.binding.binding import ToolBinding, loaded
 from mcp_toolset.tools.binding.selector import ToolGroup, ToolSelector, names_of, public_name_of, resolve_all
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
-from mcp_toolset.tools.core.store_miss import loaded
 from mcp_toolset.tools.view.tool_names import ToolNames
 from mcp_toolset.tools.view.unbound import KnownTools
 
