@@ -307,9 +307,6 @@ _LEVELS: Final = {
 }
 
 
-_INJECTING: Final = frozenset({"_context", "injected", "injecting", "for_handler"})
-
-
 class InjectingContext(ToolContext):
     """A wrapper of a context with more values for the handler's injected parameters."""
 
@@ -326,12 +323,9 @@ class InjectingContext(ToolContext):
 
     def __getattribute__(self, name: str) -> Any:
         # Every attribute, so that a context of the bridge keeps more than the base class has.
-        if name in _INJECTING:
+        if name in {"_context", "injected", "injecting", "for_handler"}:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_context"), name)
-
-
-_CALLED: Final = frozenset({"_context", "name", "arguments"})
 
 
 class CalledContext(ToolContext):
@@ -345,7 +339,7 @@ class CalledContext(ToolContext):
         self.name, self.arguments = call.name, call.arguments
 
     def __getattribute__(self, name: str) -> Any:
-        if name in _CALLED:
+        if name in {"_context", "name", "arguments"}:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_context"), name)
 
