@@ -28,6 +28,8 @@ ToolsetError                     catch this to catch all
 ├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
 ├── CallerError                  a request has a user who cannot be told from others
+├── InvalidTokenError            an access token is not valid; the message holds no part of it
+├── TokenCheckError              an access token cannot be checked now
 ├── ToolMismatchError            a call was decoded or completed by another tool than the one it calls
 ├── RoundError                   a round was committed or advanced wrongly; the round is unchanged
 └── StateError                   an object is used before it is opened, or after it is closed
@@ -56,6 +58,7 @@ __all__ = [
     "InvalidArgumentsError",
     "InvalidOutputError",
     "InvalidStateError",
+    "InvalidTokenError",
     "NameConflictError",
     "NextConsumedError",
     "PermissionDeniedError",
@@ -66,6 +69,7 @@ __all__ = [
     "StateError",
     "StoreError",
     "TargetError",
+    "TokenCheckError",
     "ToolExecutionError",
     "ToolMismatchError",
     "ToolNotReadyError",
@@ -267,6 +271,14 @@ class RoundError(ToolsetError):
 
 class CallerError(ToolsetError):
     """A request has a user who cannot be told from others; it is refused, and never taken as anonymous."""
+
+
+class InvalidTokenError(ToolsetError):
+    """An access token is not valid: the caller is told why (401); no message holds a part of the token."""
+
+
+class TokenCheckError(ToolsetError):
+    """An access token cannot be checked now, as keys or a service are out of reach (503)."""
 
 
 class StateError(ToolsetError):

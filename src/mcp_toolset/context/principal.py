@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_toolset.errors import CallerError
+from mcp_toolset.security.authentication.verifier import identity_of_token
 from mcp_toolset.tools.core.identity import Identity
 
 _MEND: Final = (
@@ -41,7 +42,7 @@ def identity_of(scope: Mapping[str, Any]) -> Identity | None:
         is_authenticated: object = user.is_authenticated
         if is_authenticated is False:
             return None
-        identity = _token_identity(getattr(user, "access_token", None))
+        identity = identity_of_token(getattr(user, "access_token", None))
         name: object = identity.key if identity else user.display_name
     # The user is an object of the application, whose properties may raise anything.
     except Exception as fault:
@@ -57,23 +58,3 @@ def identity_of(scope: Mapping[str, Any]) -> Identity | None:
 
 def _kind(user: object) -> str:
     return f"{type(user).__module__}.{type(user).__qualname__}"
-
-
-def _token_identity(token: Any) -> Identity | None:
-    """Whom an access token of the SDK stands for: its client, issuer and subject; `None` without a token.
-
-    The display name of the SDK's user is the client's id alone, which all users of a client share.
-    """
-    if token is None or not hasattr(token, "client_id"):
-        return None
-    found: object = getattr(token, "claims", None)
-    claims = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    issuer = claims.get("iss")
-    return Identity.of(
-        token.client_id,
-        getattr(token, "subject", None),
-        None if issuer is None else str(issuer),
-        scopes=getattr(token, "scopes", ()),
-        expires=getattr(token, "expires_at", None),
-        claims=claims,
-    )

@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, chain, load_config
 from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
 from mcp_toolset.server.reloadable import Reloading
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.authentication.authenticator import Authenticator
 
 _log = logging.getLogger("mcp_toolset.hub")
 
@@ -57,6 +61,10 @@ class ConfiguredToolset(Toolset):
         """
         self._members = tuple(shaped(config, mounts))
         self.config, self.mounts = config, dict(mounts)
+
+    def authenticator(self) -> Authenticator | None:
+        """Who may call, as the configuration says; `None` if it does not say."""
+        return None
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and the environment files of its servers."""

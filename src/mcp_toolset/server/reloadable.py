@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_toolset.config import HubConfig
+    from mcp_toolset.security.authentication.authenticator import Authenticator
 
 PATIENCE: Final = 10.0
 """Seconds that a reload waits for servers that are starting; what is not there by then joins later."""
@@ -86,6 +87,10 @@ class Reloadable(Protocol):
     @property
     def read(self) -> Callable[[], HubConfig]:
         """Reads the configuration file as it is now."""
+        ...
+
+    def authenticator(self) -> Authenticator | None:
+        """Who may call, as the configuration says; `None` if it does not say."""
         ...
 
     def watched(self) -> list[Path]:

@@ -31,7 +31,7 @@ from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
 from mcp_toolset.server.interface.host_calls import HostCalls
 from mcp_toolset.server.interface.live_changes import LiveChanges
-from mcp_toolset.server.interface.parts import ServerOptions
+from mcp_toolset.server.interface.parts import ServerOptions, authenticator
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
 
@@ -92,6 +93,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         list_patience: float | None = None,
         keep: Keeping = None,
         instructions_budget: int = BUDGET,
+        auth: Auth | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -131,6 +133,8 @@ class ToolsetServer(HostCalls, LiveChanges):
                 nothing. Unless given: `MCP_TOOLSET_CACHE`, else beside `state`, else the user's cache.
             instructions_budget: Tokens that the instructions of mounted servers take at most; 0 leaves
                 them out.
+            auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
+                configuration's unless given, else everybody. See docs/authentication.md.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -158,6 +162,7 @@ class ToolsetServer(HostCalls, LiveChanges):
             list_patience=list_patience,
             keep=keep,
             instructions_budget=instructions_budget,
+            auth=auth,
         )
         AccessPolicy(access)
         if scorer != "built-in":
@@ -172,6 +177,9 @@ class ToolsetServer(HostCalls, LiveChanges):
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
+        self.auth = authenticator(auth)
+        if auth is None and self.configured is not None:
+            self.auth = self.configured.authenticator()
         self._stack: AsyncExitStack | None = None
         self._reloads: Reloading | None = None
         self._manual = ManualCalls(manual_timeout)

@@ -28,6 +28,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
+    from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -61,6 +62,8 @@ def serve(
     client_prefix: str | None = None,
     state: str | PathLike[str] | StateStore | None = None,
     watch: bool = True,
+    auth: Auth | None = None,
+    insecure: bool = False,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
 
@@ -85,11 +88,13 @@ def serve(
         state: A file or a `StateStore` that keeps names and membership from one run to the next; see
             `ToolsetServer`.
         watch: Read a configuration again when its file has changed.
+        auth: Who may call over HTTP; see `ToolsetServer`.
+        insecure: Listen on addresses that other machines reach even if everybody may call.
 
     Raises:
         DefinitionError: the transport is unknown, or the target cannot be served.
         ConfigError: the configuration file cannot be used.
-        ToolsetError: the port cannot be used.
+        ToolsetError: the port cannot be used; or other machines reach it, and everybody may call.
     """
     if transport not in ("stdio", "http", "sse"):
         raise DefinitionError(f"unknown transport {transport!r}; use 'stdio', 'http' or 'sse'")
@@ -106,13 +111,14 @@ def serve(
         state=state,
         prompts=prompts,
         completions=completions,
+        auth=auth,
     )
     capture = capturing.get()
     if capture is not None:
         capture(server)
         return
 
-    how = Serving(transport, host, port, tuple(allowed_hosts), tuple(allowed_origins), watch)
+    how = Serving(transport, host, port, tuple(allowed_hosts), tuple(allowed_origins), watch, insecure)
     if run_server(server, how):
         leave_no_thread(0)
 
@@ -127,6 +133,8 @@ class Serving:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     watch: bool = True
+    insecure: bool = False
+    auth: Authenticator | None = None
 
 
 def run_server(
@@ -156,7 +164,7 @@ def run_server(
     async def run() -> None:
         async with AsyncExitStack() as stack:
             # The port first: if it is taken, that is reported before anything is started.
-            port = None if how.transport == "stdio" else stack.enter_context(_bound(how))
+            port = None if how.transport == "stdio" else stack.enter_context(_bound(server, how))
             await stack.enter_async_context(server.opened())
             told = await stack.enter_async_context(_settling(server, settled))
             if how.watch and server.configured is not None:
@@ -220,9 +228,11 @@ async def _settling(
         group.cancel_scope.cancel()
 
 
-def _bound(how: Serving) -> AbstractContextManager[socket]:
+def _bound(server: ToolsetServer, how: Serving) -> AbstractContextManager[socket]:
     from mcp_toolset.transports.http.app import bound_socket
+    from mcp_toolset.transports.http.authentication import check_address
 
+    check_address(how.host, authenticated=bool(how.auth or server.auth), insecure=how.insecure)
     return bound_socket(how.host, how.port)
 
 
@@ -231,7 +241,7 @@ async def _listen(
 ) -> None:
     from mcp_toolset.transports.http.app import run_app
 
-    app = server.http_app(allowed_hosts=how.allowed_hosts, allowed_origins=how.allowed_origins)
+    app = server.http_app(allowed_hosts=how.allowed_hosts, allowed_origins=how.allowed_origins, auth=how.auth)
     host, path = (
         f"[{how.host}]" if ":" in how.host else how.host,
         "/sse" if how.transport == "sse" else "/mcp",
@@ -258,6 +268,7 @@ def server_of(
     state: str | PathLike[str] | StateStore | None = None,
     prompts: PromptProvider | None = None,
     completions: CompletionProvider | None = None,
+    auth: Auth | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -267,7 +278,7 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        if any(own) or rules or grants or client_prefix or state:
+        if any(own) or rules or grants or client_prefix or state or auth:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
@@ -294,4 +305,5 @@ def server_of(
         state=state,
         prompts=prompts,
         completions=completions,
+        auth=auth,
     )

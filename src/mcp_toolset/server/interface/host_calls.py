@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.server.interface.client_side import ClientSide
+from mcp_toolset.server.interface.parts import authenticator
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.catalog.search.index import SearchHit
+    from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.transports.http.limits import HttpLimits
 
 
 class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
 
+    auth: Authenticator | None
     _manual: ManualCalls
     _offering: Offering
 
@@ -125,10 +128,15 @@ class HostCalls(ClientSide):
         json_response: bool = False,
         request_timeout: float = REQUEST_TIMEOUT,
         limits: HttpLimits | None = None,
+        auth: Auth | None = None,
     ) -> Starlette:
-        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`."""
+        """A Starlette application with `/mcp` (streamable HTTP) and `/sse`; see `transports.http.app`.
+
+        `auth` says who may call this application, where that differs from the server's own `auth`.
+        """
         from mcp_toolset.transports.http.app import http_app
 
+        own = authenticator(auth)
         return http_app(
             self.answers,
             allowed_hosts=allowed_hosts,
@@ -136,12 +144,22 @@ class HostCalls(ClientSide):
             json_response=json_response,
             request_timeout=request_timeout,
             limits=limits,
+            auth=lambda: own or self.auth,
         )
 
     async def run_http(
-        self, *, host: str = "127.0.0.1", port: int = 8000, request_timeout: float = REQUEST_TIMEOUT
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        request_timeout: float = REQUEST_TIMEOUT,
+        insecure: bool = False,
     ) -> None:
-        """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`."""
+        """Serve `/mcp` and `/sse` until cancelled; see `transports.http.app`.
+
+        Raises:
+            ToolsetError: the address cannot be used; or other machines reach it, and everybody may call.
+        """
         from mcp_toolset.transports.http.app import serve_http
 
-        await serve_http(self, host=host, port=port, request_timeout=request_timeout)
+        await serve_http(self, host=host, port=port, request_timeout=request_timeout, insecure=insecure)

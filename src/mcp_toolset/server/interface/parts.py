@@ -28,6 +28,7 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,25 @@ class ServerOptions:
     list_patience: float | None
     keep: Keeping
     instructions_budget: int
+    auth: Auth | None
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def authenticator(auth: Auth | None) -> Authenticator | None:
+    """What an `auth=` argument stands for; `None` if there is none.
+
+    Raises:
+        DefinitionError: it verifies no tokens.
+    """
+    if auth is None:
+        return None
+    # Few servers have callers to authenticate.
+    from mcp_toolset.security.authentication.authenticator import Authenticator
+
+    return auth if isinstance(auth, Authenticator) else Authenticator(auth)
 
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"

@@ -15,17 +15,23 @@ from starlette.applications import Starlette
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.errors import ToolsetError
+from mcp_toolset.security.authentication.authenticator import Authenticator
 from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, reading
+from mcp_toolset.transports.http.authentication import Current, Guard, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
-from mcp_toolset.transports.http.routing import DRAIN, Doors, Draining
-from mcp_toolset.transports.http.security import AllowedNames, NameCheck
+from mcp_toolset.transports.http.routing import DRAIN, AllowedNames, Doors, Draining, NameCheck
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.http.sse import EventDoor
 
 
 class HttpApplication(Protocol):
     """A toolset server, which makes the application that is run."""
+
+    @property
+    def auth(self) -> Authenticator | None:
+        """Who may call; `None` if everybody may."""
+        ...
 
     def http_app(self, *args: Any, **options: Any) -> Starlette:
         """The application with both HTTP transports."""
@@ -40,6 +46,7 @@ def http_app(
     json_response: bool = False,
     request_timeout: float = REQUEST_TIMEOUT,
     limits: HttpLimits | None = None,
+    auth: Current = lambda: None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
 
@@ -54,6 +61,7 @@ def http_app(
         request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
             `run_app` listens; how long the answer takes is not limited here.
         limits: How much is kept for clients: sessions, and answers that they do not read.
+        auth: Gives who may call, at each request; everybody may while it gives `None`.
 
     Raises:
         DefinitionError: the time is not positive.
@@ -73,6 +81,7 @@ def http_app(
         endpoint,
         events,
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
+        guard=Guard(auth),
         limits=limits,
         unsent=unsent,
         arrivals=Arrivals(checked_timeout(request_timeout)),
@@ -93,12 +102,15 @@ async def serve_http(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
     request_timeout: float = REQUEST_TIMEOUT,
+    insecure: bool = False,
 ) -> None:
     """Serve both HTTP transports until cancelled; open streams are then given a few seconds to end.
 
     Raises:
-        ToolsetError: the address cannot be used, with the reason and the mend.
+        ToolsetError: the address cannot be used, with the reason and the mend; or other machines reach it,
+            and everybody may call, without `insecure`.
     """
+    check_address(host, authenticated=server.auth is not None, insecure=insecure)
     with bound_socket(host, port) as listening:
         app = server.http_app(
             allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, request_timeout=request_timeout

@@ -1,26 +1,33 @@
-"""`Doors`: the router of the application: the checks that every request passes, and a short way to `/mcp`."""
+"""`Doors`: the router of the application: the checks that every request passes, and a short way to `/mcp`.
+
+A page of another origin can make a browser send requests to a server on loopback, by a name of its own that
+leads there (DNS rebinding). The browser says which name, and which page, it was: so these are checked first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import anyio
-from starlette.routing import Mount, Route, Router
+from starlette.routing import Match, Mount, Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from mcp_toolset.concurrency.signals import patience
 from mcp_toolset.errors import CallerError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.http.arrival import Arrivals, ArrivingRequest
+from mcp_toolset.transports.http.authentication import METADATA_PATH, Guard
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.headers import Head
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
 from mcp_toolset.transports.http.replies import reply
-from mcp_toolset.transports.http.security import NameCheck
 from mcp_toolset.transports.http.send_buffers import BoundedSend, Unsent
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
 
@@ -35,9 +42,63 @@ _LOOK: Final = 0.5
 """Seconds between looks at whether the server is to exit, while requests are in flight."""
 
 
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_KNOWN: Final = 16
+"""Values of one header whose check is remembered."""
+
 _UNKNOWN: Final = b"the server cannot tell who has sent this request; its log says what to mend"
 
 _log = logging.getLogger("mcp_toolset.http")
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedNames:
+    """What `Host` and `Origin` may say; a name that ends in `:*` stands for any port.
+
+    Attributes:
+        hosts: Values of `Host`.
+        origins: Values of `Origin`.
+    """
+
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+
+    @classmethod
+    def with_loopback(cls, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Self:
+        """The names of loopback, with any port and without, pages from there, and what is given besides."""
+        local = [name for host in _LOOPBACK for name in (host, f"{host}:*")]
+        return cls((*local, *hosts), (*(f"http://{name}" for name in local), *origins))
+
+
+class NameCheck:
+    """Says whether a request may be taken, by its `Host` and `Origin`."""
+
+    def __init__(self, names: AllowedNames) -> None:
+        """Accept `names` alone."""
+        # Nearly all requests have one and the same host, and origin.
+        self._is_host = lru_cache(_KNOWN)(partial(_allowed, patterns=names.hosts))
+        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, patterns=names.origins))
+
+    def refusal(self, fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        """The status and the text that a request is refused with; `None` if it is accepted."""
+        if not self._is_host(fields.get(b"host", b"")):
+            return 421, "Invalid Host header"
+        origin = fields.get(b"origin")
+        if origin and not self._is_origin(origin):
+            return 403, "Invalid Origin header"
+        return None
+
+
+def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:
+    value = raw.decode("latin-1")
+    return any(
+        value == pattern or (pattern.endswith(":*") and _has_port(value, pattern[:-1]))
+        for pattern in patterns
+    )
+
+
+def _has_port(value: str, start: str) -> bool:
+    return value.startswith(start) and value[len(start) :].isdigit()
 
 
 class Draining:
@@ -102,6 +163,7 @@ class Doors(Router):
         events: EventDoor,
         *,
         names: NameCheck,
+        guard: Guard,
         limits: HttpLimits,
         unsent: Unsent,
         arrivals: Arrivals,
@@ -114,6 +176,7 @@ class Doors(Router):
             endpoint: Takes what goes to `/mcp`.
             events: Takes what goes to `/sse` and `/messages/`.
             names: The `Host` and `Origin` that requests may have.
+            guard: Checks who sends them.
             limits: How many headers they may have.
             unsent: Counts what clients have not taken.
             arrivals: Watches over bodies that are still to arrive.
@@ -131,6 +194,8 @@ class Doors(Router):
         self._draining = draining
         self._endpoint = endpoint
         self._names = names
+        self._guard = guard
+        self._own = tuple(self.routes)
         self._lines = limits.header_lines
         self._unsent = unsent
         self._arrivals = arrivals
@@ -158,7 +223,9 @@ class Doors(Router):
         with request.scope:
             self._draining.began(request.scope)
             try:
-                if path == MCP_PATH:
+                if self._guard.is_on:
+                    await self._guarded(path, scope, head, request)
+                elif path == MCP_PATH:
                     await self._endpoint.take(scope, head, request.receive, request.send)
                 elif path == f"{MCP_PATH}/":
                     await reply(request.send, 307, headers=[(b"location", _without_slash(scope))])
@@ -173,6 +240,22 @@ class Doors(Router):
                 self._draining.ended(request.scope)
         if request.scope.cancelled_caught:
             await request.end()
+
+    async def _guarded(self, path: str, scope: Scope, head: Head, request: ArrivingRequest) -> None:
+        """Serve a request where callers are to be known: at the doors of MCP, not at what a program adds."""
+        receive, send = request.receive, request.send
+        if path == f"{MCP_PATH}/":
+            return await reply(send, 307, headers=[(b"location", _without_slash(scope))])
+        if path == MCP_PATH:
+            take = partial(self._endpoint.take, scope, head, receive, send)
+            return await self._guard.take(request, scope, head, take)
+        if path.startswith(METADATA_PATH) and await self._guard.tell(path, scope, head, send):
+            return
+        take = partial(super().__call__, scope, receive, send)
+        if any(route.matches(scope)[0] is not Match.NONE for route in self._own):
+            await self._guard.take(request, scope, head, take)
+        else:
+            await take()
 
 
 def _path_in(scope: Scope) -> str:

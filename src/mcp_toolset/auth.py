@@ -1,0 +1,18 @@
+"""Who may call over HTTP: verifiers of tokens, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_toolset._lazy import homes_of, lazily
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
+    from mcp_toolset.security.authentication.jwt import JWT
+    from mcp_toolset.security.authentication.static_tokens import StaticToken, StaticTokens
+    from mcp_toolset.security.authentication.verifier import TokenVerifier, Verifier
+
+__all__ = ["Authenticator", "JWT", "Refusal", "StaticToken", "StaticTokens", "TokenVerifier", "Verifier"]
+
+if not TYPE_CHECKING:  # so that a type checker reports a name that is none
+    __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

@@ -1,0 +1,270 @@
+"""`Authenticator`: from the credentials of a request to the identity of its caller, or to a refusal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import Final
+
+import anyio
+
+from mcp_toolset.concurrency.asked_store import SingleFlight
+from mcp_toolset.errors import DefinitionError, InvalidTokenError, TokenCheckError
+from mcp_toolset.security.authentication.verifier import (
+    RememberedVerifier,
+    TokenVerifier,
+    Verifier,
+    remembered,
+)
+from mcp_toolset.tools.core.identity import Identity
+
+LONGEST: Final = 16 * 1024
+"""Bytes of a token that are looked at."""
+
+_KNOWN: Final = 4096
+"""Verified tokens that are remembered."""
+
+_PATIENCE: Final = 10.0
+"""Seconds in which a token is verified."""
+
+_log = logging.getLogger("mcp_toolset.auth")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is refused: its HTTP status, and an error of RFC 6750, section 3.1.
+
+    Attributes:
+        status: 400, 401, 403 or 503.
+        error: The error's code; `None` if the request has no credentials at all.
+        description: The reason; it holds no part of a token.
+    """
+
+    status: int
+    error: str | None
+    description: str
+
+
+_ABSENT: Final = Refusal(401, None, "this server wants a bearer token: send an Authorization header")
+_UNKNOWN: Final = Refusal(401, "invalid_token", "the token is not known here")
+_EXPIRED: Final = Refusal(401, "invalid_token", "the token has expired")
+_REVOKED: Final = Refusal(401, "invalid_token", "the token was revoked")
+_MALFORMED: Final = Refusal(400, "invalid_request", "the Authorization header is malformed")
+_LONG: Final = Refusal(400, "invalid_request", f"the token has more than {LONGEST} bytes")
+_LATER: Final = Refusal(503, "temporarily_unavailable", "the token cannot be checked now; try again later")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of a verified token, by its digest."""
+
+    outcome: Identity | Refusal
+    identity: Identity
+    until: float
+    verifier: RememberedVerifier
+
+
+class Authenticator:
+    """Verifies the tokens of requests, and remembers the verified ones until they expire.
+
+    Attributes:
+        resource: The URL that clients know this server by, the audience of their tokens; if it is known.
+        required_scopes: What a token must allow.
+        authorization_servers: Where clients get tokens.
+    """
+
+    def __init__(
+        self,
+        verifiers: Verifier | TokenVerifier | Sequence[Verifier | TokenVerifier],
+        *,
+        resource: str | None = None,
+        required_scopes: Iterable[str] = (),
+        authorization_servers: Iterable[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Ask `verifiers` in their order.
+
+        Args:
+            verifiers: One or several; each an object of `mcp_toolset.auth`, or of the application's own.
+            resource: The URL of this server, such as `https://tools.example.com/mcp`.
+            required_scopes: Scopes without which a request is refused (403).
+            authorization_servers: Issuers that clients are told of, besides those of the verifiers.
+            clock: The seconds since the epoch.
+
+        Raises:
+            DefinitionError: there is none, or one is no verifier.
+        """
+        self.resource = resource
+        self.required_scopes = tuple(dict.fromkeys(required_scopes))
+        several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
+        if not several:
+            raise DefinitionError("auth: no verifier is given, so nobody could call; give one, or no auth")
+        self._verifiers = [remembered(one) for one in several]
+        found = (*authorization_servers, *(one.issuer for one in self._verifiers if one.issuer))
+        self.authorization_servers = tuple(dict.fromkeys(found))
+        self._clock = clock
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._flights: SingleFlight[bytes] = SingleFlight()
+        self._revoked: dict[bytes, float] = {}
+        self._watchers: set[anyio.Event] = set()
+        for one in self._verifiers:
+            one.on_withdrawal(partial(self._withdrawn, one))
+
+    async def identify(self, credentials: bytes | None) -> Identity | Refusal:
+        """Who sends a request with this `Authorization` header, or why the request is refused."""
+        if credentials is None:
+            return _ABSENT
+        scheme, _, token = credentials.partition(b" ")
+        if scheme.lower() != b"bearer":
+            return _ABSENT
+        if len(token) > LONGEST:
+            return _LONG
+        digest = sha256(token).digest()
+        known = self._known.get(digest)
+        if known is not None and self._clock() < known.until:
+            self._known.move_to_end(digest)
+            return known.outcome
+        if not token or not token.isascii() or b" " in token or b"," in token:
+            return _MALFORMED
+        return await self._flights.run(digest, partial(self._verified, token.decode(), digest))
+
+    def forget(self, who: str | Identity | None = None) -> None:
+        """Verify tokens anew at their next use, and check open streams now.
+
+        Args:
+            who: A token, or the `name` or `key` of an identity; everybody unless given.
+        """
+        wanted = who.key if isinstance(who, Identity) else who
+        token = None if wanted is None else _digest(wanted)
+        for digest, known in list(self._known.items()):
+            if wanted is None or digest == token or wanted in (known.identity.key, known.identity.name):
+                del self._known[digest]
+        self._wake()
+
+    def revoke(self, who: str | Identity) -> None:
+        """Refuse a token, or all tokens of an identity that were issued until now; end its streams.
+
+        Args:
+            who: A token, or the `name` or `key` of an identity.
+        """
+        wanted = who.key if isinstance(who, Identity) else who
+        self._revoked[_digest(wanted)] = self._clock()
+        self.forget(who)
+
+    def become(self, other: Authenticator) -> None:
+        """Take over the rules of another one, as the configuration has changed; check open streams now."""
+        self.resource, self.required_scopes = other.resource, other.required_scopes
+        self.authorization_servers, self._verifiers = other.authorization_servers, other._verifiers
+        for one in self._verifiers:
+            one.on_withdrawal(partial(self._withdrawn, one))
+        self.forget()
+
+    async def until_refused(self, credentials: bytes, identity: Identity) -> None:
+        """Wait until an open stream has to end: neither its token is valid, nor a later one of its caller.
+
+        Args:
+            credentials: The `Authorization` header that the stream was opened with.
+            identity: Whose stream it is.
+        """
+        changed = anyio.Event()
+        self._watchers.add(changed)
+        try:
+            while True:
+                with anyio.move_on_after(self._remaining(identity.key)):
+                    await changed.wait()
+                if changed.is_set():
+                    self._watchers.discard(changed)
+                    changed = anyio.Event()
+                    self._watchers.add(changed)
+                refused = isinstance(await self.identify(credentials), Refusal)
+                if refused and not self._valid_tokens(identity.key):
+                    return
+        finally:
+            self._watchers.discard(changed)
+
+    async def _verified(self, token: str, digest: bytes) -> Identity | Refusal:
+        if digest in self._revoked:
+            return _REVOKED
+        refused = _UNKNOWN
+        for verifier in self._verifiers:
+            found = await self._asked(verifier, token)
+            if isinstance(found, Identity):
+                return self._remembered(found, digest, verifier)
+            refused = found or refused
+        return refused
+
+    async def _asked(self, verifier: RememberedVerifier, token: str) -> Identity | Refusal | None:
+        try:
+            with anyio.fail_after(_PATIENCE):
+                return await verifier.verify(token)
+        except InvalidTokenError as fault:
+            return Refusal(401, "invalid_token", str(fault))
+        except TokenCheckError as fault:
+            _log.warning("a token cannot be checked: %s", fault)
+        # An application's verifier may raise anything, and the text of its error may quote the token.
+        except Exception as fault:
+            _log.error("a verifier of tokens failed with %s", type(fault).__qualname__)
+        return _LATER
+
+    def _remembered(
+        self, identity: Identity, digest: bytes, verifier: RememberedVerifier
+    ) -> Identity | Refusal:
+        now = self._clock()
+        if identity.expires is not None and identity.expires <= now:
+            return _EXPIRED
+        if self._is_revoked(identity):
+            return _REVOKED
+        missing = [scope for scope in self.required_scopes if scope not in identity.scopes]
+        lacking = f"the token lacks the scope {' '.join(missing)}"
+        outcome = Refusal(403, "insufficient_scope", lacking) if missing else identity
+        until = now + verifier.memory
+        until = until if identity.expires is None else min(until, identity.expires)
+        self._known[digest] = _Known(outcome, identity, until, verifier)
+        if len(self._known) > _KNOWN:
+            self._known.popitem(last=False)
+        return outcome
+
+    def _is_revoked(self, identity: Identity) -> bool:
+        """Whether the identity was revoked after this token was issued."""
+        if not self._revoked:
+            return False
+        since = max(self._revoked.get(_digest(who), 0.0) for who in (identity.key, identity.name))
+        issued = identity.claims.get("iat")
+        return since > 0 and not (isinstance(issued, int | float) and issued > since)
+
+    def _valid_tokens(self, key: str) -> list[float]:
+        """When the remembered tokens of an identity end to be valid."""
+        now = self._clock()
+        return [
+            known.until
+            for known in self._known.values()
+            if known.identity.key == key and known.until > now and isinstance(known.outcome, Identity)
+        ]
+
+    def _remaining(self, key: str) -> float:
+        """Seconds until the streams of an identity are to be checked."""
+        until = max(self._valid_tokens(key), default=0.0)
+        return min(max(until - self._clock(), 0.05), 3600.0)
+
+    def _withdrawn(self, verifier: RememberedVerifier) -> None:
+        for digest, known in list(self._known.items()):
+            if known.verifier is verifier:
+                del self._known[digest]
+        self._wake()
+
+    def _wake(self) -> None:
+        for changed in list(self._watchers):
+            changed.set()
+
+
+Auth = Authenticator | Verifier | TokenVerifier | Sequence[Verifier | TokenVerifier]
+"""What is given as `auth=`: one verifier, several, or an `Authenticator` of them with its options."""
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()

@@ -1,0 +1,196 @@
+"""`JWT`: access tokens of an authorization server (RFC 9068), verified with its public keys or a secret."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from mcp_toolset.errors import DefinitionError, InvalidTokenError
+from mcp_toolset.security.authentication.jwks import LIFESPAN, KeySet
+from mcp_toolset.security.authentication.verifier import RememberedVerifier
+from mcp_toolset.tools.core.identity import Identity
+
+ASYMMETRIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""The algorithms that are accepted unless told otherwise."""
+
+_SYMMETRIC: Final = ("HS256", "HS384", "HS512")
+_SHORTEST: Final = 32
+"""Bytes that a shared secret has at least (RFC 7518, section 3.2)."""
+
+_TYPES: Final = (None, "jwt", "at+jwt", "application/at+jwt")
+"""What the header `typ` of an access token may be: tokens of other uses are none (RFC 8725, section 3.11)."""
+
+_CLIENT: Final = ("client_id", "azp", "appid")
+_SCOPES: Final = ("scope", "scp", "scopes")
+_REASONS: Final = {
+    "ExpiredSignatureError": "the token has expired",
+    "ImmatureSignatureError": "the token is not valid yet",
+    "InvalidAudienceError": "the token is for another audience",
+    "InvalidIssuerError": "the token is of another issuer",
+    "InvalidAlgorithmError": "the token is signed with an algorithm that is not accepted",
+    "InvalidSignatureError": "the signature of the token is wrong",
+    "MissingRequiredClaimError": "the token lacks one of the claims exp, iss and aud",
+}
+_UNREADABLE: Final = "the token is malformed"
+
+
+class JWT(RememberedVerifier):
+    """Verifies JWTs of one issuer: signature, issuer, audience, times.
+
+    The issuer's keys are fetched when the first token comes, and again when a token names an unknown key.
+    """
+
+    memory = LIFESPAN
+
+    def __init__(
+        self,
+        *,
+        issuer: str,
+        audience: str | Sequence[str],
+        jwks_url: str | None = None,
+        algorithms: Sequence[str] = (),
+        secret: str | bytes | None = None,
+        roles_claim: str = "roles",
+        leeway: float = 30.0,
+        keys: KeySet | None = None,
+    ) -> None:
+        """Accept the access tokens of an issuer that are for this server.
+
+        Args:
+            issuer: What the claim `iss` is, letter by letter.
+            audience: What the claim `aud` is or contains; one of several.
+            jwks_url: Where the issuer's keys are; found by the issuer's metadata unless given.
+            algorithms: The algorithms that tokens may be signed with; all asymmetric ones unless given.
+            secret: A shared secret for HS256, HS384 or HS512, in place of keys.
+            roles_claim: Where the caller's roles are: a claim, or a path such as `realm_access.roles`.
+            leeway: Seconds that the clocks may differ.
+            keys: The issuer's keys, in place of `jwks_url`.
+
+        Raises:
+            DefinitionError: an algorithm is not accepted, a secret is short, or a URL is not by https.
+        """
+        # The library is loaded when a program first uses JWTs.
+        import jwt
+
+        self._jwt = jwt
+        self.issuer = issuer
+        self._audience = [audience] if isinstance(audience, str) else list(audience)
+        if not issuer or not self._audience or not all(self._audience):
+            raise DefinitionError("JWT: give the issuer and the audience; without, any token would be valid")
+        self._secret = secret.encode() if isinstance(secret, str) else secret
+        self._algorithms = _checked(algorithms, self._secret)
+        self._roles, self._leeway = roles_claim, leeway
+        self._keys = None if secret is not None else keys or KeySet(issuer, jwks_url)
+
+    def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:
+        """Have a function called when the issuer no longer publishes a key."""
+        if self._keys is not None:
+            self._keys.withdrawn = withdrawn
+
+    async def verify(self, token: str) -> Identity | None:
+        """The caller that a token of this issuer stands for; `None` for a token of another kind or issuer.
+
+        Raises:
+            InvalidTokenError: it is not valid.
+            TokenCheckError: the keys of the issuer cannot be fetched.
+        """
+        parts = token.split(".")
+        if len(parts) != 3:
+            return None
+        header, payload = _decoded(parts[0]), _decoded(parts[1])
+        if payload.get("iss") != self.issuer:
+            return None
+        kid, kind = header.get("kid"), header.get("typ")
+        if header.get("alg") not in self._algorithms:
+            raise InvalidTokenError(_REASONS["InvalidAlgorithmError"])
+        if (kind.lower() if isinstance(kind, str) else kind) not in _TYPES:
+            raise InvalidTokenError("the token is no access token")
+        if kid is not None and not isinstance(kid, str):
+            raise InvalidTokenError(_UNREADABLE)
+        key = self._secret if self._keys is None else await self._keys.key(kid)
+        return self._identity(self._claims(token, key))
+
+    def _claims(self, token: str, key: Any) -> dict[str, Any]:
+        try:
+            claims = self._jwt.decode(
+                token,
+                key,
+                algorithms=self._algorithms,
+                audience=self._audience,
+                issuer=self.issuer,
+                leeway=self._leeway,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except self._jwt.PyJWTError as fault:
+            # The library's own text may quote the token.
+            raise InvalidTokenError(_REASONS.get(type(fault).__name__, _UNREADABLE)) from None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise InvalidTokenError(_UNREADABLE) from None
+        if isinstance(claims["exp"], bool) or not isinstance(claims["exp"], int | float):
+            raise InvalidTokenError("the claim exp of the token is no number")
+        return claims
+
+    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+        client = next((claims[name] for name in _CLIENT if isinstance(claims.get(name), str)), None)
+        subject = claims.get("sub")
+        if client is None and not subject:
+            raise InvalidTokenError("the token says neither a subject nor a client")
+        return Identity.of(
+            client,
+            subject or None,
+            self.issuer,
+            scopes=[text for name in _SCOPES for text in _texts(claims.get(name))],
+            roles=_texts(_at(claims, self._roles)),
+            expires=claims["exp"] + self._leeway,
+            claims=MappingProxyType(dict(claims)),
+        )
+
+
+def _checked(algorithms: Sequence[str], secret: bytes | None) -> list[str]:
+    """The algorithms, if they go with the kind of the key.
+
+    Raises:
+        DefinitionError: a public key would be taken for a secret, or the reverse.
+    """
+    known = _SYMMETRIC if secret is not None else ASYMMETRIC
+    wrong = next((name for name in algorithms if name not in known), None)
+    if wrong is not None:
+        kind = "a secret" if secret is not None else "the keys of an issuer"
+        raise DefinitionError(f"JWT: {wrong} is no algorithm for {kind}; use {', '.join(known)}")
+    if secret is not None and len(secret) < _SHORTEST:
+        raise DefinitionError(f"JWT: the secret has fewer than {_SHORTEST} bytes, which can be guessed")
+    return list(algorithms or (("HS256",) if secret is not None else ASYMMETRIC))
+
+
+def _decoded(part: str) -> dict[str, Any]:
+    """The header or the claims of a token, before anything of it is verified."""
+    try:
+        found: object = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        raise InvalidTokenError(_UNREADABLE) from None
+    if not isinstance(found, dict):
+        raise InvalidTokenError(_UNREADABLE)
+    return cast("dict[str, Any]", found)
+
+
+def _at(claims: Mapping[str, Any], path: str) -> object:
+    """The claim of this name, or at this path of names."""
+    if path in claims:
+        return claims[path]
+    found: object = claims
+    for step in path.split("."):
+        if not isinstance(found, Mapping):
+            return None
+        found = cast("Mapping[str, object]", found).get(step)
+    return found
+
+
+def _texts(value: object) -> list[str]:
+    """The words of a claim, which is a list or one text."""
+    if isinstance(value, str):
+        return value.split()
+    items: Iterable[object] = cast("list[object]", value) if isinstance(value, list) else ()
+    return [item for item in items if isinstance(item, str)]

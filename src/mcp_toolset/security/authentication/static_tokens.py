@@ -1,0 +1,109 @@
+"""`StaticTokens`: tokens that the operator gives to programs, in the environment or the configuration."""
+
+from __future__ import annotations
+
+import hmac
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.security.authentication.verifier import RememberedVerifier
+from mcp_toolset.tools.core.identity import Identity
+
+SHORTEST: Final = 16
+"""Characters that a token has at least."""
+
+_MEND: Final = 'make one with `python -c "import secrets; print(secrets.token_urlsafe(32))"`'
+
+
+@dataclass(frozen=True, slots=True)
+class StaticToken:
+    """One token, and what its holder may do.
+
+    Attributes:
+        token: The secret.
+        roles: The roles of its holder.
+        scopes: What it allows.
+    """
+
+    token: str = field(repr=False)
+    roles: Iterable[str] = ()
+    scopes: Iterable[str] = ()
+
+
+class StaticTokens(RememberedVerifier):
+    """Verifies tokens against a list, in constant time: only digests are kept and compared."""
+
+    memory = math.inf
+
+    def __init__(self, tokens: Mapping[str, str | StaticToken]) -> None:
+        """Accept tokens, by the names of their holders.
+
+        Raises:
+            DefinitionError: there is none, or one is short, has characters that no header takes, or is there
+                twice.
+        """
+        if not tokens:
+            raise DefinitionError("StaticTokens: no token is given; give at least one, by a name")
+        self._holders: dict[bytes, Identity] = {}
+        for name, given in tokens.items():
+            one = given if isinstance(given, StaticToken) else StaticToken(given)
+            self._add(name, one)
+
+    @classmethod
+    def from_env(
+        cls,
+        *variables: str,
+        roles: Iterable[str] = (),
+        scopes: Iterable[str] = (),
+        environ: Mapping[str, str] = os.environ,
+    ) -> StaticTokens:
+        """The tokens in environment variables, each written as `VARIABLE` or as `name=VARIABLE`.
+
+        Args:
+            variables: The variables; one without a name gives its own name to the holder.
+            roles: The roles of all holders.
+            scopes: What all of these tokens allow.
+            environ: The environment.
+
+        Raises:
+            DefinitionError: a variable is not set, or as for `StaticTokens`.
+        """
+        roles, scopes, tokens = tuple(roles), tuple(scopes), dict[str, StaticToken]()
+        for written in variables:
+            name, sign, variable = written.partition("=")
+            token = environ.get(variable if sign else name, "").strip()
+            if not token:
+                raise DefinitionError(f"the environment variable {variable or name} is not set; {_MEND}")
+            if name in tokens:
+                raise DefinitionError(f"the token {name} is given twice; give each its own name")
+            tokens[name] = StaticToken(token, roles, scopes)
+        return cls(tokens)
+
+    async def verify(self, token: str) -> Identity | None:
+        """Who holds this token; every entry is compared, so that time tells nothing of them."""
+        digest, found = sha256(token.encode()).digest(), None
+        for known, holder in self._holders.items():
+            if hmac.compare_digest(known, digest):
+                found = holder
+        return found
+
+    def _add(self, name: str, given: StaticToken) -> None:
+        token = given.token
+        if not name.strip():
+            raise DefinitionError("StaticTokens: a token has no name; name it after its holder")
+        if len(token) < SHORTEST:
+            raise DefinitionError(
+                f"the token {name} has fewer than {SHORTEST} characters, which can be guessed; {_MEND}"
+            )
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise DefinitionError(f"the token {name} has characters that no header takes; {_MEND}")
+        digest = sha256(token.encode()).digest()
+        if digest in self._holders:
+            other = self._holders[digest].name
+            raise DefinitionError(f"the tokens {other} and {name} are the same; {_MEND}")
+        self._holders[digest] = Identity.of(name, scopes=given.scopes, roles=given.roles)
