@@ -23,6 +23,7 @@ NAMESPACES = [
     "errors",
     "grants",
     "middleware",
+    "policy",
     "rounds",
     "search",
     "serving",

@@ -191,6 +191,7 @@ _NAMESPACES: Final = (
     "errors",
     "grants",
     "middleware",
+    "policy",
     "rounds",
     "search",
     "serving",

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from mcp_toolset.catalog.deferred.hit_ids import LONGEST_ID
 from mcp_toolset.catalog.grants.ledger import LONGEST_REFERENCE
 from mcp_toolset.errors import GrantError
-from mcp_toolset.tools.binding.binding import Redirect
+from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, Redirect
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.function import Tool, tool
@@ -204,6 +204,4 @@ def _calling_tool(name: str, title: str, text: str, *, read_only: bool) -> Tool[
 def _fixed(made: Tool[..., Any]) -> ToolBinding:
     definition = made.definition
     hints = {"title": definition.title, **(definition.annotations or {})}
-    return replace(
-        made.bind(), definition=replace(definition, annotations=hints), place="the deferred catalog"
-    )
+    return replace(made.bind(), definition=replace(definition, annotations=hints), place=DEFERRED_CATALOG)

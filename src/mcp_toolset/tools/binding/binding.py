@@ -37,6 +37,9 @@ Reads = Callable[[ToolCall], Any]
 Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
 """Values by parameter name or type, or a function that returns them for the context of one call."""
 
+DEFERRED_CATALOG: Final = "the deferred catalog"
+"""The `place` of the tools that find and call deferred tools."""
+
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _log = logging.getLogger("mcp_toolset.tools")
 
