@@ -11,6 +11,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_caller, split_hint
 from mcp_toolset.security.policy.sections import Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
+from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import Identity
 
 _VERDICTS: Final = 65_536
@@ -18,6 +19,9 @@ _VERDICTS: Final = 65_536
 
 _CALLERS: Final = 4096
 """Callers whose group is remembered."""
+
+_DEFINITIONS: Final = 4096
+"""Definitions whose hints are remembered."""
 
 Group = tuple[int, ...]
 """The sections that are for a caller: callers of one group get the same verdicts."""
@@ -64,7 +68,16 @@ class Policy:
     allowed otherwise. See docs/policies.md.
     """
 
-    __slots__ = ("_callers", "_decided", "_general", "_grouped", "_hinted", "_servers", "permissions")
+    __slots__ = (
+        "_callers",
+        "_decided",
+        "_general",
+        "_grouped",
+        "_hinted",
+        "_hints",
+        "_servers",
+        "permissions",
+    )
 
     def __init__(
         self,
@@ -120,6 +133,7 @@ class Policy:
         self._hinted = any(
             split_hint(pattern)[0] for section in permissions.sections() for _, pattern in section.patterns()
         )
+        self._hints = lru_cache(_DEFINITIONS)(_hints_of)
         self._grouped = lru_cache(_CALLERS)(self._matching)
         self._decided = lru_cache(_VERDICTS)(self._verdict)
 
@@ -148,7 +162,7 @@ class Policy:
     def facts(self, binding: ToolBinding) -> ToolFacts:
         """What the patterns of this policy look at of a tool."""
         definition = binding.definition
-        hints = hints_of(definition.annotations) if self._hinted else _NO_HINTS
+        hints = self._hints(definition) if self._hinted else _NO_HINTS
         return ToolFacts(binding.name, binding.asked, binding.source, definition.name, hints)
 
     def decide_facts(self, tool: ToolFacts, group: Group) -> Verdict:
@@ -181,6 +195,10 @@ class Policy:
         if closing is None:
             return _ALLOWED
         return Verdict("deny", f"{closing.place}.allow: a list that the tool is not in")
+
+
+def _hints_of(definition: ToolDefinition) -> frozenset[str]:
+    return hints_of(definition.annotations)
 
 
 def _is_for(section: Section, identity: Identity) -> bool:
