@@ -173,7 +173,8 @@ class Policy:
         """The sections that are asked about a tool, in order, up to the one that decides."""
         for rules in self._sections(group, tool.server):
             found = rules.first(tool)
-            yield Look(rules.section, *(found or ()))
+            kind, pattern = found or (None, "")
+            yield Look(rules.section, kind, pattern)
             if found is not None:
                 return
 
