@@ -25,6 +25,7 @@ ToolsetError                     catch this to catch all
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
 ├── StoreError                   a store that is waited for failed or gave no answer; names it
 │   └── GrantStoreError          the store of grants cannot be opened, read or written
+├── SecretError                  a secret or credential cannot be read or kept; says which
 ├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
 ├── CallerError                  a request has a user who cannot be told from others
@@ -65,6 +66,7 @@ __all__ = [
     "RequestStateError",
     "RetrySuggestedError",
     "RoundError",
+    "SecretError",
     "StaleStateError",
     "StateError",
     "StoreError",
@@ -245,6 +247,16 @@ class GrantStoreError(StoreError):
     When a file is opened the message names the file and the remedy; a later message may reach a model and
     names no file.
     """
+
+
+class SecretError(ToolsetError):
+    """A secret or credential cannot be read or kept; the message says which, and holds no part of it."""
+
+    def __init__(self, cause: str, mend: str) -> None:
+        """Say what failed and why, and what to do about it."""
+        super().__init__(f"{cause}; {mend}")
+        self.cause = cause
+        self.mend = mend
 
 
 class CapabilityError(ToolsetError):

@@ -1,0 +1,115 @@
+"""`CredentialStore`: where the credentials for mounted servers are kept, and one that keeps them in memory.
+
+A credential is a JSON object under a `CredentialKey`. A store gives it back for this key and no other.
+`encrypted_file.FileCredentialStore` keeps credentials on disk.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio
+
+from mcp_toolset.errors import SecretError
+
+__all__ = ["LOCK_PATIENCE", "CredentialKey", "CredentialStore", "MemoryCredentialStore"]
+
+LOCK_PATIENCE: Final = 60.0
+"""Seconds to wait for the lock of a credential: its holder may be renewing the credential over a network."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CredentialKey:
+    """What a credential is for.
+
+    Attributes:
+        upstream: The name or address of the mounted server.
+        issuer: The authorization server that issued the credential.
+        user: The key of the caller whom it belongs to; empty for the one that all callers share.
+    """
+
+    upstream: str
+    issuer: str
+    user: str = ""
+
+
+class CredentialStore(Protocol):
+    """Keeps one credential for each key.
+
+    Every method raises `SecretError` if the store cannot be read or written; the message names the upstream.
+    """
+
+    async def load(self, key: CredentialKey) -> Mapping[str, Any] | None:
+        """The credential under a key, or `None`."""
+        ...
+
+    async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
+        """Keep a credential; when this returns, it is on disk."""
+        ...
+
+    async def remove(self, key: CredentialKey) -> None:
+        """Remove a credential, whether it is there and readable or not."""
+        ...
+
+    async def list(self) -> tuple[CredentialKey, ...]:
+        """The keys of all credentials, sorted."""
+        ...
+
+    def locked(
+        self, key: CredentialKey, patience: float = LOCK_PATIENCE
+    ) -> AbstractAsyncContextManager[None]:
+        """Hold the lock of a key, against other tasks and processes; `load` and `save` do not take it.
+
+        Whoever renews a credential holds it from before the request until the answer is saved, and loads the
+        credential again first: another process may just have renewed it.
+        """
+        ...
+
+
+class MemoryCredentialStore:
+    """Keeps credentials in memory, until the process ends."""
+
+    def __init__(self) -> None:
+        self._kept: dict[CredentialKey, Mapping[str, Any]] = {}
+        self._locks: dict[CredentialKey, anyio.Lock] = {}
+
+    async def load(self, key: CredentialKey) -> Mapping[str, Any] | None:
+        """See `CredentialStore`."""
+        return copy.deepcopy(self._kept.get(key))
+
+    async def save(self, key: CredentialKey, data: Mapping[str, Any]) -> None:
+        """See `CredentialStore`."""
+        self._kept[key] = copy.deepcopy(dict(data))
+
+    async def remove(self, key: CredentialKey) -> None:
+        """See `CredentialStore`."""
+        self._kept.pop(key, None)
+
+    async def list(self) -> tuple[CredentialKey, ...]:
+        """See `CredentialStore`."""
+        return tuple(sorted(self._kept))
+
+    @asynccontextmanager
+    async def locked(self, key: CredentialKey, patience: float = LOCK_PATIENCE) -> AsyncGenerator[None]:
+        """See `CredentialStore`."""
+        lock = self._locks.setdefault(key, anyio.Lock())
+        with anyio.move_on_after(patience) as waiting:
+            await lock.acquire()
+        if waiting.cancelled_caught:
+            raise busy(key.upstream, patience)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def busy(what: str, patience: float) -> SecretError:
+    """The error of a lock that was not free in time."""
+    return SecretError(
+        f"the credential of {what!r} has been in use elsewhere for {patience:g} s",
+        "try again, or end the process that holds it",
+    )

@@ -1,0 +1,67 @@
+"""`Vault`: the stores of secrets that the environment names, opened on first use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mcp_toolset.security.secrets.credential_store import CredentialStore, MemoryCredentialStore
+from mcp_toolset.security.secrets.keyring_store import Keyring
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
+
+__all__ = ["FOLDER_VARIABLE", "Vault"]
+
+FOLDER_VARIABLE: Final = "MCP_TOOLSET_CREDENTIALS"
+"""The environment variable that names another folder; `off` keeps credentials in memory alone."""
+
+_OFF: Final = frozenset({"off", "0", "false", "no"})
+
+
+class Vault:
+    """The folder of encrypted files, and the system's keyring.
+
+    A program has one of it, so that a keyring is asked for its key once. Nothing is read before it is needed.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ, keyring: Keyring | None = None) -> None:
+        """Use the folder that the environment names, or the user's, and the system's keyring or another."""
+        self._environ = environ
+        self.keyring = keyring or Keyring()
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """The folder of encrypted files; `None` if the environment says that nothing is kept."""
+        said = self._environ.get(FOLDER_VARIABLE, "")
+        if said.casefold() in _OFF:
+            return None
+        if said:
+            return Path(said)
+        from platformdirs import user_data_path
+
+        return user_data_path("mcp-toolset", appauthor=False) / "credentials"
+
+    @cached_property
+    def files(self) -> EncryptedFiles | None:
+        """The encrypted files, if any are kept."""
+        if self.folder is None:
+            return None
+        # What encrypts takes its time to import.
+        from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
+        from mcp_toolset.security.secrets.master_key import MasterKey, PrivateFolder
+
+        folder = PrivateFolder(self.folder)
+        return EncryptedFiles(folder, MasterKey(folder, self.keyring, self._environ))
+
+    @cached_property
+    def credentials(self) -> CredentialStore:
+        """The credentials for mounted servers."""
+        if self.files is None:
+            return MemoryCredentialStore()
+        from mcp_toolset.security.secrets.encrypted_file import FileCredentialStore
+
+        return FileCredentialStore(self.files)
