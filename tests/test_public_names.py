@@ -18,6 +18,7 @@ import mcp_toolset
 ROOT = Path(__file__).parents[1]
 NAMESPACES = [
     "arguments",
+    "audit",
     "auth",
     "config",
     "errors",

@@ -186,6 +186,7 @@ __all__ = [
 
 _NAMESPACES: Final = (
     "arguments",
+    "audit",
     "auth",
     "config",
     "errors",

@@ -17,6 +17,7 @@ HOMES: Final[Mapping[str, str]] = {
     "ArgumentTransform": "tools.toolsets.transform",
     "AskUser": "tools.core.asking",
     "AsyncGrantStore": "catalog.grants.cached_grants",
+    "AuditLog": "security.audit.audit_log",
     "Authenticator": "security.authentication.authenticator",
     "BackgroundWork": "calls.background",
     "CacheHint": "protocol.cache_hints",

@@ -28,6 +28,7 @@ ToolsetError                     catch this to catch all
 ├── SecretError                  a secret or credential cannot be read or kept; says which
 ├── CapabilityError              a tool used a capability that it was not granted
 ├── NextConsumedError            a middleware called `next` twice
+├── AuditError                   the audit log cannot be opened, read or continued; names its file
 ├── CallerError                  a request has a user who cannot be told from others
 ├── InvalidTokenError            an access token is not valid; the message holds no part of it
 ├── TokenCheckError              an access token cannot be checked now
@@ -47,6 +48,7 @@ from __future__ import annotations
 from typing import cast
 
 __all__ = [
+    "AuditError",
     "CallError",
     "CallerError",
     "CannotAskError",
@@ -279,6 +281,10 @@ class ToolMismatchError(ToolsetError):
 
 class RoundError(ToolsetError):
     """A round was committed or advanced wrongly; the round is unchanged."""
+
+
+class AuditError(ToolsetError):
+    """The audit log cannot be opened, read or continued; the message names the file and the remedy."""
 
 
 class CallerError(ToolsetError):

@@ -1,0 +1,328 @@
+"""`AuditLog`: a chained line for each call, decision, grant and login, written by a thread beside the calls.
+
+```python
+server = ToolsetServer(tools, audit=AuditLog("audit.jsonl"))
+```
+
+`record` puts an event into a bounded queue and returns. A file that is slow or full delays no call: events
+that find the queue full are lost, counted, logged, and named by a line of the log later.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, cast
+
+from mcp_toolset.errors import AuditError, DefinitionError
+from mcp_toolset.security.audit.chain import Seal
+from mcp_toolset.security.audit.fields import CallFacts, call_fields, cleaned_fields, shown_text
+from mcp_toolset.security.audit.log_files import LogFiles, stamp
+
+QUEUED: Final = 10_000
+"""Events that wait at most; further ones are lost."""
+
+_GATHER: Final = 0.05
+"""Seconds in which events are gathered for one write."""
+
+_RETRY: Final = 0.5
+"""Seconds between attempts to write a file that cannot be written."""
+
+_CHUNK: Final = 500
+"""Lines of one write."""
+
+_OPENING: Final = 10.0
+"""Seconds in which the file must open."""
+
+CLOSING: Final = 5.0
+"""Seconds in which the last lines must be written."""
+
+_SHORTEST_KEY: Final = 16
+
+_log = logging.getLogger("mcp_toolset.audit")
+
+
+class AuditLog:
+    """An audit log in a file; see docs/audit.md for its lines and for what is promised.
+
+    It is open while something holds it open: a server from its opening to its end, or a `with` block. One
+    process writes a file. It can be given to several servers of that process.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        max_bytes: int = 100_000_000,
+        keep: int = 10,
+        key: str | bytes | None = None,
+        fsync: float | None = 1.0,
+        queued: int = QUEUED,
+    ) -> None:
+        """Describe a log; nothing is opened yet.
+
+        Args:
+            path: The file. Its head (`….head`), its lock (`….lock`) and full files stand beside it.
+            max_bytes: Bytes from which on a file is set aside, and another one begun.
+            keep: How many full files are kept.
+            key: A secret of at least 16 characters. With it, a person who can write all files cannot change
+                a line unseen; `mcp-toolset audit verify` then needs the key, too.
+            fsync: Seconds after which lines are on disk at the latest; `None` leaves that to the system.
+            queued: Events that may wait for the file; further ones are lost and counted.
+
+        Raises:
+            DefinitionError: a number is not positive, or the key is too short.
+        """
+        for name, number in (("max_bytes", max_bytes), ("keep", keep), ("queued", queued)):
+            if number < 1:
+                raise DefinitionError(f"AuditLog({name}=…) takes a positive number, not {number!r}")
+        if fsync is not None and not fsync >= 0:
+            raise DefinitionError(f"AuditLog(fsync=…) takes seconds or None, not {fsync!r}")
+        self.path = Path(os.path.abspath(path))
+        self._seal = seal_of(key)
+        self._files = LogFiles(self.path, self._seal, max_bytes, keep)
+        self._fsync = fsync
+        self._limit = queued
+        self._queue: deque[tuple[float, str, Any]] = deque()
+        self._append = self._queue.append
+        self._counting = threading.Lock()
+        self._lost, self._lost_since, self._lost_ever = 0, 0.0, 0
+        self._holders = 0
+        self._holding = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wake, self._ready, self._ending = threading.Event(), threading.Event(), threading.Event()
+        self._fault: BaseException | None = None
+        self._failing = ""
+        self._until = 0.0
+        self._synced = 0.0
+        self._salt = b""
+        self._shown: Callable[[str], str] = lru_cache(4096)(shown_text)
+
+    @property
+    def lost(self) -> int:
+        """How many events were lost since the program began."""
+        return self._lost_ever
+
+    def record(self, event: str, /, **fields: Any) -> None:
+        """Record an event; returns at once and never raises.
+
+        Args:
+            event: The kind of event, such as `decision`.
+            fields: What there is to say: texts, numbers, lists and objects of them. Give names and reasons,
+                never arguments, results or credentials. Empty ones are left out.
+        """
+        self._put(event, fields)
+
+    def __call__(self, report: CallFacts, /) -> None:
+        """Record a call: the log is an observer of calls."""
+        self._put("call", report)
+
+    def digest(self, arguments: Mapping[str, Any]) -> str:
+        """The digest of the arguments of a call, keyed with a secret of this log; empty if they are no JSON.
+
+        With the log alone nobody can guess small values; with its head or key, a call's arguments can be
+        compared with known ones.
+        """
+        try:
+            text = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+        except (TypeError, ValueError, RecursionError):
+            return ""
+        return hmac.digest(self._salt, text.encode(), "sha256").hex()
+
+    def open(self, **facts: Any) -> None:
+        """Hold the log open, and record `started`.
+
+        Raises:
+            AuditError: another process writes it, it cannot be opened, or it has another key.
+        """
+        with self._holding:
+            if not self._holders:
+                self._start()
+            self._holders += 1
+        self.record("started", **facts)
+
+    def close(self, deadline: float = CLOSING) -> None:
+        """Record `stopped`; the last holder waits until everything is written, at most `deadline` seconds."""
+        with self._holding:
+            if not self._holders:
+                return
+            self.record("stopped")
+            self._holders -= 1
+            if not self._holders:
+                self._end(deadline)
+
+    @contextmanager
+    def opened(self, **facts: Any) -> Generator[AuditLog]:
+        """Hold the log open for the length of a block; see `open` and `close`."""
+        self.open(**facts)
+        try:
+            yield self
+        finally:
+            self.close()
+
+    def _put(self, event: str, said: Any) -> None:
+        if len(self._queue) >= self._limit:
+            self._lose(1)
+            return
+        self._append((time.time(), event, said))
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def _lose(self, count: int) -> None:
+        with self._counting:
+            if not self._lost:
+                self._lost_since = time.time()
+            self._lost += count
+            self._lost_ever += count
+
+    def _start(self) -> None:
+        self._ready.clear()
+        self._ending.clear()
+        self._fault = None
+        self._thread = threading.Thread(target=self._run, name="mcp-toolset audit log", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(_OPENING):
+            raise AuditError(f"{self.path}: the audit log did not open in {_OPENING:g} seconds")
+        if self._fault is not None:
+            self._thread.join()
+            raise self._fault
+
+    def _end(self, deadline: float) -> None:
+        self._until = time.monotonic() + deadline
+        self._ending.set()
+        self._wake.set()
+        assert self._thread is not None
+        self._thread.join(deadline + 1)
+        if self._queue or self._files.rest or self._thread.is_alive():
+            _log.error(
+                "%s: the audit log was closed with %d or more lines unwritten", self.path, len(self._queue)
+            )
+
+    def _run(self) -> None:
+        """The thread: it alone touches the files."""
+        try:
+            with self._files.opened():
+                self._salt = sha256(self._seal.line(self._files.salt.encode()).encode()).digest()
+                self._ready.set()
+                if found := self._files.resumed.fields():
+                    self._queue.appendleft((time.time(), "resumed", found))
+                while not self._ending.is_set():
+                    self._wake.wait(self._patience())
+                    self._wake.clear()
+                    self._ending.wait(_GATHER)
+                    self._write()
+                self._write_last()
+        # Whatever it is, `open` raises it in the thread that waits.
+        except BaseException as fault:
+            if self._ready.is_set():
+                _log.exception("%s: the audit log has ended", self.path)
+            self._fault = fault
+            self._ready.set()
+
+    def _write_last(self) -> None:
+        self._write()
+        while self._failing and time.monotonic() < self._until:
+            self._wake.clear()
+            self._wake.wait(_GATHER)
+            self._write()
+
+    def _patience(self) -> float | None:
+        if self._failing:
+            return _RETRY
+        return self._fsync if self._synced else None
+
+    def _write(self) -> None:
+        """Write what is queued."""
+        try:
+            self._files.flush()
+            while lines := self._chunk():
+                self._files.append(lines)
+            self._sync()
+        except OSError as fault:
+            if not self._failing:
+                _log.error(
+                    "%s: the audit log cannot be written: %s; calls go on, up to %d events are kept",
+                    self.path,
+                    fault,
+                    self._limit,
+                )
+            self._failing = str(fault)
+            return
+        if self._failing:
+            _log.warning("%s: the audit log can be written again", self.path)
+        self._failing = ""
+
+    def _sync(self) -> None:
+        """Have the lines on disk once the oldest of them is old enough."""
+        if self._fsync is None:
+            return
+        now = time.monotonic()
+        if not self._synced:
+            self._synced = now
+        if now - self._synced >= self._fsync or self._ending.is_set():
+            self._files.sync()
+            self._synced = 0.0
+
+    def _chunk(self) -> bytes:
+        """The next lines, chained; empty if there are none."""
+        if not self._queue and not self._lost:
+            return b""
+        if self._files.is_full:
+            self._files.rotate()
+        lines: list[bytes] = []
+        room = self._files.room
+        while self._queue and len(lines) < _CHUNK and room > 0:
+            lines.append(self._line(*self._queue.popleft()))
+            room -= len(lines[-1])
+        if not self._queue and self._lost:
+            lines.append(self._lost_line())
+        return b"".join(lines)
+
+    def _lost_line(self) -> bytes:
+        with self._counting:
+            count, since, self._lost = self._lost, self._lost_since, 0
+        _log.error("%s: %d events of the audit log were lost", self.path, count)
+        return self._line(time.time(), "lost", {"count": count, "since": stamp(since), "why": self._failing})
+
+    def _line(self, at: float, event: str, said: Any) -> bytes:
+        chain, told = self._files.chain, stamp(at)
+        try:
+            fields: Mapping[str, Any] = (
+                cast("dict[str, Any]", said)
+                if isinstance(said, dict)
+                else call_fields(said, self._short_digest)
+            )
+            clean = cleaned_fields(fields, self._shown)
+            line = chain.line(self._shown(event), told, clean)
+        # A recorded object may be anything; the line says what kind of error hid it.
+        except Exception as fault:
+            line = chain.line(shown_text(str(event)), told, {"unreadable": type(fault).__name__})
+        return line + b"\n"
+
+    def _short_digest(self, text: str) -> str:
+        return hmac.digest(self._salt, text.encode(), "sha256").hex()[:16]
+
+
+def seal_of(key: str | bytes | None) -> Seal:
+    """The digests that belong to a key.
+
+    Raises:
+        DefinitionError: it is too short.
+    """
+    if key is None:
+        return Seal()
+    data = key.encode() if isinstance(key, str) else key
+    if len(data) < _SHORTEST_KEY:
+        raise DefinitionError(f"the key of an audit log has at least {_SHORTEST_KEY} characters")
+    return Seal(sha256(b"mcp-toolset audit log\n" + data).digest())

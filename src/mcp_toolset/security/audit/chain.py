@@ -1,0 +1,147 @@
+"""The chain of an audit log: each line has a number and the digest of the one before; a head seals the end.
+
+A line is one JSON object. Its first members are always `seq`, `prev` and `event`, so that a reader can follow
+the chain on bytes alone. `prev` is the SHA-256 of the line before, an HMAC if the log has a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+FIRST: Final = "0" * 64
+"""What the first line of a log has as the digest of the line before it."""
+
+HEAD_SIZE: Final = 512
+"""Bytes of the file of a head: it is overwritten in place, with one small write."""
+
+LONGEST_LINE: Final = 65_536
+"""Bytes of the longest line."""
+
+OWN: Final = frozenset({"seq", "prev", "event", "time"})
+"""Members that the chain itself gives to a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The digests of a log: SHA-256, or HMAC-SHA-256 with keys that are derived from the log's key."""
+
+    key: bytes | None = None
+
+    def line(self, line: bytes) -> str:
+        """The digest of a line, without its line feed."""
+        if self.key is None:
+            return hashlib.sha256(line).hexdigest()
+        return hmac.digest(self.key, line, "sha256").hex()
+
+    def head(self, head: Head) -> str:
+        """The digest of what a head says: one who has no key cannot make the head of a shorter log."""
+        said = f"head {head.seq} {head.digest} {head.size} {head.salt}".encode()
+        return self.line(said)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a key is needed to make or to check these digests."""
+        return self.key is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log ends, in a small file beside it: without it, a cut end could not be seen.
+
+    Attributes:
+        seq: The number of the last line.
+        digest: The digest of the last line.
+        size: The size of the newest file, which ends with that line.
+        salt: What the digests of arguments are keyed with, so that small values cannot be guessed.
+    """
+
+    seq: int = 0
+    digest: str = FIRST
+    size: int = 0
+    salt: str = ""
+
+    def encoded(self, seal: Seal) -> bytes:
+        """The content of its file."""
+        fields = {"seq": self.seq, "digest": self.digest, "size": self.size, "salt": self.salt}
+        text = json.dumps({**fields, "keyed": seal.is_keyed, "seal": seal.head(self)})
+        return text.ljust(HEAD_SIZE - 1).encode() + b"\n"
+
+    @staticmethod
+    def path_of(log: Path) -> Path:
+        """The file of a log's head."""
+        return log.with_name(f"{log.name}.head")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHead:
+    """A head as it was read from its file.
+
+    Attributes:
+        head: What it says.
+        keyed: Whether the log has a key.
+        seal: The digest by which it can be checked.
+    """
+
+    head: Head
+    keyed: bool
+    seal: str
+
+    @classmethod
+    def of(cls, data: bytes) -> ReadHead | None:
+        """The head in the content of a file; `None` if it is none."""
+        try:
+            found = cast("dict[str, Any]", json.loads(data))
+            head = Head(int(found["seq"]), str(found["digest"]), int(found["size"]), str(found["salt"]))
+            return cls(head, bool(found["keyed"]), str(found["seal"]))
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def is_sealed(self, seal: Seal) -> bool:
+        """Whether the log's own writer wrote it."""
+        return self.keyed == seal.is_keyed and hmac.compare_digest(self.seal, seal.head(self.head))
+
+
+class Chain:
+    """Numbers the lines of a log and chains them.
+
+    Attributes:
+        seq: The number of the last line.
+        digest: The digest of the last line.
+    """
+
+    def __init__(self, seal: Seal, seq: int = 0, digest: str = FIRST) -> None:
+        """Go on after the line with this number and digest."""
+        self._seal = seal
+        self.seq = seq
+        self.digest = digest
+
+    def expected(self) -> bytes:
+        """What the next line begins with."""
+        return b'{"seq":%d,"prev":"%s","event":' % (self.seq + 1, self.digest.encode())
+
+    def line(self, event: str, time: str, fields: Mapping[str, Any]) -> bytes:
+        """The next line, without its line feed.
+
+        Raises:
+            TypeError: a field has no JSON form.
+            ValueError: the same, or the line would be too long.
+        """
+        said = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
+        line = self.expected() + _encode(said).encode()[len('{"event":') :]
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"a line of {len(line)} bytes; at most {LONGEST_LINE} are kept")
+        self.follow(line)
+        return line
+
+    def follow(self, line: bytes) -> None:
+        """Go on after a line that was checked, or made."""
+        self.seq, self.digest = self.seq + 1, self._seal.line(line)
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=True).encode

@@ -1,0 +1,310 @@
+"""`LogFiles`: the files of an audit log: the newest, those set aside when they were full, the head, the lock.
+
+The thread of an `AuditLog` owns it. What cannot be written stays in `rest` and is written first the next
+time, so that the chain on disk has no hole.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from mcp_toolset.concurrency.atomic_file import PRIVATE, locked
+from mcp_toolset.errors import AuditError
+from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal
+
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+_NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
+"""A pipe that nobody reads then fails at once, instead of holding the thread; files ignore it."""
+
+_log = logging.getLogger("mcp_toolset.audit")
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a log, oldest first: those set aside, named by their first line, then the newest."""
+    pattern = re.compile(re.escape(path.name) + r"\.\d{12}")
+    with suppress(FileNotFoundError):
+        aside = sorted(one for one in path.parent.iterdir() if pattern.fullmatch(one.name))
+        return [*aside, *([path] if path.exists() else [])]
+    return []
+
+
+def stamp(seconds: float) -> str:
+    """A moment as lines have it: UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What was found where an existing log is continued.
+
+    Attributes:
+        unclean: Whether the last run wrote no line about its end: it was killed, or its last lines are lost.
+        torn: Bytes of a line that was not whole, which were removed.
+        head: `missing` if the log had lines and no head.
+    """
+
+    unclean: bool = False
+    torn: int = 0
+    head: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """What there is to say, as fields of a line."""
+        found = {"unclean": self.unclean, "torn": self.torn, "head": self.head}
+        return {name: value for name, value in found.items() if value}
+
+
+class LogFiles:
+    """The files of one log, open for one writer.
+
+    Attributes:
+        chain: The chain, at the last line that was made.
+        rest: Lines that could not be written yet.
+        resumed: What was found when an existing log was continued.
+        salt: What the digests of arguments are keyed with.
+    """
+
+    def __init__(self, path: Path, seal: Seal, max_bytes: int, keep: int) -> None:
+        """The files at `path` and beside it; nothing is opened yet."""
+        self.path = path
+        self.rest = b""
+        self.resumed = Resumed()
+        self._seal = seal
+        self._max = self._limit = max_bytes
+        self._keep = keep
+        self._file: int | None = None
+        self._head_file: int | None = None
+        self._size = 0
+        self._first = 1
+        self._dirty = False
+        self._doomed: list[Path] = []
+
+    @contextmanager
+    def opened(self) -> Generator[LogFiles]:
+        """Lock the log and open it for the length of a block.
+
+        Raises:
+            AuditError: another process writes it, it cannot be opened, or it has another key.
+        """
+        name = self.path.name
+        try:
+            lock = locked(self.path.with_name(f"{name}.lock"), 0)
+        except TimeoutError:
+            raise AuditError(
+                f"{self.path}: another process writes this audit log; give each process a file of its own"
+            ) from None
+        except OSError as fault:
+            raise self._unusable(fault) from None
+        with lock:
+            try:
+                self._resume()
+                yield self
+            finally:
+                self._close()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the newest file has reached its size."""
+        return self.room <= 0
+
+    @property
+    def room(self) -> int:
+        """Bytes until the newest file is full."""
+        return self._limit - self._size - len(self.rest) if self._is_regular else 1 << 30
+
+    def append(self, lines: bytes) -> None:
+        """Write lines of the chain, after those that are still to be written.
+
+        Raises:
+            OSError: not all of it could be written now.
+        """
+        self.rest += lines
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what could not be written before, and the head.
+
+        Raises:
+            OSError: not all of it could be written now.
+        """
+        if not self.rest:
+            return
+        if self._file is None:
+            self._open_newest()
+        assert self._file is not None
+        while self.rest:
+            count = os.write(self._file, self.rest)
+            self.rest = self.rest[count:]
+            self._size += count
+            self._dirty = True
+        self._write_head()
+        while self._doomed:
+            self._doomed.pop().unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Have the system put what was written on disk.
+
+        Raises:
+            OSError: it cannot.
+        """
+        if self._dirty and self._is_regular and self._file is not None and self._head_file is not None:
+            os.fsync(self._file)
+            os.fsync(self._head_file)
+        self._dirty = False
+
+    def rotate(self) -> None:
+        """Set the newest file aside and begin another, with a line that says so.
+
+        Raises:
+            OSError: not all of it could be written now.
+        """
+        self.flush()
+        self.sync()
+        aside = self.path.with_name(f"{self.path.name}.{self._first:012d}")
+        self._close_newest()
+        try:
+            os.rename(self.path, aside)
+        except OSError as fault:
+            # It is tried again when the file has grown by as much once more.
+            self._limit += self._max
+            _log.warning("%s: the audit log cannot be rotated: %s", self.path, fault)
+            return
+        self._limit, self._size, self._first = self._max, 0, self.chain.seq + 1
+        every = files_of(self.path)
+        self._doomed, kept = every[: -self._keep], every[-self._keep :]
+        removed = [one.name for one in self._doomed]
+        fields = {"file": aside.name, "removed": removed, "from": int(kept[0].suffix[1:])}
+        self.append(self.chain.line("rotated", stamp(time.time()), fields) + b"\n")
+
+    def _resume(self) -> None:
+        try:
+            files = [one for one in files_of(self.path) if one.stat().st_size or one == self.path]
+            self._is_regular = not self.path.exists() or stat.S_ISREG(self.path.stat().st_mode)
+            known = self._read_head()
+            head = known or Head(salt=secrets.token_hex(32))
+            self.salt = head.salt
+            self.chain = Chain(self._seal, head.seq, head.digest)
+            if self._is_regular and files:
+                self._continue(files, known)
+            self._head_file = os.open(Head.path_of(self.path), os.O_RDWR | os.O_CREAT, PRIVATE)
+            with suppress(*([] if self._is_regular else [OSError])):
+                self._open_newest()
+            self._write_head()
+        except OSError as fault:
+            raise self._unusable(fault) from None
+
+    def _read_head(self) -> Head | None:
+        """The head, checked; `None` if there is none.
+
+        Raises:
+            AuditError: it was written with another key, or changed.
+        """
+        try:
+            data = Head.path_of(self.path).read_bytes()
+        except FileNotFoundError:
+            return None
+        found = ReadHead.of(data) if data.strip() else None
+        if found is None:
+            return None
+        if not found.is_sealed(self._seal):
+            what = "has a key" if found.keyed else "has no key"
+            cause = (
+                f"was begun differently: it {what}"
+                if found.keyed != self._seal.is_keyed
+                else "cannot be continued: its head was changed, or the key is another one"
+            )
+            raise AuditError(
+                f"{self.path}: this audit log {cause}; give the log's own key, or check it with "
+                "`mcp-toolset audit verify` and begin a new file"
+            )
+        return found.head
+
+    def _continue(self, files: list[Path], known: Head | None) -> None:
+        """Go on after the last whole line, whether or not the head has it."""
+        newest = files[-1]
+        data = newest.read_bytes()
+        if known is None:
+            self._after_last_line(newest, data)
+        start = known.size if known is not None and newest == self.path and known.size <= len(data) else 0
+        if known is not None:
+            start += self._followed(data[start:])
+        else:
+            start = data.rfind(b"\n") + 1
+        torn = 0 if b"\n" in data[start:] else len(data) - start
+        if torn:
+            os.truncate(newest, start)
+        elif not data.endswith(b"\n"):
+            self.rest = b"\n" * bool(data)
+        whole = data[: len(data) - torn]
+        last = whole[whole.rstrip(b"\n").rfind(b"\n") + 1 :]
+        clean = not whole or b'"event":"stopped"' in last[:200]
+        self.resumed = Resumed(not clean, torn, "missing" if known is None and whole else "")
+        self._size = len(whole) if newest == self.path else 0
+        self._first = _number_of(data) if newest == self.path and data else self.chain.seq + 1
+
+    def _followed(self, data: bytes) -> int:
+        """How many bytes continue the chain."""
+        at = 0
+        while (end := data.find(b"\n", at)) >= 0 and data.startswith(self.chain.expected(), at):
+            self.chain.follow(data[at:end])
+            at = end + 1
+        return at
+
+    def _after_last_line(self, file: Path, data: bytes) -> None:
+        lines = data[: data.rfind(b"\n") + 1].rstrip(b"\n")
+        last = lines[lines.rfind(b"\n") + 1 :]
+        if not last:
+            if data:
+                raise AuditError(f"{file}: this is not an audit log; give the audit log another file")
+            return
+        number = _number_of(last)
+        if not number:
+            raise AuditError(f"{file}: this is not an audit log; give the audit log another file")
+        self.chain = Chain(self._seal, number - 1)
+        self.chain.follow(last)
+
+    def _open_newest(self) -> None:
+        self._file = os.open(self.path, _APPEND | _NO_WAIT, PRIVATE)
+
+    def _write_head(self) -> None:
+        assert self._head_file is not None
+        head = Head(self.chain.seq, self.chain.digest, self._size, self.salt)
+        os.lseek(self._head_file, 0, os.SEEK_SET)
+        os.write(self._head_file, head.encoded(self._seal))
+
+    def _close_newest(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+    def _close(self) -> None:
+        with suppress(OSError):
+            self.sync()
+        with suppress(OSError):
+            self._close_newest()
+        if self._head_file is not None:
+            with suppress(OSError):
+                os.close(self._head_file)
+            self._head_file = None
+
+    def _unusable(self, fault: OSError) -> AuditError:
+        return AuditError(
+            f"{self.path}: the audit log cannot be opened ({fault.strerror or fault}); "
+            "give a file in a folder that this user can write to"
+        )
+
+
+def _number_of(line: bytes) -> int:
+    """The number of a line; 0 if it is none of a log."""
+    found = re.match(rb'\{"seq":(\d{1,18}),"prev":"', line)
+    return int(found[1]) if found else 0
