@@ -1,0 +1,71 @@
+"""Three users at four kinds of clients: nothing of one reaches another, and a lost binding is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from tests.identities.steps import run
+from tests.identities.world import World
+from tests.support.authorization_server import AuthorizationServer, authorization_server
+
+from mcp_toolset.calls.middleware import cache
+from mcp_toolset.catalog.grants import ledger
+from mcp_toolset.security.authentication import authenticator
+from mcp_toolset.transports.http.session_table import SessionTable
+
+pytestmark = pytest.mark.anyio
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(scope="module")
+def issuing() -> Generator[AuthorizationServer]:
+    with authorization_server() as running:
+        yield running
+
+
+async def judged(issuing: AuthorizationServer, steps: int, *, until_crossing: bool = False) -> World:
+    world = World(issuing, seed=1)
+    async with world.running():
+        await run(world, steps, until_crossing=until_crossing)
+    return world
+
+
+async def test_f30_i3_nothing_of_one_user_reaches_another(issuing: AuthorizationServer) -> None:
+    judge = (await judged(issuing, 200)).judge
+    assert judge.crossings == []
+    for kind in ("list", "whoami", "shared", "search", "resolve", "use", "resources"):
+        assert judge.counts[f"step {kind}, good"] > 3, judge.counts
+    assert judge.counts["step take_session, status 404"] and judge.counts["step take_grant, refused"]
+
+
+class _OneDigest:
+    """A hash of which every digest is the same."""
+
+    def __init__(self, _: bytes) -> None: ...
+
+    def digest(self) -> bytes:
+        return b"the same"
+
+
+def _any_session(table: SessionTable[Any], name: str, principal: str | None) -> Any:
+    return next((one for one in table.all() if one.name == name), None)
+
+
+BREAKS: dict[str, Patch] = {
+    "results are cached for all callers": lambda patch: patch.setattr(
+        cache, "caller_of", lambda _: "principal:all"
+    ),
+    "grants are for all callers": lambda patch: patch.setattr(ledger, "owner_of", lambda _: "principal:all"),
+    "sessions are for all callers": lambda patch: patch.setattr(SessionTable, "find", _any_session),
+    "tokens are confused": lambda patch: patch.setattr(authenticator, "sha256", _OneDigest),
+}
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+async def test_f30_i3_a_binding_that_is_lost_is_noticed(
+    broken: str, issuing: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BREAKS[broken](monkeypatch)
+    assert (await judged(issuing, 400, until_crossing=True)).judge.crossings
