@@ -70,7 +70,7 @@ async def test_h4_a_work_that_fails_says_so_and_its_siblings_go_on(fault: BaseEx
 async def test_h4_work_is_bounded_in_number_and_time_and_can_be_stopped():
     async with BackgroundWork(limit=2) as work:
         first, _ = work.start(anyio.sleep_forever), work.start(anyio.sleep_forever)
-        with pytest.raises(CallError, match="2 works are under way"):
+        with pytest.raises(CallError, match="2 works are running"):
             work.start(answer, 1)
         work.cancel(first)
         with pytest.raises(CallError, match="was stopped"):

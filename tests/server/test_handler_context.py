@@ -141,7 +141,7 @@ async def test_h3_the_context_has_the_call_and_not_the_host(mode: str) -> None:
     async with connected(server, mode, elicitation_callback=person) as client:
         assert text_of(await client.call_tool("x_look", {"a": 1})) == "looked"
     assert (kept["name"], kept["arguments"], kept["params"]) == ("x_look", {"a": 2}, {})
-    assert "nobody can be asked" in kept["fault"] and not person.asked
+    assert "cannot be asked for here" in kept["fault"] and not person.asked
     assert kept["outside"] == frozenset(CAPABILITIES)
 
 
@@ -249,4 +249,4 @@ async def test_h4_a_handlers_own_except_clause_does_not_take_a_question_for_a_fa
 async def test_x8_a_granted_capability_without_a_client_says_that_nobody_is_there() -> None:
     async with ToolsetServer(Toolset(probing(no_answer)), capabilities=["ask"]) as server:
         result = await server.call_tool("probe")
-    assert result.is_error and "nobody can be asked" in result.text
+    assert result.is_error and "cannot be asked for here" in result.text

@@ -100,12 +100,12 @@ async def test_a7_a_failure_is_an_error_result_with_the_applications_words(mode:
 async def test_a7_a_call_that_nobody_answers_ends_at_its_deadline_and_says_so(mode: str) -> None:
     async with connected(ToolsetServer(Toolset(hurry)), mode) as client:
         own = await client.call_tool("hurry", {})
-    assert own.is_error and "nobody did within 0.05 s" in text_of(own)
+    assert own.is_error and "no answer came within 0.05 s" in text_of(own)
     server = ToolsetServer(Toolset(approve), manual_timeout=0.06)
     async with connected(server, mode) as client:
         general = await client.call_tool("approve", {"amount": 1})
         assert server.pending_calls == []
-    assert general.is_error and "nobody did within 0.06 s" in text_of(general)
+    assert general.is_error and "no answer came within 0.06 s" in text_of(general)
 
 
 @pytest.mark.parametrize("mode", ERAS)

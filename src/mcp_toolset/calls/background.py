@@ -99,7 +99,7 @@ class BackgroundWork:
         if self._tasks is None:
             raise StateError("background work starts inside its block: async with BackgroundWork() as work")
         if len(self._under_way) >= self._limit:
-            raise CallError(f"{self._limit} works are under way already; await one of them first")
+            raise CallError(f"{self._limit} works are running already; await one of them first")
         id, made = secrets.token_urlsafe(16), _Work(owner)
         self._under_way[id] = made
         self._tasks.start_soon(self._run, id, made, work, arguments)

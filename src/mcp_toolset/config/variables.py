@@ -107,7 +107,7 @@ class Variables:
         variable = "MCP_INPUT_" + re.sub(r"\W", "_", name).upper()
         value = self.environ.get(variable, self.inputs.get(name))
         if value is None:
-            cause = f"${{input:{name}}} has no value, and nobody can be asked for it here"
+            cause = f"${{input:{name}}} has no value, and no user can be asked for it here"
             raise place.error(cause, f"set the environment variable {variable}")
         return value
 

@@ -28,7 +28,7 @@ ANSWERABLE_WHOLE: Final[Mapping[str, Mapping[str, Any]]] = {
 CARRIED_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/ui"})
 """The extensions of which every message crosses the bridge: an app is a resource and a key of `_meta`.
 
-The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would reach nobody.
+The tasks extension is none of them: its requests (`tasks/get`, `tasks/cancel`) would not be answered.
 """
 
 _ANSWERABLE: Final = frozenset(ANSWERABLE)

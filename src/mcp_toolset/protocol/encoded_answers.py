@@ -114,7 +114,7 @@ def surely_parts(
 
 def _spliced(number: RequestId | None, result: Verbatim) -> list[bytes]:
     known = {id(text) for text in result.texts}
-    # Nobody who writes a result can know what stands for its texts.
+    # The author of a result cannot know what stands for its texts.
     mark = secrets.token_hex(16)
     texts: list[str] = []
 

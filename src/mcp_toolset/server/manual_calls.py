@@ -138,7 +138,7 @@ class ManualCalls:
         if waiting.result is not None:
             return waiting.result
         return ToolResult.of_error(
-            f"{call.name} is answered by a person or a program, and nobody did within {seconds:g} s; "
+            f"{call.name} is answered by a person or a program, and no answer came within {seconds:g} s; "
             "it may be tried again later"
         )
 

@@ -79,7 +79,7 @@ class Channel(Protocol):
 
 
 async def end_when_cut(pipes: Channel, scope: anyio.CancelScope) -> None:
-    """Cancel a scope once nobody can read any more what is sent."""
+    """Cancel a scope once the peer can read nothing more."""
     # No event tells it on all systems.
     while not pipes.is_cut():  # noqa: ASYNC110
         await anyio.sleep(_LOOK)

@@ -44,7 +44,7 @@ class Inbox:
         self.skipped = 0
         """Lines that were no messages."""
         self.strays = 0
-        """Answers that nobody waits for, and requests whose id is in use."""
+        """Answers to no request in flight, and requests whose id is in use."""
         self._handling = TaskSet(self._ended.set)
         self._make: Callable[..., Incoming] = Incoming
         self._on_request: OnRequest | None = None

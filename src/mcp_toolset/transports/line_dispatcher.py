@@ -199,7 +199,7 @@ class LineDispatcher(Outbox, Inbox):
         return self._ahead > MAX_BACKLOG or (self._ahead > 0 and len(self._requests) > MAX_AHEAD)
 
     def _go_on(self) -> None:
-        # In the context of `run`: what arrives next is not the business of whoever made way for it.
+        # In the context of `run`: what arrives next does not belong to the task that made way for it.
         self._loop.call_soon(self._pipes.guarded, self._work, context=self._context)
 
     def _hold(self, until: Callable[[], Awaitable[object]]) -> None:

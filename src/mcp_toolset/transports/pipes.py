@@ -100,7 +100,7 @@ class PipePair:
         """Read again."""
         if not self._reading and not self._ended:
             self._reading = True
-            # Whoever resumes: what arrives is nobody's in particular, and gets nobody's context.
+            # What arrives belongs to no task, whichever task resumes reading, and gets the context of none.
             if self._always:
                 self._next = self._loop.call_soon(self._read_on, context=self._context)
             else:

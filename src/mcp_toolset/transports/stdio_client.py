@@ -38,7 +38,7 @@ _HURRIED: Final = 0.25
 
 _FLUSH: Final = 0.5
 _AFTER_KILL: Final = 0.2
-"""Nothing survives SIGKILL, but what nobody reaps still counts as a member of its group."""
+"""Nothing survives SIGKILL, but a process that is not reaped still counts as a member of its group."""
 
 _POLL: Final = 0.01
 
@@ -136,7 +136,7 @@ async def _started(target: ProcessTarget, stdin: int, stdout: int, errors: TextI
             cwd=target.cwd,
             start_new_session=True,
         )
-    raise AssertionError("a shielded scope that nobody cancels is left by its return")
+    raise AssertionError("a shielded scope that is not cancelled is left by its return")
 
 
 class _Pipe:
@@ -231,7 +231,7 @@ async def _end_group(group: int) -> None:
         # A process that is stopped (SIGSTOP) takes no other signal until it goes on.
         _signalled(group, signal.SIGCONT)
         with anyio.move_on_after(seconds):
-            # Nobody is told when a group of processes is empty.
+            # No event says that a group of processes is empty.
             while _signalled(group, 0):  # noqa: ASYNC110
                 await anyio.sleep(_POLL)
 

@@ -154,7 +154,7 @@ class RateLimit:
             by: What has its own bucket: each `"tool"`, each `"caller"`, or `"both"` together.
             store: Where the buckets are, if several processes share them; in this process unless given.
             lease: How many tokens this process takes of the store at a time. Calls in between ask
-                nobody; tokens that are not used in the time in which they come back are lost.
+                no store; tokens that are not used in the time in which they come back are lost.
             timeout: Seconds that the store has for an answer. Without one the call is refused.
             max_entries: The number of buckets to remember; a dropped bucket starts full.
             now: The time in seconds, from a monotonic clock.

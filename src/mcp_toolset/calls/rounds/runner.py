@@ -153,7 +153,7 @@ class CallRunner:
             return CallOutcome(call, result, told.ask, waits=told.waits)
         if not result.is_complete:
             result = ToolResult.of_error(
-                f"{call.name} asks for input that nobody can give here; it did not finish"
+                f"{call.name} asks for input, and this round cannot ask for it; the call did not finish"
             )
         if not result.is_error or rejection_reason(result) is not None:
             return CallOutcome(call, result, halt=told.halt)

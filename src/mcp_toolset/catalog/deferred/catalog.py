@@ -174,7 +174,7 @@ class DeferredCatalog:
         ]
 
     def _moved(self, grant: ToolGrant, binding: ToolBinding) -> bool:
-        """Whether a tool is not as it was granted; how it has changed, nobody asks here."""
+        """Whether a tool differs from the one that was granted; the kind of difference does not count."""
         try:
             return bool(self._ledger.moved(grant, binding))
         except StoreMiss:

@@ -38,7 +38,7 @@ class LocalOffers(Offers):
         logs: Callable[[], bool],
         hint: CacheHint = STRICTEST,
     ) -> None:
-        """Adapt what there is.
+        """Adapt the given providers.
 
         Args:
             resources: What can be read.

@@ -291,7 +291,7 @@ class ToolContext:
             CannotAskError: the call has no client to ask, or the protocol forbids it.
         """
         raise CannotAskError(
-            f"nobody can be asked for {method} here: this call has no client that answers requests"
+            f"{method} cannot be asked for here: this call has no client that answers requests"
         )
 
 

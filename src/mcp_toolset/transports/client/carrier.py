@@ -215,7 +215,7 @@ def is_stream(reply: Reply) -> bool:
 
 
 async def read_away(reply: Reply) -> None:
-    """Read what nobody wants to its end, if that is near, so that the connection can be used again."""
+    """Read the unwanted rest of a body, if it is short, so that the connection can be used again."""
     size = 0
     try:
         with anyio.move_on_after(READ_AWAY):

@@ -167,7 +167,7 @@ class ClientDispatcher(Sender, Inbox):
         raise NotImplementedError
 
     def _is_told_of_cancels(self, method: str) -> bool:
-        """Whether the server is told by a message that nobody waits for a request any more."""
+        """Whether the server is told by a message that a request is no longer waited for."""
         return method != "initialize"
 
     async def _asked(self, method: str, params: Params, opts: CallOptions) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`PostedRequest`: a request that came by POST, and the answer to it: JSON, or an event stream if need be.
 
 The answer is JSON unless something is to be said before it: a report, a question to the client, or after
-some time of silence that there still is somebody. From then on it is a stream of events (basic/transports).
+some time of silence that the server is still there. From then on it is a stream of events (basic/transports).
 """
 
 from __future__ import annotations
