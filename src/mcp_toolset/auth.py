@@ -1,4 +1,4 @@
-"""Who may call over HTTP: verifiers of tokens, and what is made of them."""
+"""Who may call over HTTP, and how this program logs in to the servers that it mounts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
+    from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, LoginPage, OAuth
     from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
     from mcp_toolset.security.authentication.jwt import JWT
     from mcp_toolset.security.authentication.static_tokens import StaticToken, StaticTokens
     from mcp_toolset.security.authentication.verifier import TokenVerifier, Verifier
 
-__all__ = ["Authenticator", "JWT", "Refusal", "StaticToken", "StaticTokens", "TokenVerifier", "Verifier"]
+__all__ = [
+    "Authenticator",
+    "ClientCredentials",
+    "EnterpriseLogin",
+    "JWT",
+    "LoginPage",
+    "OAuth",
+    "Refusal",
+    "StaticToken",
+    "StaticTokens",
+    "TokenVerifier",
+    "Verifier",
+]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))

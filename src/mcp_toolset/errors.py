@@ -21,6 +21,7 @@ ToolsetError                     catch this to catch all
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
 │   ├── UpstreamUnavailableError it cannot be reached now
+│   │   └── LoginRequiredError   somebody has to log in to it first; says how
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
 ├── StoreError                   a store that is waited for failed or gave no answer; names it
@@ -62,6 +63,7 @@ __all__ = [
     "InvalidOutputError",
     "InvalidStateError",
     "InvalidTokenError",
+    "LoginRequiredError",
     "NameConflictError",
     "NextConsumedError",
     "PermissionDeniedError",
@@ -220,6 +222,18 @@ class UpstreamError(ToolsetError):
 
 class UpstreamUnavailableError(UpstreamError):
     """The mounted server is down, starting or broken; the call was not sent, or was not answered."""
+
+
+class LoginRequiredError(UpstreamUnavailableError):
+    """The mounted server wants credentials that nobody has got yet, or no longer takes those that it got.
+
+    The message says how to log in. `for_more` is whether it lacks only scopes, for some of its tools.
+    """
+
+    def __init__(self, upstream: str, reason: str, *, for_more: bool = False) -> None:
+        """Put the server's name before the reason."""
+        super().__init__(upstream, reason)
+        self.for_more = for_more
 
 
 class UpstreamTimeoutError(UpstreamError):

@@ -109,10 +109,16 @@ class Owner:
                     self.state.set("offline", reason, wait)
                     self.rest.over()
                     settled()
-                    await anyio.sleep(wait)
+                    await self._pause(wait)
         finally:
             self.rest.over()
             self.state.set("closed", "")
+
+    async def _pause(self, wait: float) -> None:
+        """Wait for the next attempt; not for long where somebody has just logged in to the server."""
+        credentials = self.link.credentials
+        with anyio.move_on_after(wait):
+            await (anyio.sleep_forever() if credentials is None else credentials.changed())
 
     async def _live(self, settled: Callable[[], None]) -> str:
         """One connection from start to end; returns why it ended."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset.config import chain
+from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, OAuth, ServerAuth
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
@@ -34,6 +35,8 @@ from mcp_toolset.upstream.secrets import Secrets, secret_arguments, secrets_of_u
 
 if TYPE_CHECKING:
     import httpx2
+
+    from mcp_toolset.upstream.credentials.token_source import TokenSource
 from typing import Final, TypeAlias
 
 TransportName: TypeAlias = Literal["stdio", "http", "sse", "in-process"]
@@ -82,6 +85,7 @@ class Link:
         url: For `http` and `sse`.
         headers: Sent with every HTTP request to this upstream and to no other.
         auth: Gets and renews the credentials of an HTTP upstream, such as the SDK's `OAuthClientProvider`.
+        credentials: The same, by the bridge's own OAuth.
         process: For `stdio`.
         server: For `in-process`.
         hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
@@ -92,6 +96,7 @@ class Link:
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     auth: httpx2.Auth | None = field(default=None, repr=False)
+    credentials: TokenSource | None = field(default=None, repr=False)
     process: ProcessTarget | None = field(default=None, repr=False)
     server: Any = field(default=None, repr=False)
     hidden: tuple[str, ...] = field(default=(), repr=False)
@@ -145,10 +150,10 @@ class Link:
         if self.transport == "sse":
             from mcp_toolset.transports.client.sse_client import sse_client
 
-            return sse_client(self.name, self.url, self.headers, self.auth)
+            return sse_client(self.name, self.url, self.headers, self.auth, self.credentials)
         from mcp_toolset.transports.client.http_client import http_client
 
-        return http_client(self.name, self.url, self.headers, self.auth)
+        return http_client(self.name, self.url, self.headers, self.auth, self.credentials)
 
     @cached_property
     def secrets(self) -> Secrets:
@@ -163,12 +168,14 @@ class Link:
         return Secrets.of(found, self.url)
 
     def scrubbed(self, text: str) -> str:
-        """`text` without the secrets that this mount was given."""
-        return self.secrets.scrubbed(text)
+        """`text` without the secrets that this mount was given, and without its tokens."""
+        text = self.secrets.scrubbed(text)
+        return text if self.credentials is None else Secrets.of(self.credentials.secrets).scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:
         """A JSON value, every text in it scrubbed."""
-        return self.secrets.cleaned(value)
+        cleaned = self.secrets.cleaned(value)
+        return cleaned if self.credentials is None else Secrets.of(self.credentials.secrets).cleaned(cleaned)
 
     def _check_command(self, process: ProcessTarget) -> None:
         if process.cwd is not None and not Path(process.cwd).is_dir():
@@ -190,18 +197,20 @@ def link_to(
     name: str,
     transport: Literal["auto", "stdio", "http", "sse"] = "auto",
     headers: Mapping[str, str] | None = None,
-    auth: httpx2.Auth | None = None,
+    auth: httpx2.Auth | ServerAuth | None = None,
+    login: str = "",
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     hidden: Iterable[str] = (),
 ) -> Link:
-    """Read a target.
+    """Read a target; `login` is how somebody logs in to it, for messages.
 
     Raises:
         DefinitionError: it is none of the known kinds, or does not go with the transport.
     """
     if isinstance(target, str):
-        return replace(_url_link(target, name, transport, headers or {}), auth=auth, hidden=tuple(hidden))
+        link = replace(_url_link(target, name, transport, headers or {}), hidden=tuple(hidden))
+        return _authenticated(link, auth, login)
     process = ProcessTarget.of(target)
     if process is not None:
         given = chain.inherited() | dict(process.env or {})
@@ -221,6 +230,17 @@ def link_to(
     raise DefinitionError(
         f"mount {name!r}: {type(target).__name__} is no target; give a URL, an argument list, "
         "StdioServerParameters or an in-process server"
+    )
+
+
+def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | None, login: str) -> Link:
+    if not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin):
+        return replace(link, auth=auth)
+    from mcp_toolset.upstream.credentials.token_source import token_source
+
+    how = login or f"mcp-toolset login {link.shown}"
+    return replace(
+        link, hidden=(*link.hidden, *auth.secrets), credentials=token_source(link.name, link.url, auth, how)
     )
 
 

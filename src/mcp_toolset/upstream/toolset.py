@@ -16,6 +16,7 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
+from mcp_toolset.config.server_auth import ServerAuth
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.tools.binding.selector import near_names
@@ -64,7 +65,7 @@ class RemoteToolset(Toolset):
         name: str,
         transport: Literal["auto", "stdio", "http", "sse"] = "auto",
         headers: Mapping[str, str] | None = None,
-        auth: httpx2.Auth | None = None,
+        auth: ServerAuth | httpx2.Auth | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -78,6 +79,7 @@ class RemoteToolset(Toolset):
         hidden: Iterable[str] = (),
         eras: Mapping[str, Era] | None = None,
         arguments: ArgumentRule = "lenient",
+        login: str = "",
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -86,8 +88,8 @@ class RemoteToolset(Toolset):
             name: The name of the mount: in messages, in search, in `inspect`.
             transport: For URLs; `auto` takes SSE when the path ends in `/sse`, else streamable HTTP.
             headers: Sent with every HTTP request to this server.
-            auth: Gets and renews the credentials for this server over HTTP, such as the SDK's
-                `OAuthClientProvider`.
+            auth: Gets and renews the credentials for this server over HTTP: `OAuth()` and others of
+                `mcp_toolset.auth`, or an `httpx2.Auth`; see docs/upstream-login.md.
             env: Added to the environment of a command; only a safe part of ours is inherited.
             cwd: The working directory of a command.
             timeout: Seconds that one call may take, without the time for which its client is asked.
@@ -106,6 +108,8 @@ class RemoteToolset(Toolset):
                 their own clients can do, whatever this says; see docs/sessions.md.
             arguments: What becomes of a model's arguments that do not fit: `lenient` repairs what can be
                 meant in one way only, `strict` refuses them; see docs/arguments.md.
+            login: What logs somebody in to this server, for messages; by default `mcp-toolset login` with
+                its address.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
 
@@ -133,6 +137,7 @@ class RemoteToolset(Toolset):
             transport=transport,
             headers=headers,
             auth=auth,
+            login=login,
             env=env,
             cwd=cwd,
             hidden=hidden,

@@ -15,7 +15,9 @@ from urllib.request import getproxies
 import anyio
 import httpcore2
 
+from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.bodies import CODINGS, decompressed
 from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
@@ -55,6 +57,20 @@ class Reply(Protocol):
 
     async def aclose(self) -> None:
         """Let go of the connection; it is kept if the body was read to its end."""
+        ...
+
+
+class Credentials(Protocol):
+    """Gives the `Authorization` of each request; see `upstream.credentials.token_source.TokenSource`."""
+
+    async def header(self, caller: Identity | None) -> str | None:
+        """The value for a request of `caller`."""
+        ...
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        """Take a refusal; returns whether the request is to be sent again."""
         ...
 
 
@@ -125,13 +141,22 @@ class Carrier:
         host: The host that the mount is at, for messages.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None) -> None:
-        """Send to `url`, each request with `headers`."""
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        auth: httpx2.Auth | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Send to `url`, each request with `headers` and with the credentials of `auth` or `credentials`."""
         parts = urlsplit(url)
         self.host = parts.hostname or ""
         self.faults: tuple[type[Exception], ...] = FAULTS
         self._url = url
         self._auth = auth
+        self._credentials = credentials
+        if credentials is not None:
+            self.faults = (*FAULTS, UpstreamError)
         self._given = _wired(headers)
         self._common = _wired({"host": parts.netloc}) | _OFFERED | _AGENT | self._given
         self._library: httpx2.AsyncClient | None = None
@@ -139,13 +164,28 @@ class Carrier:
         self._plain = PlainHttp(url) if is_plain else None
 
     async def send(
-        self, method: str, headers: Mapping[str, str], body: bytes | None = None, *, url: str | None = None
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        url: str | None = None,
+        bare: bool = False,
     ) -> Reply:
-        """Send a request, to another address of the same origin if `url` is given; the reply is to be closed.
+        """Send a request; the reply is to be closed.
+
+        Args:
+            method: The method.
+            headers: Its headers.
+            body: Its body.
+            url: Another address of the same origin.
+            bare: Whether it goes without credentials.
 
         Raises:
             Exception: one of `faults`, or what the login flow raises.
         """
+        if self._credentials is not None and not bare:
+            return await self._authorized(self._credentials, method, headers, body, url)
         target = url or self._url
         for _ in range(MAX_REDIRECTS):
             reply = await self._sent(method, target, headers, body)
@@ -155,6 +195,33 @@ class Carrier:
             await read_away(reply)
             target = followed
         return await self._sent(method, target, headers, body)
+
+    async def _authorized(
+        self,
+        credentials: Credentials,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        url: str | None,
+    ) -> Reply:
+        refusals = set[int]()
+        while True:
+            used = await credentials.header(None)
+            with_credentials = headers if used is None else {**headers, "authorization": used}
+            reply = await self.send(method, with_credentials, body, url=url, bare=True)
+            # A server that asks for a login may then ask for more scopes; each is answered once.
+            if reply.status not in (401, 403) or reply.status in refusals:
+                return reply
+            refusals.add(reply.status)
+            try:
+                challenge = reply.header("www-authenticate")
+                again = await credentials.challenged(reply.status, challenge, used, None)
+            except BaseException:
+                await let_go(reply)
+                raise
+            if not again:
+                return reply
+            await read_away(reply)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -198,7 +265,7 @@ class Carrier:
         if self._library is None:
             import httpx2
 
-            self.faults = (*FAULTS, httpx2.RequestError, httpx2.InvalidURL)
+            self.faults = (*self.faults, httpx2.RequestError, httpx2.InvalidURL)
             self._library = httpx2.AsyncClient(
                 headers=list((_OFFERED | self._given).items()),
                 auth=self._auth,

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside, reason_or
 from mcp_toolset.concurrency.task_set import TaskScope
 from mcp_toolset.context.spans import client_span, tracing
+from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.codec import (
     notification,
     progress_token,
@@ -71,7 +72,7 @@ class Flight(Waiting):
         self.expired = True
         self.scope.cancel()
 
-    def fail(self, fault: MCPError) -> None:
+    def fail(self, fault: MCPError | UpstreamError) -> None:
         """Say why no answer will come."""
         if not self.answer.done():
             self.answer.set_exception(fault)

@@ -14,14 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from mcp_toolset.concurrency.backoff import Backoff
-from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.errors import CLOSED, UNREADABLE
 from mcp_toolset.protocol.framing import MAX_MESSAGE
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.text.hidden_text import in_log
-from mcp_toolset.transports.client.carrier import EVENTS, Carrier, Reply, is_stream, let_go, read_away
+from mcp_toolset.transports.client.carrier import (
+    EVENTS,
+    Carrier,
+    Credentials,
+    Reply,
+    is_stream,
+    let_go,
+    read_away,
+)
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
 from mcp_toolset.transports.client.events import EventParser, EventTooLongError
 from mcp_toolset.transports.client.intake import Intake, Meter
@@ -58,10 +66,14 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 @asynccontextmanager
 async def http_client(
-    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    name: str,
+    url: str,
+    headers: Mapping[str, str],
+    auth: httpx2.Auth | None = None,
+    credentials: Credentials | None = None,
 ) -> AsyncGenerator[HttpClient]:
     """A connection to the server that is mounted as `name`, for the length of a block."""
-    client = HttpClient(name, url, headers, auth)
+    client = HttpClient(name, url, headers, auth, credentials)
     try:
         yield client
     finally:
@@ -72,10 +84,15 @@ class HttpClient(ClientDispatcher):
     """The dispatcher of one connection over streamable HTTP."""
 
     def __init__(
-        self, name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+        self,
+        name: str,
+        url: str,
+        headers: Mapping[str, str],
+        auth: httpx2.Auth | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         """Talk to the server that is mounted as `name`; nothing is opened yet."""
-        super().__init__(Carrier(url, headers, auth))
+        super().__init__(Carrier(url, headers, auth, credentials))
         self._name = name
         self._url = url
         self._intake = Intake()
@@ -85,7 +102,7 @@ class HttpClient(ClientDispatcher):
         self._common = _POSTED
         self._listens = False
         # A login may wait for a person.
-        self._patience = TELL_TIMEOUT if auth is None else None
+        self._patience = TELL_TIMEOUT if auth is None and credentials is None else None
 
     @property
     def paced(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -132,6 +149,8 @@ class HttpClient(ClientDispatcher):
                 answer = await self._from_events(reply, flight)
             else:
                 answer = await self._from_body(reply)
+        except UpstreamError:
+            raise
         except self._carrier.faults as fault:
             raise MCPError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
         if begins:
@@ -148,6 +167,10 @@ class HttpClient(ClientDispatcher):
         common = self._common
         try:
             reply = await self._carrier.send("POST", {**common, **headers}, body)
+        except LoginRequiredError as fault:
+            if not fault.for_more:
+                self.end_by(fault)
+            raise
         except self._carrier.faults:
             raise
         # A login flow raises what it likes. Without credentials no other request gets through either.

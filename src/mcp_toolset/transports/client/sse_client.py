@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 import anyio
 
-from mcp_toolset.errors import UpstreamUnavailableError
+from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import CallOptions
 from mcp_toolset.protocol.errors import CLOSED, FAILED_ON_ITS_WAY
 from mcp_toolset.protocol.framing import MAX_MESSAGE
@@ -24,6 +24,7 @@ from mcp_toolset.transports.backpressure import BIG, calling
 from mcp_toolset.transports.client.carrier import (
     EVENTS,
     Carrier,
+    Credentials,
     Reply,
     is_stream,
     let_go,
@@ -47,7 +48,11 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 @asynccontextmanager
 async def sse_client(
-    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    name: str,
+    url: str,
+    headers: Mapping[str, str],
+    auth: httpx2.Auth | None = None,
+    credentials: Credentials | None = None,
 ) -> AsyncGenerator[SseClient]:
     """A connection to the server that is mounted as `name`, for the length of a block.
 
@@ -55,7 +60,7 @@ async def sse_client(
         UpstreamUnavailableError: there is no stream of events, or it names no address of its own origin.
         Exception: the server could not be reached.
     """
-    carrier = Carrier(url, headers, auth)
+    carrier = Carrier(url, headers, auth, credentials)
     try:
         reply = await carrier.send("GET", _STREAMED)
         try:
@@ -151,7 +156,7 @@ class SseClient(ClientDispatcher):
         async def post() -> None:
             try:
                 await self._posted(body, headers)
-            except MCPError as fault:
+            except (MCPError, UpstreamError) as fault:
                 flight.fail(fault)
 
         posting = self._start(post)
@@ -175,6 +180,12 @@ class SseClient(ClientDispatcher):
             reply = await carrier.send("POST", {**_POSTED, **headers}, body, url=self._address)
             with suppress(*carrier.faults):
                 await read_away(reply)
+        except LoginRequiredError as fault:
+            if not fault.for_more:
+                self.end_by(fault)
+            raise
+        except UpstreamError:
+            raise
         except carrier.faults as fault:
             raise MCPError(CONNECTION_CLOSED, carrier.why(fault)) from None
         # A login flow raises what it likes. Without credentials no other request gets through either.
@@ -188,10 +199,10 @@ class SseClient(ClientDispatcher):
         """Send a notification or an answer; if that fails, once more, as the server takes both twice."""
         try:
             await self._posted(body, headers)
-        except MCPError:
+        except (MCPError, UpstreamError):
             if self._closed:
                 return
             try:
                 await self._posted(body, headers)
-            except MCPError as fault:
-                _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(fault.message))
+            except (MCPError, UpstreamError) as fault:
+                _log.warning("a message to %s was lost: %s", self._carrier.host, in_log(fault))

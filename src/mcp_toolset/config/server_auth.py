@@ -1,0 +1,167 @@
+"""`OAuth`, `ClientCredentials`, `EnterpriseLogin`: how the bridge gets access tokens for one mounted server.
+
+    RemoteToolset("https://host/mcp", name="host", auth=OAuth(scopes=["read"]))
+
+A configuration says the same in the entry of the server: `"auth": {"type": "oauth", "scopes": ["read"]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from mcp_toolset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.secrets.credential_store import CredentialStore
+
+__all__ = ["ClientCredentials", "EnterpriseLogin", "LoginPage", "OAuth", "ServerAuth"]
+
+
+class LoginPage(Protocol):
+    """Brings a person to the page of an authorization server, and back.
+
+    Attributes:
+        redirect_uri: Where the authorization server sends the person's browser afterwards.
+    """
+
+    redirect_uri: str
+
+    async def visit(self, url: str) -> str:
+        """Have the person open `url`; returns the address that the browser was redirected to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuth:
+    """A person logs in, with `mcp-toolset login` or by `page`; the bridge renews the tokens.
+
+    Attributes:
+        scopes: Asked for beside those that the server asks for.
+        client_id: The id of a client that is registered already; else the bridge registers one.
+        client_secret: The secret of that client, if it has one.
+        client_metadata_url: The `https` address of a client ID metadata document of yours.
+        issuer: The only authorization server to log in at; else the one that the server names.
+        redirect_port: The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.
+        store: Where tokens are kept; by default in the user's credential store.
+        page: Logs a person in whenever the server asks; without one a call says that a login is needed.
+    """
+
+    scopes: Sequence[str] = ()
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    client_metadata_url: str | None = None
+    issuer: str | None = None
+    redirect_port: int = 0
+    store: CredentialStore | None = field(default=None, repr=False, compare=False)
+    page: LoginPage | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check what has been given.
+
+        Raises:
+            DefinitionError: it does not fit together.
+        """
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+        if self.client_secret and not self.client_id:
+            raise DefinitionError("auth has `client_secret` without `client_id`; add the id of that client")
+        document = urlsplit(self.client_metadata_url or "https://host/document")
+        if document.scheme != "https" or document.path in ("", "/"):
+            raise DefinitionError("`client_metadata_url` is no https address with a path; correct it")
+        _check_issuer(self.issuer)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values in it that must not be shown."""
+        return tuple(filter(None, [self.client_secret]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """The bridge itself is the user: the client credentials grant (RFC 6749, section 4.4).
+
+    Attributes:
+        client_id: The id of the client.
+        client_secret: Its secret; or else:
+        private_key: Its private key (PEM), for `private_key_jwt` (RFC 7523, section 2.2).
+        issuer: The authorization server that the client is registered at; nothing is sent to another one.
+        algorithm: The algorithm to sign with.
+        scopes: What is asked for.
+    """
+
+    client_id: str
+    issuer: str
+    client_secret: str | None = field(default=None, repr=False)
+    private_key: str | None = field(default=None, repr=False)
+    algorithm: str = "RS256"
+    scopes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Check what has been given.
+
+        Raises:
+            DefinitionError: it does not fit together.
+        """
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+        if bool(self.client_secret) == bool(self.private_key):
+            raise DefinitionError("auth needs one of `client_secret` and `private_key`; give one of them")
+        _check_issuer(self.issuer)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values in it that must not be shown."""
+        return tuple(filter(None, [self.client_secret, self.private_key]))
+
+
+IdToken: TypeAlias = str | Callable[[], Awaitable[str]]
+"""An ID token of the company's identity provider, or what gets the present one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnterpriseLogin:
+    """The company's identity provider vouches for the user (enterprise-managed authorization, ID-JAG).
+
+    Attributes:
+        client_id: The id of the client at the authorization server of the mounted server.
+        client_secret: Its secret.
+        issuer: That authorization server; nothing is sent to another one.
+        idp_token_endpoint: The token endpoint of the identity provider.
+        idp_client_id: The id of the client there.
+        id_token: The user's ID token.
+        scopes: What is asked for.
+    """
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    issuer: str
+    idp_token_endpoint: str
+    idp_client_id: str
+    id_token: IdToken = field(repr=False)
+    scopes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Check what has been given.
+
+        Raises:
+            DefinitionError: an address is none.
+        """
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+        _check_issuer(self.issuer)
+        _check_issuer(self.idp_token_endpoint, "idp_token_endpoint")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values in it that must not be shown."""
+        return (self.client_secret, *([self.id_token] if isinstance(self.id_token, str) else ()))
+
+
+ServerAuth: TypeAlias = OAuth | ClientCredentials | EnterpriseLogin
+"""The ways to get tokens for a mounted server."""
+
+
+def _check_issuer(url: str | None, name: str = "issuer") -> None:
+    parts = urlsplit(url or "https://host")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise DefinitionError(f"`{name}` is no web address; write it as https://host")

@@ -1,0 +1,266 @@
+"""`granted`: the SDK's OAuth flows as a way to get tokens, without a request of MCP inside of them.
+
+The SDK's providers authenticate a request while it is sent, and hold a lock until it is answered. Here the
+request is never sent: the answer that it would get is the challenge that a real request met. Discovery,
+registration and the token request are sent by the caller. `_select_authorization_server` is private.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2  # noqa: TID253 - who imports this module needs it at once
+from jwt import PyJWTError
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
+from mcp.client.auth.utils import issuers_match, validate_authorization_response_iss
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
+from mcp_types import LATEST_PROTOCOL_VERSION
+from pydantic import AnyUrl, ValidationError
+
+from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, LoginPage, OAuth
+
+__all__ = ["Granted", "OAuthFlowError", "granted"]
+
+CLIENT_NAME: Final = "mcp-toolset"
+"""What people see on the page of an authorization server."""
+
+Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+_log = logging.getLogger("mcp.client.auth.oauth2")
+_ours: ContextVar[bool] = ContextVar("_ours", default=False)
+
+
+@dataclass
+class Granted:
+    """What a flow has got; the SDK keeps it here (`TokenStorage`).
+
+    Attributes:
+        tokens: The answer of the token endpoint.
+        client: The client that the tokens belong to.
+        server: The metadata of the authorization server.
+        resource: What the tokens are for (RFC 8707).
+    """
+
+    tokens: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    client: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    server: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    resource: str = ""
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The tokens of before, whose scopes a step-up keeps."""
+        return OAuthToken.model_validate(self.tokens) if self.tokens else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Take the tokens."""
+        self.tokens = tokens.model_dump(mode="json", exclude_none=True)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The client that is registered already."""
+        return OAuthClientInformationFull.model_validate(self.client) if self.client else None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Take the client that was registered."""
+        self.client = client_info.model_dump(mode="json", exclude_none=True)
+
+
+async def granted(
+    url: str,
+    auth: OAuth | ClientCredentials | EnterpriseLogin,
+    before: Granted,
+    challenge: tuple[int, str],
+    send: Send,
+    page: LoginPage | None,
+    id_jag: Callable[[str, str], Awaitable[str]],
+) -> Granted:
+    """New tokens for the server at `url`.
+
+    Args:
+        url: The address of the MCP server.
+        auth: How tokens are got.
+        before: The client and the scopes of the tokens before.
+        challenge: What the server has answered: the status, and `WWW-Authenticate`.
+        send: Sends a request to an authorization server; the answer must be read.
+        page: Brings a person there, for `OAuth`.
+        id_jag: Gets the assertion for an issuer and a resource, for `EnterpriseLogin`.
+
+    Raises:
+        OAuthFlowError: an authorization server refuses, or is none that may be used.
+    """
+    found = Granted(before.tokens, before.client)
+    provider = _provider(url, auth, found, page, id_jag)
+    request = httpx2.Request("POST", url, headers={"mcp-protocol-version": LATEST_PROTOCOL_VERSION})
+    with _unlogged():
+        try:
+            await _driven(provider, request, challenge, send)
+        except (PyJWTError, ValidationError) as fault:
+            raise OAuthFlowError(f"what was sent cannot be used ({type(fault).__name__})") from None
+    if isinstance(provider, OAuthClientProvider):
+        context = provider.context
+        if context.oauth_metadata is not None:
+            found.server = context.oauth_metadata.model_dump(mode="json", exclude_none=True)
+            found.client = {**found.client, "issuer": str(context.oauth_metadata.issuer)}
+        if context.should_include_resource_param(context.protocol_version):
+            found.resource = context.get_resource_url()
+    return found
+
+
+async def _driven(
+    provider: httpx2.Auth, request: httpx2.Request, challenge: tuple[int, str], send: Send
+) -> None:
+    flow, met = provider.async_auth_flow(request), False
+    try:
+        asked = await anext(flow)
+        while asked is not request or not met:
+            if asked is request:
+                met = True
+                status, header = challenge
+                answer = httpx2.Response(status, headers={"www-authenticate": header}, request=request)
+            else:
+                answer = await send(_without_scope(provider, asked))
+            asked = await flow.asend(answer)
+    except StopAsyncIteration:
+        pass
+    finally:
+        await flow.aclose()
+
+
+def _without_scope(provider: httpx2.Auth, asked: httpx2.Request) -> httpx2.Request:
+    """A registration that does not pin the client to the scopes of today: a step-up would be refused."""
+    metadata = provider.context.oauth_metadata if isinstance(provider, OAuthClientProvider) else None
+    if asked.method != "POST" or metadata is None or str(asked.url) != str(metadata.registration_endpoint):
+        return asked
+    assert isinstance(provider, OAuthClientProvider)
+    named = provider.context.client_metadata.model_dump(mode="json", exclude_none=True, exclude={"scope"})
+    return httpx2.Request("POST", asked.url, json=named)
+
+
+def _provider(
+    url: str,
+    auth: OAuth | ClientCredentials | EnterpriseLogin,
+    found: Granted,
+    page: LoginPage | None,
+    id_jag: Callable[[str, str], Awaitable[str]],
+) -> httpx2.Auth:
+    scope = " ".join(auth.scopes) or None
+    match auth:
+        case ClientCredentials(client_secret=str()):
+            return ClientCredentialsOAuthProvider(
+                url, found, auth.client_id, auth.client_secret or "", scope=scope, issuer=auth.issuer
+            )
+        case ClientCredentials():
+            signing = SignedJWTParameters(
+                issuer=auth.client_id,
+                subject=auth.client_id,
+                signing_key=auth.private_key or "",
+                signing_algorithm=auth.algorithm,
+            )
+            assertion = signing.create_assertion_provider()
+            return PrivateKeyJWTOAuthProvider(
+                url, found, auth.client_id, assertion, scope=scope, issuer=auth.issuer
+            )
+        case EnterpriseLogin():
+            return IdentityAssertionOAuthProvider(
+                url,
+                found,
+                auth.client_id,
+                auth.client_secret,
+                auth.issuer,
+                id_jag,
+                scope=scope,
+                token_endpoint_auth_method="client_secret_basic",
+            )
+        case OAuth():
+            assert page is not None, "a person logs in on a page"
+            return _Login(url, auth, found, page)
+
+
+class _Login(OAuthClientProvider):
+    """The authorization code grant, with the checks that the SDK leaves to its caller."""
+
+    def __init__(self, url: str, auth: OAuth, found: Granted, page: LoginPage) -> None:
+        redirect = AnyUrl(page.redirect_uri)
+        if auth.client_id is not None:
+            told = OAuthClientInformationFull(
+                client_id=auth.client_id,
+                client_secret=auth.client_secret,
+                redirect_uris=[redirect],
+                token_endpoint_auth_method="client_secret_basic" if auth.client_secret else "none",
+                issuer=auth.issuer or found.client.get("issuer"),
+            )
+            found.client = told.model_dump(mode="json", exclude_none=True)
+        elif str(redirect) not in found.client.get("redirect_uris", ()):
+            found.client = {}
+        metadata = OAuthClientMetadata(client_name=CLIENT_NAME, redirect_uris=[redirect])
+        super().__init__(url, metadata, found, self._leave, self._back, auth.client_metadata_url)
+        self._auth = auth
+        self._page = page
+        self._address = ""
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        wanted = self._auth.issuer
+        return next((one for one in advertised if wanted and issuers_match(one, wanted)), advertised[0])
+
+    async def _leave(self, address: str) -> None:
+        """Check the authorization server before a person is sent there."""
+        server, client, auth = self.context.oauth_metadata, self.context.client_info, self._auth
+        if server is None:
+            raise OAuthFlowError("it publishes no metadata of an authorization server (RFC 8414)")
+        if auth.issuer and not issuers_match(str(server.issuer), auth.issuer):
+            raise OAuthFlowError(f"it wants a login at {server.issuer}, and `issuer` says {auth.issuer}")
+        if auth.client_id and client is not None and client.client_id != auth.client_id:
+            raise OAuthFlowError(f"it wants a login at {server.issuer}, where `client_id` is not registered")
+        if "S256" not in (server.code_challenge_methods_supported or ()):
+            raise OAuthFlowError(f"{server.issuer} does not say that it supports PKCE with S256")
+        methods = server.token_endpoint_auth_methods_supported or ()
+        if auth.client_secret and client is not None and "client_secret_basic" not in methods:
+            post = "client_secret_post" in methods
+            client.token_endpoint_auth_method = "client_secret_post" if post else "client_secret_basic"
+            await self.context.storage.set_client_info(client)
+        self._address = address
+
+    async def _back(self) -> AuthorizationCodeResult:
+        """Take what the authorization server says through the person's browser (RFC 9207, section 2.4)."""
+        said = parse_qs(urlsplit(await self._page.visit(self._address)).query)
+        sent = parse_qs(urlsplit(self._address).query)
+        code, state, issuer, error = (said.get(name, [""])[0] for name in ("code", "state", "iss", "error"))
+        if not secrets.compare_digest(state.encode(), sent.get("state", [""])[0].encode()):
+            raise OAuthFlowError("the answer of the login has another state than the question")
+        validate_authorization_response_iss(issuer or None, self.context.oauth_metadata)
+        if error or not code:
+            more = said.get("error_description", [""])[0]
+            raise OAuthFlowError(f"the login was refused: {error or 'no code'}{': ' if more else ''}{more}")
+        return AuthorizationCodeResult(code=code, state=state, iss=issuer or None)
+
+
+class _Silence(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _ours.get()
+
+
+@contextmanager
+def _unlogged() -> Generator[None]:
+    """Keep the SDK's records of a flow out of logs: they quote answers of token endpoints."""
+    silence, token = _Silence(), _ours.set(True)
+    _log.addFilter(silence)
+    try:
+        yield
+    finally:
+        _log.removeFilter(silence)
+        _ours.reset(token)

@@ -1,0 +1,132 @@
+"""`obtained`: new tokens for a mounted server, from its authorization server.
+
+A person logs in (`OAuth`), or nobody is needed (`ClientCredentials`, `EnterpriseLogin`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from mcp_toolset.config.server_auth import EnterpriseLogin, OAuth, ServerAuth
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.upstream.credentials.credential import Credential
+from mcp_toolset.upstream.credentials.token_endpoint import AuthorizationHttp, table_in, told
+
+UNATTENDED: Final = 60.0
+"""Seconds in which tokens must be got where nobody logs in."""
+
+_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
+_LONGEST: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The answer by which a server has asked for credentials, or for more scopes.
+
+    Attributes:
+        status: 401 or 403.
+        header: The value of `WWW-Authenticate`.
+        scopes: Scopes to ask for besides.
+    """
+
+    status: int = 401
+    header: str = ""
+    scopes: tuple[str, ...] = ()
+
+    def member(self, name: str) -> str:
+        """A parameter of the challenge; empty if it has none of the name."""
+        found = re.search(rf'(?<![\w-]){name}=(?:"([^"]*)"|([^\s,]+))', self.header)
+        return "" if found is None else found[1] or found[2] or ""
+
+    def written(self) -> str:
+        """The challenge with all scopes that are to be asked for."""
+        scope = " ".join(dict.fromkeys((*self.scopes, *self.member("scope").split())))
+        members = {name: self.member(name) for name in ("error", "resource_metadata")} | {"scope": scope}
+        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in members.items() if value)
+
+
+async def obtained(
+    http: AuthorizationHttp,
+    url: str,
+    auth: ServerAuth,
+    challenge: Challenge,
+    before: Credential,
+    now: Callable[[], float],
+) -> Credential:
+    """New tokens for the server at `url`.
+
+    Args:
+        http: Sends to authorization servers.
+        url: The address of the server.
+        auth: How tokens are got.
+        challenge: How the server has asked for them.
+        before: The credential of before, whose client and scopes are used again.
+        now: The clock.
+
+    Raises:
+        UpstreamUnavailableError: they could not be got.
+    """
+    # The SDK's OAuth takes its time to import, and most processes never log in.
+    from mcp_toolset.sdk.oauth import Granted, OAuthFlowError, granted
+
+    async def id_jag(issuer: str, resource: str) -> str:
+        assert isinstance(auth, EnterpriseLogin), "an assertion is for this login alone"
+        return await _id_jag(http, auth, issuer, resource)
+
+    tokens = _tokens(before) if before.header else dict[str, Any]()
+    page = auth.page if isinstance(auth, OAuth) else None
+    try:
+        # A person takes the time that a person needs.
+        with anyio.fail_after(UNATTENDED if page is None else None):
+            found = await granted(
+                url,
+                auth,
+                Granted(tokens, before.client),
+                (challenge.status, challenge.written()),
+                http.send,
+                page,
+                id_jag,
+            )
+        renewable = Credential(resource=found.resource, client=found.client, server=found.server)
+        return renewable.with_tokens(found.tokens, now())
+    except TimeoutError:
+        raise http.fault(f"no token within {UNATTENDED:g} s; call again later") from None
+    except (OAuthFlowError, ValueError) as fault:
+        raise http.fault(_reason(fault)) from None
+
+
+async def _id_jag(http: AuthorizationHttp, auth: EnterpriseLogin, issuer: str, resource: str) -> str:
+    """The assertion of the company's identity provider about its user (RFC 8693)."""
+    form = {
+        "grant_type": _EXCHANGE,
+        "requested_token_type": _ID_JAG,
+        "audience": issuer,
+        "resource": resource,
+        "subject_token": auth.id_token if isinstance(auth.id_token, str) else await auth.id_token(),
+        "subject_token_type": _ID_TOKEN,
+    }
+    answer = await http.form(auth.idp_token_endpoint, form, {"client_id": auth.idp_client_id})
+    assertion = table_in(answer.content).get("access_token")
+    if answer.status_code != 200 or not isinstance(assertion, str):
+        raise http.fault(f"the identity provider gives no assertion: {told(answer)}; renew `id_token`")
+    return assertion
+
+
+def _tokens(before: Credential) -> Mapping[str, Any]:
+    """What the flow has to know of the tokens of before: their scopes, which a step-up keeps."""
+    return {"access_token": before.header.partition(" ")[2], "scope": " ".join(before.scopes)}
+
+
+def _reason(fault: Exception) -> str:
+    """Why a flow has failed; of an answer that it quotes, only the error of OAuth is told."""
+    text, brace, body = str(fault).partition("{")
+    table = table_in(f"{brace}{body}".encode())
+    said = [str(table[name]) for name in ("error", "error_description") if isinstance(table.get(name), str)]
+    return in_log(f"{text.strip()} {': '.join(said)}".strip()[:_LONGEST])

@@ -1,0 +1,268 @@
+"""`TokenSource`: gives the `Authorization` header of each request to one mounted server.
+
+A transport asks for the header, and tells when the server does not take it:
+
+    used = await source.header(caller)
+    reply = await send(used)
+    if reply.status in (401, 403) and await source.challenged(reply.status, header, used, caller):
+        reply = await send(await source.header(caller))      # once
+
+`StoredTokens` keeps tokens in a `CredentialStore`, where `mcp-toolset login` puts them, and renews them. A
+refresh token is used once: the lock of the credential is held from before the request until its answer is
+stored, and the credential is read again first, as another process may have renewed it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Final, Protocol
+
+import anyio
+
+from mcp_toolset.config.server_auth import OAuth, ServerAuth
+from mcp_toolset.errors import LoginRequiredError, SecretError, UpstreamUnavailableError
+from mcp_toolset.security.secrets.credential_store import (
+    CredentialKey,
+    CredentialStore,
+    MemoryCredentialStore,
+)
+from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.upstream.credentials.credential import Credential
+from mcp_toolset.upstream.credentials.login import Challenge, obtained
+from mcp_toolset.upstream.credentials.token_endpoint import authorization_http
+
+LOOK: Final = 2.0
+"""Seconds between two looks whether somebody has logged in."""
+
+_log = logging.getLogger("mcp_toolset.upstream")
+
+
+class TokenSource(Protocol):
+    """The credentials for one mounted server."""
+
+    async def header(self, caller: Identity | None) -> str | None:
+        """The value of `Authorization` for a request; `None` if there is none.
+
+        Raises:
+            UpstreamError: there is one, and it cannot be renewed now.
+        """
+        ...
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        """Take a refusal; returns whether the request is to be sent again, with another header.
+
+        Args:
+            status: 401 or 403.
+            challenge: The value of `WWW-Authenticate`.
+            used: The header of the request.
+            caller: Whose request it was.
+
+        Raises:
+            LoginRequiredError: somebody has to log in first.
+            UpstreamError: no other credentials can be got now.
+        """
+        ...
+
+    async def changed(self) -> None:
+        """Return once there are other credentials than those that were refused."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that must not be shown."""
+        ...
+
+
+class StoredTokens:
+    """The tokens that all callers of one server share."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        auth: ServerAuth,
+        store: CredentialStore,
+        *,
+        how: str,
+        user: str = "",
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            name: The name of the server, for messages.
+            url: Its address, which the tokens are stored for.
+            auth: How tokens are got.
+            store: Where they are kept.
+            how: What somebody has to do who has to log in.
+            user: Whose tokens they are; empty for those that all callers share.
+            now: The clock, in seconds since the epoch.
+        """
+        self.key = CredentialKey(url, auth.issuer or "", user)
+        self._name = name
+        self._auth = auth
+        self._store = store
+        self._how = how
+        self._now = now
+        self._held: Credential | None = None
+        self._refused = ""
+        self._lock = anyio.Lock()
+
+    async def header(self, caller: Identity | None) -> str | None:
+        """See `TokenSource`."""
+        held = self._held
+        if held is None or held.is_due(self._now()):
+            async with self._alone():
+                held = self._held
+                if held is None or held.is_due(self._now()):
+                    held = self._held = await self._usable()
+        return None if held is None else held.header
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        """See `TokenSource`."""
+        met = Challenge(status, challenge)
+        steps_up = status == 403 and met.member("error") == "insufficient_scope"
+        if status != 401 and not steps_up:
+            return False
+        wanted = met.member("scope").split() if steps_up else []
+        async with self._alone():
+            if self._held is not None and self._held.header != used:
+                return True
+            kept = await self._kept()
+            if kept is not None and kept.header not in ("", used) and {*wanted} <= {*kept.scopes}:
+                self._held = kept
+                return True
+            if steps_up and kept is not None and wanted and {*wanted} <= {*kept.scopes}:
+                # The scopes are there already, so it is the user who may not.
+                return False
+            self._held = None
+            if not steps_up and kept is not None and kept.refresh_token:
+                self._held = await self._renewed(kept)
+            if self._held is None:
+                self._refused = used or ""
+                self._held = await self._obtained(met, kept)
+        return True
+
+    async def changed(self) -> None:
+        """See `TokenSource`."""
+        while True:
+            await anyio.sleep(LOOK)
+            try:
+                kept = await self._kept()
+            # The store says so again, to the call that needs it.
+            except Exception as fault:
+                _log.debug("%s: %s", self._name, in_log(fault))
+                continue
+            if kept is not None and kept.header not in ("", self._refused):
+                return
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """See `TokenSource`."""
+        return () if self._held is None else self._held.secrets
+
+    async def login(self, challenge: Challenge) -> Credential:
+        """Get new tokens, whatever is stored.
+
+        Raises:
+            UpstreamError: an authorization server, or the person, has refused.
+        """
+        async with self._alone():
+            self._held = await self._obtained(challenge, await self._kept())
+            return self._held
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """One task at a time gets credentials; a store that fails is why there are none."""
+        async with self._lock:
+            try:
+                yield
+            except SecretError as fault:
+                raise UpstreamUnavailableError(self._name, f"no credentials for it: {fault}") from None
+
+    async def _kept(self) -> Credential | None:
+        record = await self._store.load(self.key)
+        return None if record is None else Credential.kept(record)
+
+    async def _usable(self) -> Credential | None:
+        """The stored credential, renewed if it is time to; `None` if there is none to try with."""
+        kept = await self._kept()
+        if kept is None or not kept.header:
+            return None
+        if not kept.is_due(self._now()):
+            return kept
+        if kept.refresh_token:
+            try:
+                return await self._renewed(kept)
+            except UpstreamUnavailableError as fault:
+                if kept.has_expired(self._now()):
+                    raise
+                _log.warning("%s", in_log(fault))
+        return None if kept.has_expired(self._now()) else kept
+
+    async def _renewed(self, stale: Credential) -> Credential | None:
+        """The credential with new tokens; `None` if its refresh token is refused for good."""
+        async with self._store.locked(self.key):
+            kept = await self._kept()
+            if kept is None or not kept.refresh_token:
+                return None
+            if kept.header != stale.header and not kept.has_expired(self._now()):
+                return kept
+            # A token that was issued must not be lost: the one that it replaces is void.
+            with anyio.CancelScope(shield=True):
+                return await self._exchanged(kept)
+
+    async def _exchanged(self, kept: Credential) -> Credential | None:
+        async with authorization_http(self._name, self.key.upstream) as http:
+            renewed = await http.renewed(kept, self._now())
+        if renewed is None:
+            _log.info("%s: the authorization server refuses the refresh token", self._name)
+        await self._store.save(self.key, (renewed or kept.without_tokens()).record())
+        return renewed
+
+    async def _obtained(self, challenge: Challenge, kept: Credential | None) -> Credential:
+        auth = self._auth
+        if isinstance(auth, OAuth) and auth.page is None:
+            more = challenge.member("scope") if challenge.status == 403 else ""
+            why = f"needs login: {self._how}{_for_scopes(more)}"
+            raise LoginRequiredError(self._name, why, for_more=challenge.status == 403)
+        challenge = replace(challenge, scopes=(*challenge.scopes, *auth.scopes))
+        async with authorization_http(self._name, self.key.upstream) as http:
+            found = await obtained(http, self.key.upstream, auth, challenge, kept or Credential(), self._now)
+        async with self._store.locked(self.key):
+            await self._store.save(self.key, found.record())
+        return found
+
+
+def _for_scopes(more: str) -> str:
+    return "".join(f" --scope {in_log(scope)}" for scope in more.split())
+
+
+def token_source(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource:
+    """The source of the tokens for a server; see `StoredTokens` for the arguments."""
+    return StoredTokens(name, url, auth, store_of(auth), how=how)
+
+
+def store_of(auth: ServerAuth) -> CredentialStore:
+    """Where the tokens of a server are kept: those that nobody has to log in for in memory alone."""
+    if not isinstance(auth, OAuth):
+        return MemoryCredentialStore()
+    return auth.store or _vault(os.environ.get(FOLDER_VARIABLE, "")).credentials
+
+
+@cache
+def _vault(folder: str) -> Vault:
+    """The store of the user: one for all servers, so that the keyring is asked once."""
+    return Vault({**os.environ, FOLDER_VARIABLE: folder})

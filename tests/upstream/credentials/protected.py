@@ -1,0 +1,90 @@
+"""A server that wants tokens of a real authorization server, and a person who logs in there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+from tests.support.authorization_server import AuthorizationServer
+
+from mcp_toolset import Toolset, ToolsetServer, tool
+from mcp_toolset.auth import JWT, Authenticator
+from mcp_toolset.transports.http.app import bound_socket, run_app
+
+
+@tool
+async def whose() -> str:
+    """Says that it ran."""
+    return "it ran"
+
+
+@dataclass
+class Person:
+    """Opens every page, and agrees to everything; what they have opened is in `visited`."""
+
+    redirect_uri: str = "http://127.0.0.1:9/callback"
+    user: str = "alice"
+    visited: list[str] = field(default_factory=list[str])
+
+    async def visit(self, url: str) -> str:
+        self.visited.append(url)
+        async with httpx2.AsyncClient() as browser:
+            answer = await browser.get(f"{url}&login_hint={self.user}")
+            while not (there := answer.headers["location"]).startswith(self.redirect_uri):
+                answer = await browser.get(str(answer.url.join(there)))
+        return there
+
+
+@dataclass
+class Protected:
+    """A protected server.
+
+    Attributes:
+        url: Where it is.
+        seen: The `Authorization` of each request.
+        refuse: Headers that it answers with 401.
+    """
+
+    url: str
+    seen: list[str] = field(default_factory=list[str])
+    refuse: set[str] = field(default_factory=set[str])
+
+
+class Door:
+    """Notes the credentials of each request, and refuses some of them."""
+
+    def __init__(self, app: Any, where: Protected) -> None:
+        self.app, self.where = app, where
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"] == "/mcp":
+            used = dict(scope["headers"]).get(b"authorization", b"").decode()
+            self.where.seen.append(used)
+            if used in self.where.refuse:
+                head = [(b"www-authenticate", b'Bearer error="invalid_token"')]
+                await send({"type": "http.response.start", "status": 401, "headers": head})
+                return await send({"type": "http.response.body", "body": b""})
+        await self.app(scope, receive, send)
+
+
+@asynccontextmanager
+async def protected(issuer: AuthorizationServer, **options: Any) -> AsyncGenerator[Protected]:
+    """Run a server that wants tokens of `issuer` for the length of a block."""
+    with bound_socket("127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        where = Protected(url)
+        verifier = JWT(issuer=issuer.issuer, audience=url, jwks_url=issuer.jwks_url)
+        auth = Authenticator(verifier, resource=url, **options)
+        server = ToolsetServer(Toolset(whose), name="protected", auth=auth)
+        async with server, anyio.create_task_group() as group:
+            app = server.http_app()
+            app.add_middleware(Door, where=where)
+            group.start_soon(run_app, app, listening)
+            try:
+                yield where
+            finally:
+                group.cancel_scope.cancel()
