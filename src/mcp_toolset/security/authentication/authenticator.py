@@ -111,6 +111,7 @@ class Authenticator:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._flights: SingleFlight[bytes] = SingleFlight()
         self._revoked: dict[bytes, float] = {}
+        self._forgotten = 0
         self._watchers: set[anyio.Event] = set()
         for one in self._verifiers:
             one.on_withdrawal(partial(self._withdrawn, one))
@@ -139,6 +140,7 @@ class Authenticator:
         Args:
             who: A token, or the `name` or `key` of an identity; everybody unless given.
         """
+        self._forgotten += 1
         wanted = who.key if isinstance(who, Identity) else who
         token = None if wanted is None else _digest(wanted)
         for digest, known in list(self._known.items()):
@@ -190,11 +192,15 @@ class Authenticator:
     async def _verified(self, token: str, digest: bytes) -> Identity | Refusal:
         if digest in self._revoked:
             return _REVOKED
-        refused = _UNKNOWN
+        refused, before = _UNKNOWN, self._forgotten
         for verifier in self._verifiers:
             found = await self._asked(verifier, token)
             if isinstance(found, Identity):
-                return self._remembered(found, digest, verifier)
+                outcome = self._remembered(found, digest, verifier)
+                if self._forgotten != before:
+                    # What was revoked or withdrawn meanwhile may be this token.
+                    self._known.pop(digest, None)
+                return _REVOKED if digest in self._revoked else outcome
             refused = found or refused
         return refused
 
@@ -252,6 +258,7 @@ class Authenticator:
         return min(max(until - self._clock(), 0.05), 3600.0)
 
     def _withdrawn(self, verifier: RememberedVerifier) -> None:
+        self._forgotten += 1
         for digest, known in list(self._known.items()):
             if known.verifier is verifier:
                 del self._known[digest]

@@ -1,0 +1,47 @@
+"""What an attacker would try who knows the rules and the pages: races, replays, look-alikes."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from mcp_toolset.auth import Authenticator, Refusal
+from mcp_toolset.tools.core.identity import Identity
+
+pytestmark = pytest.mark.anyio
+TOKEN = "a-token-0123456789"
+
+
+class SlowVerifier:
+    """Accepts the token when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.go_on = anyio.Event(), anyio.Event()
+        self.count = 0
+
+    async def verify(self, token: str) -> Identity | None:
+        self.count += 1
+        self.asked.set()
+        await self.go_on.wait()
+        return Identity.of("desk", "ann", "https://issuer")
+
+
+@pytest.mark.parametrize("what", ["revoke", "forget"])
+async def test_i1_what_is_revoked_while_a_token_is_verified_is_not_remembered(what: str) -> None:
+    verifier, answers = SlowVerifier(), list[Identity | Refusal]()
+    auth, credentials = Authenticator(verifier), f"Bearer {TOKEN}".encode()
+
+    async def ask() -> None:
+        answers.append(await auth.identify(credentials))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await verifier.asked.wait()
+            auth.revoke(TOKEN) if what == "revoke" else auth.forget(TOKEN)
+            verifier.go_on.set()
+        answers.append(await auth.identify(credentials))
+    if what == "revoke":
+        assert [getattr(each, "status", None) for each in answers] == [401, 401]
+    else:
+        assert verifier.count == 2
