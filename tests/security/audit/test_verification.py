@@ -1,0 +1,275 @@
+"""`verify`: any change, cut, swap or insertion is found, and the line is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_toolset.errors import AuditError
+from mcp_toolset.security.audit.audit_log import AuditLog, seal_of
+from mcp_toolset.security.audit.chain import Head, ReadHead, Seal
+from mcp_toolset.security.audit.log_files import files_of
+from mcp_toolset.security.audit.verification import Finding, Verified, verify
+
+KEY = "a key that nobody guesses"
+
+
+def check(path: Path, key: str | None = None) -> Verified:
+    return verify([path], seal_of(key))[0]
+
+
+def found(path: Path, key: str | None = None) -> Finding:
+    finding = check(path, key).finding
+    assert finding is not None
+    return finding
+
+
+@contextmanager
+def a_log(events: int, max_bytes: int, keep: int = 100, key: str | None = None) -> Generator[Path]:
+    """A log of some lines in several files."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "audit.jsonl"
+        with AuditLog(path, max_bytes=max_bytes, keep=keep, key=key, fsync=None).opened() as log:
+            for number in range(events):
+                log.record("call", tool=f"tool_{number % 3}", number=number)
+        yield path
+
+
+def read(path: Path) -> list[tuple[Path, list[bytes]]]:
+    return [(file, file.read_bytes().splitlines(keepends=True)) for file in files_of(path)]
+
+
+def places(path: Path) -> list[tuple[Path, int]]:
+    """Every line by its file and its index in it."""
+    return [(file, at) for file, lines in read(path) for at in range(len(lines))]
+
+
+def edit(file: Path, change: Callable[[list[bytes]], None]) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    change(lines)
+    file.write_bytes(b"".join(lines))
+
+
+LOGS = {
+    "events": st.integers(1, 25),
+    "max_bytes": st.integers(200, 3_000),
+    "key": st.sampled_from([None, KEY]),
+}
+
+
+@given(**LOGS, keep=st.integers(1, 30))
+def test_i9_a_log_of_any_size_in_any_number_of_files_is_unbroken(
+    events: int, max_bytes: int, key: str | None, keep: int
+):
+    with a_log(events, max_bytes, keep, key) as path:
+        verified = check(path, key)
+        files = files_of(path)
+        assert verified.finding is None and verified.note == ""
+        assert len(files) <= keep + 1
+        assert verified.lines == sum(len(lines) for _, lines in read(path))
+        # A file is over its size by no more than its last line.
+        for file, lines in read(path):
+            assert file.stat().st_size - len(lines[-1]) < max_bytes or len(lines) <= 2
+        for _ in range(2):
+            with AuditLog(path, max_bytes=max_bytes, keep=keep, key=key, fsync=None).opened():
+                pass
+        assert check(path, key).finding is None
+
+
+@given(**LOGS, data=st.data())
+def test_i9_a_changed_byte_is_found_in_its_line(
+    events: int, max_bytes: int, key: str | None, data: st.DataObject
+):
+    with a_log(events, max_bytes, key=key) as path:
+        file, at = data.draw(st.sampled_from(places(path)))
+        line = file.read_bytes().splitlines()[at]
+        index = data.draw(st.integers(0, len(line) - 1))
+        other = data.draw(st.integers(0, 255).filter(lambda byte: byte not in (line[index], 10, 13)))
+
+        def change(lines: list[bytes]) -> None:
+            lines[at] = line[:index] + bytes([other]) + line[index + 1 :] + b"\n"
+
+        # `splitlines` of bytes divides at \r as well; lines of a log hold none.
+        edit(file, change)
+        finding = found(path, key)
+        assert (finding.file, finding.line) == (file, at + 1)
+
+
+@given(**LOGS, data=st.data())
+def test_i9_removed_lines_are_found_where_they_were(
+    events: int, max_bytes: int, key: str | None, data: st.DataObject
+):
+    with a_log(events, max_bytes, key=key) as path:
+        every = places(path)
+        file, at = data.draw(st.sampled_from(every))
+        lines = file.read_bytes().splitlines(keepends=True)
+        count = data.draw(st.integers(1, len(lines) - at))
+        first, last = json.loads(lines[at])["seq"], json.loads(lines[at + count - 1])["seq"]
+
+        edit(file, lambda lines: lines.__delitem__(slice(at, at + count)))
+        finding = found(path, key)
+        assert finding.kind == ("cut" if last == len(every) else "missing")
+        assert (
+            f"lines {first} to {last} are missing" in finding.text
+            or f"line {first} is missing" in finding.text
+        )
+        if last < len(every):
+            assert json.loads(read_line(finding))["seq"] == last + 1
+
+
+def read_line(finding: Finding) -> bytes:
+    return finding.file.read_bytes().splitlines()[finding.line - 1]
+
+
+@given(**LOGS, data=st.data())
+def test_i9_two_lines_that_changed_places_are_found(
+    events: int, max_bytes: int, key: str | None, data: st.DataObject
+):
+    with a_log(events, max_bytes, key=key) as path:
+        every = places(path)
+        one, other = sorted(
+            data.draw(st.lists(st.integers(0, len(every) - 1), min_size=2, max_size=2, unique=True))
+        )
+        files = dict(read(path))
+        (file, at), (far, there) = every[one], every[other]
+        files[file][at], files[far][there] = files[far][there], files[file][at]
+        for each, lines in files.items():
+            each.write_bytes(b"".join(lines))
+        finding = found(path, key)
+        assert finding.kind == "moved" and (finding.file, finding.line) == (file, at + 1)
+
+
+@given(**LOGS, data=st.data())
+def test_i9_a_line_that_stands_twice_is_found(
+    events: int, max_bytes: int, key: str | None, data: st.DataObject
+):
+    with a_log(events, max_bytes, key=key) as path:
+        every = places(path)
+        source, target = (data.draw(st.integers(0, len(every) - 1)) for _ in range(2))
+        copy = dict(read(path))[every[source][0]][every[source][1]]
+        file, at = every[target]
+        edit(file, lambda lines: lines.insert(at, copy))
+        finding = found(path, key)
+        # A copy right before its original looks like one right after it.
+        assert finding.kind in ("repeated", "moved")
+        assert (finding.file, finding.line) == (file, at + 2 if source == target else at + 1)
+
+
+@given(events=st.integers(5, 25), max_bytes=st.integers(200, 900), key=LOGS["key"], data=st.data())
+def test_i9_a_file_that_is_gone_or_changed_places_is_found(
+    events: int, max_bytes: int, key: str | None, data: st.DataObject
+):
+    with a_log(events, max_bytes, key=key) as path:
+        files = files_of(path)
+        gone = data.draw(st.sampled_from(files))
+        kept = gone.read_bytes()
+        gone.unlink()
+        assert found(path, key).kind == ("cut" if gone == path else "missing")
+        gone.write_bytes(kept)
+        one, other = data.draw(st.lists(st.sampled_from(files), min_size=2, max_size=2, unique=True))
+        one_data, other_data = one.read_bytes(), other.read_bytes()
+        one.write_bytes(other_data)
+        other.write_bytes(one_data)
+        assert found(path, key).kind == "moved"
+
+
+@given(events=st.integers(1, 10), data=st.data())
+def test_i9_with_a_key_nobody_else_can_write_a_line(events: int, data: st.DataObject):
+    with a_log(events, 100_000, key=KEY) as path:
+        forge(path, data.draw(st.integers(0, events)), seal_of("the key of somebody else"))
+        assert found(path, KEY).kind == "head"
+        forge(path, 0, seal_of(None))
+        assert found(path, KEY).kind == "head"
+
+
+def test_i9_without_a_key_who_can_write_every_file_can_write_another_log(tmp_path: Path):
+    # What is not promised; docs/audit.md and SECURITY.md say so.
+    with a_log(3, 100_000) as path:
+        forge(path, 1, seal_of(None))
+        assert check(path).finding is None
+
+
+def forge(path: Path, at: int, seal: Seal) -> None:
+    """Change a line, and make the chain and the head anew."""
+    fields = [json.loads(line) for line in path.read_bytes().splitlines()]
+    fields[at]["who"] = "somebody else"
+    lines: list[bytes] = []
+    digest = "0" * 64
+    for one in fields:
+        lines.append(json.dumps({**one, "prev": digest}, separators=(",", ":")).encode())
+        digest = seal.line(lines[-1])
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    head = Head(len(lines), digest, path.stat().st_size, "00")
+    Head.path_of(path).write_bytes(head.encoded(seal))
+
+
+def test_i9_a_head_that_is_gone_or_changed_is_found():
+    with a_log(3, 100_000) as path:
+        head = Head.path_of(path)
+        kept = head.read_bytes()
+        read = ReadHead.of(kept)
+        assert read is not None and read.head.seq == 5
+        head.write_bytes(kept.replace(b'"seq": 5', b'"seq": 4'))
+        assert found(path) == Finding("head", head, 0, "the head was changed")
+        head.unlink()
+        assert found(path).text.startswith("the head is missing")
+
+
+def test_i9_a_log_with_a_key_asks_for_it():
+    with a_log(3, 100_000, key=KEY) as path:
+        assert found(path).kind == "key"
+        assert (
+            found(path, "another key of some length").text
+            == "the head was changed, or the key is another one"
+        )
+
+
+def test_i9_files_that_were_set_aside_are_checked_alone():
+    with a_log(20, 500) as path:
+        aside = files_of(path)[1:3]
+        shutil.copytree(path.parent, elsewhere := path.parent / "elsewhere")
+        files = [elsewhere / one.name for one in aside]
+        verified = verify(files)[0]
+        assert verified.finding is None and verified.files == tuple(files)
+        assert verify([files[0]])[0].finding is None
+        files[0].write_bytes(files[0].read_bytes().replace(b"tool_", b"tull_", 1))
+        assert verify(files)[0].finding is not None
+
+
+def test_i9_the_chain_goes_on_behind_a_cut_so_that_the_cut_stays_visible():
+    with a_log(5, 100_000) as path:
+        edit(path, lambda lines: lines.__delitem__(slice(-2, None)))
+        with AuditLog(path, fsync=None).opened():
+            pass
+        finding = found(path)
+        assert finding.kind == "missing" and finding.text == "lines 6 to 7 are missing before line 8"
+
+
+def test_i9_a_torn_last_line_is_no_finding_and_is_removed_by_the_next_run():
+    with a_log(5, 100_000) as path:
+        whole = path.read_bytes()
+        digest = sha256(whole.splitlines()[-1]).hexdigest()
+        path.write_bytes(whole + b'{"seq":8,"prev":"%s","event":"ca' % digest.encode())
+        verified = check(path)
+        assert verified.finding is None and verified.lines == 7 and "not whole" in verified.note
+        with AuditLog(path, fsync=None).opened():
+            pass
+        assert check(path).finding is None and check(path).note == ""
+        resumed = json.loads(path.read_bytes().splitlines()[7])
+        assert resumed["event"] == "resumed" and resumed["torn"] > 80
+
+
+def test_i9_what_is_no_log_is_said(tmp_path: Path):
+    with pytest.raises(AuditError, match="there is no audit log"):
+        check(tmp_path / "none.jsonl")
+    (tmp_path / "notes").write_text("a note\n")
+    assert found(tmp_path / "notes").kind == "head"
