@@ -29,8 +29,8 @@ class Finding:
     Attributes:
         kind: `changed`: a line is not the one that was written; `missing`: lines are gone; `moved`: a line
             stands where another should; `repeated`: a line stands there again, or was put in; `cut`: lines at
-            the end are gone; `torn`: a line has no end; `head`: the head is missing or was changed; `key`: the
-            log has a key.
+            the end are gone; `torn`: a line has no end; `head`: the head is missing or was changed; `key`:
+            the log has a key.
         file: The file.
         line: The line in this file, from 1; 0 if it is about the file.
         text: All of that in one sentence.
