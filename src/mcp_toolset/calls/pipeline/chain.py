@@ -15,7 +15,7 @@ import anyio
 
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, RunNormally, error_result, rejection
 from mcp_toolset.calls.pipeline.hook_adapters import BoundHook, BoundResultHook
-from mcp_toolset.calls.pipeline.middleware import CallNext, Run, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import CallNext, Guard, Run, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import note_decision, note_run
 from mcp_toolset.calls.pipeline.output_check import check_output, completed
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
@@ -29,7 +29,7 @@ from mcp_toolset.errors import (
     UpstreamProtocolError,
     innermost,
 )
-from mcp_toolset.tools.binding.binding import Executor
+from mcp_toolset.tools.binding.binding import Executor, Gate
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.frozen import copied
 from mcp_toolset.tools.core.result import ToolResult, checked_result
@@ -50,6 +50,7 @@ class ToolRules:
     seeing: tuple[BoundResultHook, ...] = ()
     names: tuple[str, ...] = ()
     observed: bool = False
+    guards: tuple[Guard, ...] = ()
 
     def same_as(self, other: ToolRules) -> bool:
         """Whether these are the same rule objects."""
@@ -59,6 +60,7 @@ class ToolRules:
             and same(self.seeing, other.seeing)
             and self.names == other.names
             and self.observed == other.observed
+            and same(self.guards, other.guards)
         )
 
 
@@ -68,12 +70,13 @@ _OBSERVED: Final = ToolRules(observed=True)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A binding with its composed chain, the names that refer to it, and the rules in the chain."""
+    """A binding with its composed chain and gates, the names that refer to it, and the rules in the chain."""
 
     binding: ToolBinding
     run: Run
     names: tuple[str, ...] = ()
     rules: ToolRules | None = None
+    gates: tuple[Gate, ...] = ()
 
     def check(self, call: ToolCall) -> None:
         """Raise `InvalidArgumentsError` unless the arguments fit."""
@@ -86,12 +89,12 @@ def rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRul
     """Pick the rules for one tool."""
     hooks = rules.hooks
     observed = bool(rules.observers)
-    if hooks.is_empty and not rules.has_middleware:
+    if hooks.is_empty and not rules.has_middleware and not rules.guards:
         return _OBSERVED if observed else _NO_RULES
     middleware = rules.around(binding, names)
     exact = names.exact(binding) if middleware else ()
     asked, seeing = hooks.execution_hooks(binding, names), hooks.result_hooks(binding, names)
-    return ToolRules(middleware, asked, seeing, exact, observed)
+    return ToolRules(middleware, asked, seeing, exact, observed, tuple(rules.guards))
 
 
 def route_of(binding: ToolBinding, rules: ToolRules, known: Route | None) -> Route:
@@ -103,14 +106,17 @@ def route_of(binding: ToolBinding, rules: ToolRules, known: Route | None) -> Rou
     if rules.observed:
         run = partial(_noted, run)
     middleware, asked, seeing = rules.middleware, rules.asked, rules.seeing
-    route = Route(binding, run, rules.names, rules)
+    gates = tuple(gate for guard in rules.guards if (gate := guard.gate(binding)) is not None)
+    route = Route(binding, run, rules.names, rules, gates)
+    for layer in reversed([layer for guard in rules.guards for layer in guard.layers(binding)]):
+        run = partial(_around, layer, route, run)
     if seeing:
         run = partial(_seen, seeing, asked, route, run)
     elif asked:
         run = partial(_hooked, asked, route, run)
     for layer in reversed(middleware):
         run = partial(_around, layer, route, run)
-    return Route(binding, run, route.names, rules)
+    return Route(binding, run, rules.names, rules, gates)
 
 
 async def _noted(run: Run, call: ToolCall, context: ToolContext) -> ToolResult:

@@ -93,6 +93,9 @@ class ToolDispatch:
             binding = route.binding
             if seen is not None:
                 seen.binding = binding
+            if route.gates:
+                for gate in route.gates:
+                    gate(call, context)
             if binding.gate is not None:
                 binding.gate(call, context)
             if binding.prepare is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from mcp_toolset.errors import DefinitionError, NextConsumedError
+from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
@@ -66,6 +67,19 @@ class ToolMiddleware(Protocol):
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Handle a call: answer it, or pass it on with `await next()`."""
+        ...
+
+
+@runtime_checkable
+class Guard(Protocol):
+    """Decides by the tool and the caller, such as a policy; asked once for each tool of a frozen table."""
+
+    def gate(self, binding: ToolBinding) -> Gate | None:
+        """What refuses a call before everything else, or `None` if nothing ever does."""
+        ...
+
+    def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
+        """What stands inside all middleware and hooks, right before the tool, outermost first."""
         ...
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import NamesTools, ToolMiddleware, check_middleware
+from mcp_toolset.calls.pipeline.middleware import Guard, NamesTools, ToolMiddleware, check_middleware
 from mcp_toolset.calls.pipeline.observation import CallObserver, check_observers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.binding.binding import ToolBinding
@@ -31,6 +31,7 @@ class RuleSet:
     descriptions: Descriptions = field(default_factory=Descriptions)
     strict: bool | None = None
     observers: Sequence[CallObserver] = ()
+    guards: Sequence[Guard] = ()
     _own: tuple[tuple[NameUse, tuple[ToolMiddleware, ...]], ...] = field(init=False, repr=False)
     report: NameReport = field(init=False, repr=False, compare=False)
 
@@ -46,6 +47,9 @@ class RuleSet:
             put(self, "descriptions", Descriptions(self.descriptions))
         put(self, "report", NameReport(self.strict))
         put(self, "observers", check_observers(self.observers))
+        put(self, "guards", tuple(self.guards))
+        if unfit := [one for one in self.guards if not isinstance(cast("object", one), Guard)]:
+            raise DefinitionError(f"guards is a list such as [PolicyGuard(policy)], and has {unfit[0]!r}")
 
     @property
     def has_middleware(self) -> bool:

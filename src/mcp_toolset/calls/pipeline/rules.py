@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from mcp_toolset.calls.pipeline.hook_adapters import ExecutionHook
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -43,6 +43,8 @@ class Rules(RuleSet):
             known, and a warning where servers are mounted. `True` makes it an error there too, once they have
             listed their tools, and `False` a warning everywhere. See docs/names.md.
         observers: Called with a `CallReport` of each call.
+        guards: Refuse calls before everything else, or stand right before the tool, inside all hooks:
+            `PolicyGuard`, `CallLimits`.
 
     Raises:
         DefinitionError: a middleware cannot be used, or is for something that is not a tool.
@@ -74,6 +76,7 @@ class Rules(RuleSet):
             descriptions=Descriptions(_joined_texts(every)),
             strict=told[-1] if told else None,
             observers=[observer for one in every for observer in one.observers],
+            guards=[guard for one in every for guard in one.guards],
         )
 
     async def run(self, view: ToolView, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -98,6 +101,8 @@ AnyRule = Rules | HookSet | ToolMiddleware | ExecutionHook | Sequence[Any] | obj
 
 
 def _rules_of_one(rule: Any) -> Rules:
+    if isinstance(rule, Guard):
+        return Rules(guards=[rule])
     if not callable(rule) and any(name.endswith("_hook") for name in dir(rule)):
         hooks = HookSet()
         hooks.register(rule)

@@ -149,10 +149,11 @@ class Around:
 
     def guards(self, call: ToolCall, view: ToolView) -> bool:
         """Whether a call has middleware around it; for a calling tool, that of the called tool."""
-        if not self.rules.has_middleware or call.name not in view:
+        if call.name not in view or not (self.rules.guards or self.rules.has_middleware):
             return False
         binding = view[call.name]
-        return binding.redirect is None and bool(self.rules.around(binding, view.names))
+        guarded = self.rules.guards or self.rules.around(binding, view.names)
+        return binding.redirect is None and bool(guarded)
 
     def with_middleware(self, added: Rules) -> Around:
         """The same with more middleware, inside the present one."""

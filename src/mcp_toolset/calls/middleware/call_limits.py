@@ -1,0 +1,198 @@
+"""`CallLimits`: the limits of a server's tools, by pattern and caller, right before a tool runs."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import anyio
+from pydantic_core import to_json
+
+from mcp_toolset.calls.middleware.builtin import Timeout
+from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.middleware.rate import RateLimit
+from mcp_toolset.calls.middleware.text_limit import cut, text_of
+from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
+from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.security.policy.limits import Limit, Limits, LimitTable, Per, per
+from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
+from mcp_toolset.tools.binding.binding import Gate, ToolBinding
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+
+WAIT: Final = 30.0
+"""Seconds that a call waits for others to end, unless a `timeout` says otherwise."""
+
+_RETRY: Final = 1.0
+"""Seconds after which a call may be tried again that has waited for others in vain."""
+
+_ORDER: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")
+"""From the outermost on: a call that waits for others has been counted, and is not timed yet."""
+
+
+class CallLimits:
+    """Applies limits to the calls of a server or a loop: `Rules(guards=[CallLimits({"*": Limits(…)})])`."""
+
+    def __init__(
+        self,
+        limits: Mapping[str, Limits],
+        *,
+        servers: Mapping[str, Mapping[str, Limits]] | None = None,
+        now: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Apply `limits`, by pattern; see docs/limits.md.
+
+        Args:
+            limits: For all tools.
+            servers: By mounted server, for its tools; such a limit is used before one for all tools.
+            now: Seconds, from a monotonic clock.
+            clock: Seconds since the epoch.
+
+        Raises:
+            DefinitionError: a pattern names nothing.
+        """
+        self._table = LimitTable(limits, servers)
+        self._now = now
+        self._clock = clock
+        self._made: dict[tuple[str, str], ToolMiddleware | ConcurrencyLimit] = {}
+
+    def gate(self, binding: ToolBinding) -> Gate | None:
+        """Nothing: limits are for calls that would run."""
+        return None
+
+    def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
+        """What limits the calls of one tool; tools of one pattern share it."""
+        if binding.redirect is not None:
+            return ()
+        definition = binding.definition
+        facts = ToolFacts(
+            binding.name, binding.asked, binding.source, definition.name, hints_of(definition.annotations)
+        )
+        found = {limit.key: limit for limit in self._table.of(facts)}
+        wait = found["timeout"].value if "timeout" in found else WAIT
+        return [self._layer(found[key], wait) for key in _ORDER if key in found]
+
+    def _layer(self, limit: Limit, wait: float) -> ToolMiddleware:
+        made = self._made.get((limit.place, limit.key))
+        if made is None:
+            made = self._made[limit.place, limit.key] = self._new(limit)
+        return partial(made.within, wait) if isinstance(made, ConcurrencyLimit) else made
+
+    def _new(self, limit: Limit) -> ToolMiddleware | ConcurrencyLimit:
+        match limit.key:
+            case "rate":
+                rate = per(limit.value)
+                return RateLimit(rate.calls, rate.seconds, by="caller", now=self._now)
+            case "calls":
+                return CallBudget(per(limit.value), clock=self._clock)
+            case "concurrency":
+                return ConcurrencyLimit(limit.value)
+            case "timeout":
+                return Timeout(limit.value)
+            case _:
+                return ResultLimit(limit.value)
+
+
+def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:
+    reason = f"{call.name} {reason}; try again in {after:g} s"
+    record(call, "Reject", call.arguments, reason=reason)
+    return suggesting(rejection(Reject(reason, "policy")), after)
+
+
+class CallBudget:
+    """Lets each caller make so many calls in each day, or in another span; spans begin in UTC."""
+
+    def __init__(self, budget: Per, *, clock: Callable[[], float]) -> None:
+        """Allow `budget`; `clock` gives seconds since the epoch."""
+        self._budget = budget
+        self._clock = clock
+        self._used: Recent[str | None, tuple[float, int]] = Recent(MAX_KEPT)
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call if the budget of its caller is not used up."""
+        caller, (calls, seconds) = caller_of(context), self._budget
+        span, gone = divmod(self._clock(), seconds)
+        began, used = self._used.get(caller) or (span, 0)
+        used = used if began == span else 0
+        if used >= calls:
+            told = f"is limited to {calls} {'call' if calls == 1 else 'calls'} in {seconds:g} s; none is left"
+            return _refused(call, told, in_tenths(seconds - gone))
+        self._used.put(caller, (span, used + 1))
+        return await next()
+
+
+@dataclass(slots=True)
+class _Running:
+    slots: anyio.Semaphore
+    calls: int = 0
+
+
+class ConcurrencyLimit:
+    """Lets so many calls of each caller run at the same time; others wait, the first one first."""
+
+    def __init__(self, calls: int) -> None:
+        """Allow `calls`."""
+        self._calls = calls
+        self._running: dict[str | None, _Running] = {}
+
+    async def within(self, wait: float, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call, after at most `wait` seconds, or refuse it."""
+        caller = caller_of(context)
+        running = self._running.get(caller)
+        if running is None:
+            running = self._running[caller] = _Running(anyio.Semaphore(self._calls, fast_acquire=True))
+        running.calls += 1
+        try:
+            with anyio.move_on_after(wait) as waiting:
+                await running.slots.acquire()
+            if waiting.cancelled_caught:
+                told = f"is limited to {self._calls} at a time, and none of them has ended within {wait:g} s"
+                return _refused(call, told, _RETRY)
+            try:
+                return await next()
+            finally:
+                running.slots.release()
+        finally:
+            running.calls -= 1
+            if not running.calls:
+                del self._running[caller]
+
+
+class ResultLimit:
+    """Cuts results that take more than so many bytes in JSON, and says so in the result.
+
+    Images, other data and structured content are left out of such a result. If the tool has an output schema,
+    whose content cannot be left out, the result is an error instead.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Allow `most` bytes, and what the note takes."""
+        self._most = most
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run the call and shorten its result."""
+        result = await next()
+        size = _size(result.wire) if result.is_complete else 0
+        if size <= self._most:
+            return result
+        told = f"the result takes {size} bytes and may take {self._most}"
+        if next.definition.output_schema is not None and not result.is_error:
+            return ToolResult.of_error(f"{call.name}: {told}; ask for less")
+        wire = {key: value for key, value in result.wire.items() if key not in ("structuredContent", "_meta")}
+        texts = [block for block in result.content if text_of(block)]
+        note = {"type": "text", "text": f"[{told}: the rest is cut off; ask for less]"}
+        return replace(result, wire={**wire, "content": [*self._fitting(texts), note]})
+
+    def _fitting(self, texts: Sequence[Any]) -> list[Any]:
+        lengths = range(self._most + 1)
+        longest = bisect_right(lengths, self._most, key=lambda length: _size(cut(texts, length)[0])) - 1
+        return cut(texts, max(longest, 0))[0]
+
+
+def _size(value: Any) -> int:
+    return len(to_json(value))

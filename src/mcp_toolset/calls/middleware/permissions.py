@@ -1,0 +1,242 @@
+"""`PolicyGuard`: a policy on every call: denied tools are unknown, others run once a person has approved.
+
+It stands inside all middleware and hooks: the arguments that a person approves are those that the tool gets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+import anyio.to_thread
+
+from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
+from mcp_toolset.calls.pipeline.decision import Reject, record, rejection
+from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToolError
+from mcp_toolset.security.policy.approvals import Approval, Approvals, CallToApprove
+from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.tools.binding.binding import Gate, ToolBinding
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.text.hidden_text import plain_to_see
+
+APPROVAL_META_KEY: Final = "mcp-toolset/approval"
+"""In the `_meta` of a refusal: the id, the state and the expiry of the approval that it is about."""
+
+REMEMBERED: Final = 3600.0
+"""Seconds for which "allow for this session" holds."""
+
+LONGEST_VALUE: Final = 200
+LONGEST: Final = 2000
+"""Characters that are shown of one text in the arguments, and of all arguments together."""
+
+ONCE, SESSION, HOUR, DENY = "allow once", "allow for this session", "allow for one hour", "deny"
+"""The answers to choose from; a caller without a session is remembered for an hour."""
+
+_SECRET: Final = re.compile(
+    r"(?:^|_)(?:password|passwd|passphrase|pwd|secrets?|token|credentials?|authorization|cookie|api_?key"
+    r"|private_?key)(?:_|$)"
+)
+_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+
+_Remembered = tuple[str, ...]
+
+
+class Record(Protocol):
+    """Notes an event, such as `AuditLog.record`; it neither waits nor raises."""
+
+    def __call__(self, event: str, /, **fields: Any) -> object:
+        """Note an event."""
+        ...
+
+
+class PolicyGuard:
+    """Applies a policy to the calls of a server or a loop: `Rules(guards=[PolicyGuard(policy)])`.
+
+    A tool that the policy denies is unknown to the caller. If the policy says `ask`, the user at the client
+    is asked, if the client shows questions. Otherwise the call is refused and waits in `approvals`: once it
+    is granted there, the same caller may make the same call, with the same arguments, once.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        approvals: Approvals | None = None,
+        served: str = "",
+        record: Record | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Apply `policy`.
+
+        Args:
+            policy: What is allowed, asked about and denied.
+            approvals: Where calls wait if the client shows no questions; refused for good unless given.
+            served: The name of the server or loop, so that several can share a file of approvals.
+            record: Notes decisions, for an audit log.
+            now: Seconds, from a monotonic clock.
+        """
+        self.policy = policy
+        self._approvals = approvals
+        self._served = served
+        self._record = record
+        self._now = now
+        self._allowed: Recent[_Remembered, float] = Recent(MAX_KEPT)
+
+    def gate(self, binding: ToolBinding) -> Gate | None:
+        """Refuses calls of denied tools; nothing for a tool that no caller is denied."""
+        fixed = not self.policy.varies and self.policy.decide(binding, None).kind != "deny"
+        return None if fixed else partial(self._admit, binding)
+
+    def layers(self, binding: ToolBinding) -> Sequence[ToolMiddleware]:
+        """Asks before a tool runs; nothing for a tool that every caller may call."""
+        fixed = not self.policy.varies and self.policy.decide(binding, None).kind == "allow"
+        return () if fixed else (partial(self._permitted, binding),)
+
+    def _admit(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> None:
+        verdict = self.policy.decide(binding, context.identity)
+        if verdict.kind == "deny":
+            self._note(binding, context, "deny", verdict.rule)
+            raise UnknownToolError(call.name)
+
+    async def _permitted(
+        self, binding: ToolBinding, call: ToolCall, context: ToolContext, next: CallNext
+    ) -> ToolResult:
+        self._admit(binding, call, context)
+        verdict = self.policy.decide(binding, context.identity)
+        if verdict.kind == "allow":
+            return await next()
+        who = (caller_of(context) or "", context.session or "")
+        remembered = (*who, binding.source, binding.name, binding.definition.digest)
+        if self._now() < (self._allowed.get(remembered) or 0.0):
+            self._note(binding, context, "allowed before", verdict.rule)
+            return await next()
+        wanted = self._wanted(binding, call, context)
+        try:
+            # On 2026-07-28 the question ends the call here, and the repeated call has the answer.
+            answer = await _answer(wanted, context)
+        except CannotAskError as fault:
+            refusal = await self._unasked(wanted, fault.obstacle)
+            self._note(binding, context, "approved" if refusal is None else "approval needed", verdict.rule)
+            return await next() if refusal is None else _refused(call, refusal)
+        self._note(binding, context, answer, verdict.rule)
+        if answer == DENY:
+            told = f"{call.name} did not run: the user did not allow it"
+            return _refused(call, rejection(Reject(told, "policy")))
+        if answer != ONCE:
+            self._allowed.put(remembered, self._now() + REMEMBERED)
+        return await next()
+
+    def _wanted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> CallToApprove:
+        identity = context.identity
+        return CallToApprove(
+            served=self._served,
+            caller=caller_of(context) or "",
+            server=binding.source,
+            tool=binding.name,
+            definition=binding.definition.digest,
+            digest=_digest(call.arguments),
+            who="" if identity is None else plain_to_see(identity.name),
+            arguments=shown_arguments(call.arguments),
+        )
+
+    async def _unasked(self, wanted: CallToApprove, obstacle: str) -> ToolResult | None:
+        """What the caller is told whose client cannot be asked; `None` if the call was granted."""
+        needs = f"{wanted.tool} did not run: it needs an approval"
+        if self._approvals is None:
+            mend = "use a client that shows questions (elicitation)"
+            return rejection(Reject(f"{needs}, and {obstacle}; {mend}", "policy"))
+        try:
+            approval = await anyio.to_thread.run_sync(self._approvals.claim, wanted)
+        except StoreError as fault:
+            return rejection(Reject(f"{needs}, and {fault}", "policy"))
+        if approval.state == "granted":
+            return None
+        return _waiting(approval, needs, obstacle, self._approvals.lifetime)
+
+    def _note(self, binding: ToolBinding, context: ToolContext, decision: str, rule: str) -> None:
+        if self._record is not None:
+            self._record(
+                "decision",
+                decision=decision,
+                rule=rule,
+                tool=binding.name,
+                server=binding.source,
+                principal=None if context.identity is None else context.identity.name,
+                session=context.session,
+            )
+
+
+def _refused(call: ToolCall, refusal: ToolResult) -> ToolResult:
+    record(call, "Reject", call.arguments, reason=refusal.text)
+    return refusal
+
+
+def _waiting(approval: Approval, needs: str, obstacle: str, lifetime: float) -> ToolResult:
+    if approval.state == "refused":
+        reason = f"{needs}, and approval {approval.id} was refused; do not make this call again"
+    else:
+        reason = (
+            f"{needs}, and {obstacle}. Approval {approval.id} waits for `mcp-toolset approvals grant "
+            f"{approval.id}`; then the same call, with the same arguments, may be made once within "
+            f"{lifetime / 60:g} min"
+        )
+    refusal = rejection(Reject(reason, "policy"))
+    told = {"id": approval.id, "state": approval.state, "expires": approval.expires}
+    return ToolResult({**refusal.wire, "_meta": {**refusal.wire["_meta"], APPROVAL_META_KEY: told}})
+
+
+async def _answer(wanted: CallToApprove, context: ToolContext) -> str:
+    """What the user has chosen; anything but one of the choices denies.
+
+    The question differs from that about any other call, so that no other answer is taken for its answer.
+    """
+    longer = SESSION if context.session else HOUR
+    # Callers that cannot be told apart are not remembered.
+    choices = [ONCE, longer, DENY] if wanted.caller else [ONCE, DENY]
+    place = f" of {wanted.server}" if wanted.server else ""
+    asks = f"Allow the call of {wanted.tool}{place}?\nArguments: {wanted.arguments}\nCall: {wanted.key[:32]}"
+    form = {
+        "type": "object",
+        "properties": {"decision": {"type": "string", "title": "Decision", "enum": choices}},
+        "required": ["decision"],
+    }
+    try:
+        answer = await context.elicit(asks, form)
+    except CannotAskError:
+        raise
+    except CallError:
+        return DENY
+    decision = answer.content.get("decision") if answer.accepted else DENY
+    return decision if decision in choices else DENY
+
+
+def _digest(arguments: Mapping[str, Any]) -> str:
+    canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """Arguments as people see them: hidden characters spelt out, secrets blanked, long texts cut."""
+    text = plain_to_see(json.dumps(_shown(dict(arguments)), ensure_ascii=False, default=repr))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters)"
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {
+            name: "***" if item and _SECRET.search(_WORD.sub("_", name).lower()) else _shown(item)
+            for name, item in table.items()
+        }
+    if isinstance(value, list):
+        return [_shown(item) for item in cast("list[Any]", value)]
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        return f"{value[:LONGEST_VALUE]}… ({len(value) - LONGEST_VALUE} more characters)"
+    return value

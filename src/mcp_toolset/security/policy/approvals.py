@@ -1,0 +1,257 @@
+"""`Approvals`: calls that wait until a person allows them, in a file of servers and the command line.
+
+An approval is for one call: of one caller, one tool with its definition, and its arguments. A granted one
+lets that call through once, whichever process makes it; each step is one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final, Literal, cast
+
+from mcp_toolset.errors import StoreError
+
+LIFETIME: Final = 3600.0
+"""Seconds for which a call waits for a decision, and after it for which the decision holds."""
+
+MAX_WAITING: Final = 100
+"""Approvals of one caller that may wait at a time."""
+
+PATIENCE: Final = 5.0
+"""Seconds that a step waits for other processes."""
+
+VARIABLE: Final = "MCP_TOOLSET_APPROVALS"
+"""The environment variable that names another file."""
+
+State = Literal["pending", "granted", "refused"]
+
+_APPLICATION: Final = 0x4D547361
+"""SQLite's `application_id` of such a file: the letters `MTsa`."""
+
+_TABLE: Final = """CREATE TABLE approvals (
+    id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, state TEXT NOT NULL, caller TEXT NOT NULL,
+    who TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, arguments TEXT NOT NULL,
+    asked REAL NOT NULL, expires REAL NOT NULL
+)"""
+_FIELDS: Final = "id, state, who, server, tool, arguments, asked, expires"
+
+
+@dataclass(frozen=True, slots=True)
+class CallToApprove:
+    """What an approval is bound to, and how the call is shown.
+
+    Attributes:
+        served: The server or configuration that was called, so that servers can share a file.
+        caller: The key of the caller; empty if callers cannot be told apart.
+        server: The mounted server of the tool; empty for a local tool.
+        tool: The public name of the tool.
+        definition: The digest of its definition.
+        digest: The digest of the arguments.
+        who: What people call the caller.
+        arguments: The arguments as people see them: shortened, without secrets.
+    """
+
+    served: str
+    caller: str
+    server: str
+    tool: str
+    definition: str
+    digest: str
+    who: str = ""
+    arguments: str = ""
+
+    @property
+    def key(self) -> str:
+        """What is the same for the same call only."""
+        bound = [self.served, self.caller, self.server, self.tool, self.definition, self.digest]
+        return hashlib.sha256(json.dumps(bound).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One call that waits, or that was decided about and not made since.
+
+    Attributes:
+        id: What people name it by.
+        state: `pending`, `granted` or `refused`.
+        who: The caller; empty if unknown.
+        server: The mounted server of the tool; empty for a local tool.
+        tool: The public name of the tool.
+        arguments: The arguments, shortened and without secrets.
+        asked: When the call was made first, in seconds since the epoch.
+        expires: Until when it waits, or the decision holds.
+    """
+
+    id: str
+    state: State
+    who: str
+    server: str
+    tool: str
+    arguments: str
+    asked: float
+    expires: float
+
+
+def approvals_path() -> Path:
+    """The file, by `MCP_TOOLSET_APPROVALS` or else in the user's folder for state."""
+    if said := os.environ.get(VARIABLE, ""):
+        return Path(said)
+    from platformdirs import user_state_path
+
+    return user_state_path("mcp-toolset") / "approvals.sqlite3"
+
+
+class Approvals:
+    """The approvals in one file, or in memory. Methods wait for the disk: call them in a worker thread."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        lifetime: float = LIFETIME,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Use this file, which the first call that waits creates, readable by its owner only.
+
+        Args:
+            path: The file; `None` keeps them in memory, where no other process sees them.
+            lifetime: Seconds for which a call waits, and for which a decision holds.
+            now: Seconds since the epoch.
+        """
+        self.path = None if path is None else Path(path)
+        self.lifetime = lifetime
+        self._now = now
+        self._lock = RLock()
+        self._memory: sqlite3.Connection | None = None
+
+    def claim(self, call: CallToApprove) -> Approval:
+        """Use up the grant for a call, or say what stands against it; a new call waits from now on.
+
+        Returns:
+            The approval: if it is `granted`, the call may run now, and the approval is gone.
+
+        Raises:
+            StoreError: the file cannot be used, or too many calls of the caller wait.
+        """
+        with self._transaction() as file:
+            now = self._now()
+            file.execute("DELETE FROM approvals WHERE expires <= ?", (now,))
+            found = _one(file, "SELECT {} FROM approvals WHERE key = ?", call.key)
+            if found is None:
+                return self._added(file, call, now)
+            if found.state == "granted":
+                file.execute("DELETE FROM approvals WHERE id = ?", (found.id,))
+            return found
+
+    def waiting(self) -> list[Approval]:
+        """All approvals that have not expired, the oldest first.
+
+        Raises:
+            StoreError: the file cannot be used.
+        """
+        if self.path is not None and not self.path.exists():
+            return []
+        with self._transaction() as file:
+            query = f"SELECT {_FIELDS} FROM approvals WHERE expires > ? ORDER BY asked, id"
+            return [Approval(*row) for row in file.execute(query, (self._now(),))]
+
+    def decide(self, id: str, state: Literal["granted", "refused"]) -> Approval:
+        """Grant or refuse; a decision can be changed until the call has been made.
+
+        Raises:
+            StoreError: no such approval waits, or the file cannot be used.
+        """
+        if self.path is None or self.path.exists():
+            with self._transaction() as file:
+                now = self._now()
+                update = "UPDATE approvals SET state = ?, expires = ? WHERE id = ? AND expires > ?"
+                file.execute(update, (state, now + self.lifetime, id, now))
+                found = _one(file, "SELECT {} FROM approvals WHERE id = ? AND expires > ?", id, now)
+            if found is not None:
+                return found
+        raise StoreError(f"no approval {id} waits: it was used, has expired, or is in another file")
+
+    def _added(self, file: sqlite3.Connection, call: CallToApprove, now: float) -> Approval:
+        many = "SELECT count(*) FROM approvals WHERE caller = ?"
+        if file.execute(many, (call.caller,)).fetchone()[0] >= MAX_WAITING:
+            raise StoreError(f"{MAX_WAITING} calls of this caller wait for an approval already")
+        made = Approval(
+            secrets.token_hex(4),
+            "pending",
+            call.who,
+            call.server,
+            call.tool,
+            call.arguments,
+            now,
+            now + self.lifetime,
+        )
+        row = (made.id, call.key, made.state, call.caller, made.who, made.server, made.tool)
+        put = "INSERT INTO approvals VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        file.execute(put, (*row, made.arguments, made.asked, made.expires))
+        return made
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        """One step that no other process can come between."""
+        with self._lock:
+            try:
+                file = self._opened()
+                try:
+                    file.execute("BEGIN IMMEDIATE")
+                    with file:
+                        yield file
+                finally:
+                    if file is not self._memory:
+                        file.close()
+            except (sqlite3.Error, OSError) as fault:
+                raise StoreError(f"the approvals cannot be read or written: {fault}") from fault
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._memory is not None:
+            return self._memory
+        if self.path is not None:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        place = ":memory:" if self.path is None else self.path
+        file = sqlite3.connect(place, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        try:
+            _prepare(file)
+        except BaseException:
+            file.close()
+            raise
+        if self.path is None:
+            self._memory = file
+        return file
+
+
+def _prepare(file: sqlite3.Connection) -> None:
+    """Make the table in an empty file; another process may be doing the same."""
+    if _kind(file) == _APPLICATION:
+        return
+    file.execute("BEGIN IMMEDIATE")
+    with file:
+        if _kind(file) == _APPLICATION:
+            return
+        if _kind(file) or file.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise sqlite3.DatabaseError("it is a database of another program; name another file")
+        file.execute(_TABLE)
+        file.execute(f"PRAGMA application_id = {_APPLICATION}")
+
+
+def _kind(file: sqlite3.Connection) -> int:
+    return file.execute("PRAGMA application_id").fetchone()[0]
+
+
+def _one(file: sqlite3.Connection, query: str, *values: Any) -> Approval | None:
+    row = file.execute(query.format(_FIELDS), values).fetchone()
+    return None if row is None else Approval(*cast("tuple[Any, ...]", row))
