@@ -1,4 +1,4 @@
-"""Policies: which tools exist for a caller, and which need an approval; see docs/policies.md."""
+"""Policies: which tools exist for a caller, which need an approval, and how much a caller may use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.middleware.call_limits import CallLimits
+    from mcp_toolset.calls.middleware.permissions import PolicyGuard
+    from mcp_toolset.security.policy.approvals import Approvals
+    from mcp_toolset.security.policy.limits import Limits
     from mcp_toolset.security.policy.policy import Policy, Verdict
 
-__all__ = ["Policy", "Verdict"]
+__all__ = ["Approvals", "CallLimits", "Limits", "Policy", "PolicyGuard", "Verdict"]
 
 if not TYPE_CHECKING:  # so that a type checker reports a name that is none
     __getattr__, __dir__ = lazily(__name__, homes_of(__all__))
