@@ -93,6 +93,7 @@ def test_help_names_every_command(line: CommandLine):
         "pin",
         "install",
         "uninstall",
+        "secret",
     ]
 
 

@@ -1,7 +1,8 @@
 """`--header` and `--token-env`: credentials for a server at a URL.
 
 Every user of the machine can read a command line, and the shell's history keeps it. So a token is given by
-the name of its environment variable, and a header may refer to one: `--header 'X-Api-Key: ${API_KEY}'`.
+the name of its environment variable, and a header may refer to one, or to a secret that is kept:
+`--header 'X-Api-Key: ${keyring:api}'`.
 Values are never shown.
 """
 
@@ -42,7 +43,7 @@ def credential_options(function: _Function) -> _Function:
             "--header",
             multiple=True,
             metavar="NAME:VALUE",
-            help="Send a header to the URL; ${VAR} in the value is read from the environment.",
+            help="Send a header to the URL; ${VAR}, ${keyring:NAME} and ${file:PATH} are replaced.",
         ),
     ):
         told = option(told)
@@ -63,12 +64,16 @@ def _header(text: str) -> tuple[str, str]:
     name, sign, value = text.partition(":")
     if not sign or not _NAME.fullmatch(name):
         raise click.UsageError(f"--header: it has no name before a colon; {_HOW}")
+    from mcp_toolset.cli.display.output import complain
     from mcp_toolset.config.jsonc import Place
     from mcp_toolset.config.variables import Variables
 
     place = f"--header {name}"
+    variables = Variables(os.environ, Path.cwd(), {})
     # Every value of a header is secret, so no message shows one.
-    expanded = Variables(os.environ, Path.cwd(), {}).expand(value.strip(), Place(place), lambda _: None)
+    expanded = variables.expand(value.strip(), Place(place), lambda _: None)
+    for warning in variables.references.warnings:
+        complain(warning)
     return name, _checked(expanded, place)
 
 

@@ -24,6 +24,7 @@ from mcp_toolset.cli.commands.list import list_command
 from mcp_toolset.cli.commands.pin import pin_command
 from mcp_toolset.cli.commands.read import read_command
 from mcp_toolset.cli.commands.search import search_command
+from mcp_toolset.cli.commands.secret import secret_command
 from mcp_toolset.cli.commands.serve import serve_command
 from mcp_toolset.cli.display.output import complain, debugging
 from mcp_toolset.cli.options import examples
@@ -81,6 +82,7 @@ for _command in (
     pin_command,
     install_command,
     uninstall_command,
+    secret_command,
 ):
     cli.add_command(_command)
 

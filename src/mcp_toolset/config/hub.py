@@ -25,6 +25,8 @@ from mcp_toolset.config.models import HubConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError
+from mcp_toolset.security.secrets.references import References
+from mcp_toolset.security.secrets.vault import Vault
 
 __all__ = ["load_config", "parse_config"]
 
@@ -32,10 +34,13 @@ _NAMED = 5
 _EDITOR_FOLDERS = (".cursor", ".vscode")
 
 
-def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ) -> HubConfig:
+def load_config(
+    path: str | os.PathLike[str], *, environ: Mapping[str, str] = os.environ, vault: Vault | None = None
+) -> HubConfig:
     """Read a configuration file of any of the clients; it may contain comments and trailing commas.
 
-    A server whose entry is wrong has a `fault`; the others can be used.
+    A server whose entry is wrong has a `fault`; the others can be used. References to secrets are looked up
+    in `vault`, by default the user's; one that is given again does not ask again for what it could not open.
 
     Raises:
         ConfigError: The file is missing or broken, or an error concerns more than one server's entry.
@@ -47,15 +52,21 @@ def load_config(path: str | os.PathLike[str], *, environ: Mapping[str, str] = os
         text = None
     if text is None:
         raise Place(source).error("no such file", "check the path")
-    return parse_config(decode(text.removeprefix("\ufeff"), source), source=source, environ=environ)
+    return parse_config(
+        decode(text.removeprefix("\ufeff"), source), source=source, environ=environ, vault=vault
+    )
 
 
 def parse_config(
-    data: object, *, source: str | os.PathLike[str], environ: Mapping[str, str] = os.environ
+    data: object,
+    *,
+    source: str | os.PathLike[str],
+    environ: Mapping[str, str] = os.environ,
+    vault: Vault | None = None,
 ) -> HubConfig:
     """The models of decoded JSON. `source` is the path that the JSON came from or would be written to.
 
-    Only an `envFile` that an enabled server names is read from disk.
+    Only an `envFile` and `${file:…}` of enabled servers are read from disk.
 
     Raises:
         ConfigError: With file, place, cause and mend in one line, and no values.
@@ -64,7 +75,8 @@ def parse_config(
     table, warnings = _table(data, root), list[str]()
     section, entries = _server_section(table, root)
     defaults = validated(ToolsetSection, table.get("toolset", {}), root.at("toolset"))
-    surroundings = _surroundings(path, defaults, environ, _inputs(table, root))
+    references = References(vault or Vault(environ))
+    surroundings = _surroundings(path, defaults, environ, _inputs(table, root), references)
     _check_file_keys(table, root, warnings.append)
     servers = tuple(
         _server(name, entry, section.at(name), surroundings, warnings.append)
@@ -72,17 +84,29 @@ def parse_config(
     )
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
-        path, defaults.name, servers, defaults.client_prefix, lock, tuple(warnings), defaults.list_patience
+        path,
+        defaults.name,
+        servers,
+        defaults.client_prefix,
+        lock,
+        (*warnings, *references.warnings),
+        defaults.list_patience,
+        tuple(references.files),
     )
 
 
 def _surroundings(
-    path: Path, defaults: ToolsetSection, environ: Mapping[str, str], inputs: Mapping[str, str | None]
+    path: Path,
+    defaults: ToolsetSection,
+    environ: Mapping[str, str],
+    inputs: Mapping[str, str | None],
+    references: References,
 ) -> Surroundings:
     in_editor_folder = path.parent.name in _EDITOR_FOLDERS
     folder = path.parent.parent if in_editor_folder else path.parent
     is_projects = in_editor_folder or path.name == ".mcp.json"
-    return Surroundings(defaults, Variables(environ, folder, inputs), str(folder) if is_projects else None)
+    variables = Variables(environ, folder, inputs, references)
+    return Surroundings(defaults, variables, str(folder) if is_projects else None)
 
 
 def _server(

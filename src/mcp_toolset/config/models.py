@@ -119,8 +119,9 @@ class HubConfig:
         servers: Its servers in file order.
         client_prefix: What clients put before every name of a tool.
         lock: The path of the lock file; None means in the folder of the configuration.
-        warnings: A line for each place with unknown keys.
+        warnings: A line for each place with unknown keys, and for each secret that every user can read.
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
+        secret_files: The files that `${file:…}` names, in the order in which they were read.
     """
 
     path: Path
@@ -130,6 +131,7 @@ class HubConfig:
     lock: Path | None = None
     warnings: tuple[str, ...] = ()
     list_patience: float | None = None
+    secret_files: tuple[Path, ...] = ()
 
     @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:

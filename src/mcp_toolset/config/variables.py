@@ -5,6 +5,8 @@
 | `${NAME}`, `${NAME:-default}`, `${env:NAME}` | an environment variable |
 | `${workspaceFolder}`, `${workspaceFolderBasename}` | the folder that the file configures |
 | `${userHome}`, `${pathSeparator}`, `${/}` | as editors define them |
+| `${keyring:NAME}` | what `mcp-toolset secret set NAME` has kept |
+| `${file:PATH}` | the text of a file, such as a secret that a container is given |
 | `${input:ID}` | the variable `MCP_INPUT_ID`, or the default of that entry in `inputs` |
 
 An input never falls back to a variable of the same name: `${input:path}` must not become `PATH`. Any other
@@ -21,6 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from mcp_toolset.config.jsonc import Place
+from mcp_toolset.errors import SecretError
+from mcp_toolset.security.secrets.references import AbsentError, References
 
 __all__ = ["PLAIN_VARIABLES", "Variables", "parse_env_file"]
 
@@ -32,7 +36,12 @@ PLAIN_VARIABLES: Final = frozenset(
 """Variables whose values are not secret: places, names and settings of the machine."""
 
 _REFERENCE = re.compile(
-    r"\$\{(?:(?P<kind>[A-Za-z]\w*):(?=[\w./]))?(?P<name>/|[\w][\w. -]*)(?::-(?P<default>[^}]*))?\}"
+    r"""\$\{(?: keyring:(?P<secret>[\w./@~](?:(?!:-)[^}])*)
+          # What follows another colon is a shell's substring of a variable of that name.
+          | file:(?P<file>(?:[A-Za-z]:(?=[\\/]))?[\w./\\~][^}:]*)
+          | (?:(?P<kind>[A-Za-z]\w*):(?=[\w./]))?(?P<name>/|[\w][\w.\ -]*)
+        )(?::-(?P<default>[^}]*))?\}""",
+    re.VERBOSE,
 )
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _ENV_LINE = re.compile(
@@ -50,6 +59,7 @@ class Variables:
     environ: Mapping[str, str] = field(repr=False)
     folder: Path
     inputs: Mapping[str, str | None] = field(repr=False)
+    references: References = field(default_factory=References, repr=False, compare=False)
 
     @property
     def home(self) -> str:
@@ -62,13 +72,15 @@ class Variables:
         Args:
             text: The text in the file.
             place: Its place, for errors.
-            secret: Called with each value that came from a variable or an input.
+            secret: Called with each value that came from a variable, an input, a keyring or a file.
 
         Raises:
-            ConfigError: A variable is not set and has no default; names it, never a value.
+            ConfigError: A value is missing and has no default; names it, never a value.
         """
 
         def value(found: re.Match[str]) -> str:
+            if found["secret"] or found["file"]:
+                return self._kept(found, place, secret)
             predefined = self._predefined(found["name"]) if found["kind"] is None else None
             if predefined is not None:
                 return predefined
@@ -84,6 +96,17 @@ class Variables:
         if expanded == "~" or expanded.startswith(("~/", "~\\")):
             expanded = self.home + expanded[1:]
         return os.path.normpath(self.folder / expanded)
+
+    def _kept(self, found: re.Match[str], place: Place, secret: Callable[[str], None]) -> str:
+        try:
+            name, file = found["secret"], found["file"]
+            given = self.references.secret(name) if name else self.references.text_of(Path(self.path(file)))
+        except SecretError as fault:
+            if isinstance(fault, AbsentError) and found["default"] is not None:
+                return found["default"]
+            raise place.error(fault.cause, fault.mend) from None
+        secret(given)
+        return given
 
     def _value(self, found: re.Match[str], place: Place) -> str:
         kind, name, default = found["kind"], found["name"], found["default"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, chain, load_config
 from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
+from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.reloadable import Reloading
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -67,9 +68,10 @@ class ConfiguredToolset(Toolset):
         return None
 
     def watched(self) -> list[Path]:
-        """The configuration file, its lock file, and the environment files of its servers."""
+        """The configuration file, its lock file, and its servers' files with environments and secrets."""
         files = (server.env_file for server in enabled(self.config))
-        return [self.config.path, lock_path(self.config), *(file for file in files if file is not None)]
+        own = (file for file in files if file is not None)
+        return [self.config.path, lock_path(self.config), *own, *self.config.secret_files]
 
     def reloads(
         self,
@@ -105,4 +107,4 @@ def toolset_from_config(
     """
     found = config if isinstance(config, HubConfig) else load_config(config)
     chain.check_not_served_above(found.path)
-    return ConfiguredToolset(found, read or partial(load_config, found.path))
+    return ConfiguredToolset(found, read or partial(load_config, found.path, vault=Vault()))

@@ -13,7 +13,10 @@ from typing import Final, Protocol, TypeVar, cast
 
 from mcp_toolset.errors import SecretError
 
-__all__ = ["PATIENCE", "Keyring", "KeyringMissingError"]
+__all__ = ["KEY_VARIABLE", "PATIENCE", "Keyring", "KeyringMissingError"]
+
+KEY_VARIABLE: Final = "MCP_TOOLSET_KEY"
+"""The environment variable with the key of encrypted files, which are used instead of a keyring then."""
 
 SERVICE: Final = "mcp-toolset"
 """The name under which a keyring shows our entries."""
@@ -27,7 +30,7 @@ AGAIN_AFTER: Final = 300.0
 _ACCEPTED: Final = frozenset(
     f"keyring.backends.{name}" for name in ("SecretService", "libsecret", "kwallet", "macOS", "Windows")
 )
-_MEND: Final = "unlock it, or set MCP_TOOLSET_KEY to keep secrets in encrypted files"
+_MEND: Final = f"unlock it, or set {KEY_VARIABLE} to keep secrets in encrypted files"
 _T = TypeVar("_T")
 
 
@@ -124,7 +127,7 @@ def _system_keyring() -> Backend:
     name = f"{type(chosen).__module__}.{type(chosen).__qualname__}"
     raise KeyringMissingError(
         f"this machine has no keyring that encrypts (the package `keyring` found {name})",
-        "start a Secret Service such as gnome-keyring, or set MCP_TOOLSET_KEY",
+        f"start a Secret Service such as gnome-keyring, or set {KEY_VARIABLE}",
     )
 
 

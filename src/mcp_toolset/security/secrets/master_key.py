@@ -1,6 +1,7 @@
 """`PrivateFolder` and `MasterKey`: where encrypted files are, and the key that they are encrypted with.
 
 The key is `MCP_TOOLSET_KEY` if that is set, else an entry of the system's keyring, else a file in the folder.
+Of several keys in the variable or the entry, the first encrypts and each of them decrypts.
 A key in a file beside what it encrypts protects copies of the other files alone, such as backups without it.
 """
 
@@ -20,15 +21,12 @@ from cryptography.fernet import Fernet, MultiFernet
 
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError
+from mcp_toolset.security.secrets.keyring_store import KEY_VARIABLE, Keyring, KeyringMissingError
 
-__all__ = ["KEY_VARIABLE", "MasterKey", "PrivateFolder"]
+__all__ = ["MasterKey", "PrivateFolder"]
 
-KEY_VARIABLE: Final = "MCP_TOOLSET_KEY"
-"""The environment variable with the key; of several, the first encrypts and each of them decrypts."""
-
-ENTRY: Final = "master-key"
-"""The name of the key in the keyring."""
+ENTRY: Final = "key of encrypted files"
+"""The name of the key in the keyring, which no named secret can have."""
 
 KEY_FILE: Final = "key"
 MOST_BYTES: Final = 1024 * 1024
@@ -139,7 +137,7 @@ class MasterKey:
                 raise
             self.missing = fault.cause
         path = self._folder.path / KEY_FILE
-        self.place = f"the file {path}; this protects copies without that file alone, such as backups"
+        self.place = f"the file {path}, which protects backups without that file, and nothing else"
         return filed or _checked([self._folder.made_once(KEY_FILE, Fernet.generate_key).decode()], str(path))
 
     def _of_keyring(self) -> list[bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mcp_toolset.security.secrets.credential_store import CredentialStore, MemoryCredentialStore
-from mcp_toolset.security.secrets.keyring_store import Keyring
+from mcp_toolset.security.secrets.keyring_store import KEY_VARIABLE, Keyring
 
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
@@ -32,6 +32,11 @@ class Vault:
         """Use the folder that the environment names, or the user's, and the system's keyring or another."""
         self._environ = environ
         self.keyring = keyring or Keyring()
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether the environment has the key, so that encrypted files come before the keyring."""
+        return bool(self._environ.get(KEY_VARIABLE))
 
     @cached_property
     def folder(self) -> Path | None:
