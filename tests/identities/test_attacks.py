@@ -5,7 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from mcp_toolset import Toolset, tool
 from mcp_toolset.auth import Authenticator, Refusal
+from mcp_toolset.policy import Policy
 from mcp_toolset.tools.core.identity import Identity
 
 pytestmark = pytest.mark.anyio
@@ -45,3 +47,18 @@ async def test_i1_what_is_revoked_while_a_token_is_verified_is_not_remembered(wh
         assert [getattr(each, "status", None) for each in answers] == [401, 401]
     else:
         assert verifier.count == 2
+
+
+@tool
+def wipe() -> str:
+    """Wipe everything."""
+    return "wiped"
+
+
+def test_i3_a_user_who_is_called_like_the_key_of_another_one_has_none_of_its_rights() -> None:
+    ann = Identity.of("desk", "ann", "https://issuer")
+    policy = Policy(allow=[], principals={ann.key: Policy(allow=["*"])})
+    impostor = Identity.of("desk", ann.key, "https://other")
+    binding = next(iter(Toolset(wipe).bindings()))
+    assert policy.decide(binding, ann).kind == "allow"
+    assert policy.decide(binding, impostor).kind == "deny"

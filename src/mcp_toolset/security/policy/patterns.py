@@ -76,7 +76,10 @@ def check_pattern(pattern: str, place: str) -> None:
 
 def is_caller(pattern: str, name: str, key: str) -> bool:
     """Whether a pattern is for a caller: its name, a pattern of its name, or its key, beginning with `[`."""
-    return pattern in (name, key) or (not pattern.startswith("[") and fnmatchcase(name, pattern))
+    if pattern.startswith("["):
+        # Never a name: a user may be called what the key of another one is.
+        return pattern == key
+    return pattern in (name, key) or fnmatchcase(name, pattern)
 
 
 @dataclass(frozen=True, slots=True)
