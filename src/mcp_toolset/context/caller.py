@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.context.client import ServedClient, carried_by, client_of, declared_by, stream_of
@@ -128,6 +128,12 @@ class Caller(ToolContext):
         """The credentials that the client sent with this request, over HTTP."""
         http = self._request.http
         return None if http is None else http.headers.get("authorization")
+
+    def sent(self, name: str) -> list[str]:
+        """The values of a header of the HTTP request, `name` in lower case: one for each line with it."""
+        http, wanted = self._request.http, name.encode()
+        lines: Iterable[tuple[bytes, bytes]] = () if http is None else http.scope["headers"]
+        return [value.decode("latin-1") for each, value in lines if each == wanted]
 
     @property
     def cancelled_because(self) -> str | None:

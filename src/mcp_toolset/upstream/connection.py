@@ -316,6 +316,14 @@ class UpstreamConnection:
         common = self.tools.common if seen is None else seen.names
         return frozenset() if len(common) >= len(listed) and listed <= common else frozenset(listed - common)
 
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what the server lists to clients like this one."""
+        return self.lists.unknown(context)
+
+    async def known_to(self, context: ToolContext) -> None:
+        """Wait, for a little while at most, until that is known."""
+        await self.lists.learned(context)
+
     async def _merge(self) -> None:
         await self.tools.admit_more(self.lists.more(TOOLS))
 

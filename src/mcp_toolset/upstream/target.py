@@ -89,6 +89,7 @@ class Link:
         process: For `stdio`.
         server: For `in-process`.
         hidden: Values that must not be shown, beside those in the other fields; see `Secrets`.
+        about_caller: Sent with every HTTP request as well, where the link is for one caller.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Link:
     process: ProcessTarget | None = field(default=None, repr=False)
     server: Any = field(default=None, repr=False)
     hidden: tuple[str, ...] = field(default=(), repr=False)
+    about_caller: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @cached_property
     def facts(self) -> TransportFacts:
@@ -146,14 +148,15 @@ class Link:
             yield await stack.enter_async_context(self._over_http())
 
     def _over_http(self) -> AbstractAsyncContextManager[Dispatcher]:
+        headers = {**self.headers, **self.about_caller}
         # What speaks HTTP takes its time to import, and is needed for a server at a URL alone.
         if self.transport == "sse":
             from mcp_toolset.transports.client.sse_client import sse_client
 
-            return sse_client(self.name, self.url, self.headers, self.auth, self.credentials)
+            return sse_client(self.name, self.url, headers, self.auth, self.credentials)
         from mcp_toolset.transports.client.http_client import http_client
 
-        return http_client(self.name, self.url, self.headers, self.auth, self.credentials)
+        return http_client(self.name, self.url, headers, self.auth, self.credentials)
 
     @cached_property
     def secrets(self) -> Secrets:

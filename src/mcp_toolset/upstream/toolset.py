@@ -17,6 +17,7 @@ from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.config.server_auth import ServerAuth
+from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.tools.binding.selector import near_names
@@ -30,9 +31,10 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
+from mcp_toolset.upstream.callers.reach import reach_of
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.known_server import introduction
-from mcp_toolset.upstream.lists.client_offers import ClientOffers
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Target, link_to
 
@@ -74,6 +76,7 @@ class RemoteToolset(Toolset):
         lock: str | Path | LockEntry | None = None,
         sessions: SessionRule = "auto",
         forward_authorization: bool = False,
+        forward: Mapping[str, str] | None = None,
         declare: Iterable[Asked] = (),
         protocol: ProtocolRule = "auto",
         hidden: Iterable[str] = (),
@@ -99,6 +102,9 @@ class RemoteToolset(Toolset):
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
             forward_authorization: Send each caller's own `Authorization` on to this server, which is
                 otherwise never done; for streamable HTTP alone.
+            forward: Headers to send with each caller's requests, by name, each with where its value is from:
+                `identity.name` or another fact of the caller, or `header.NAME`; see
+                docs/per-user-credentials.md.
             protocol: `auto` speaks to the server in the era of each client, if the server knows it,
                 `legacy` in none after 2025-11-25, `modern` in none before 2026-07-28; see docs/sessions.md.
             eras: The era, `legacy` or `modern`, that single tools need, by the server's own names for them,
@@ -151,16 +157,22 @@ class RemoteToolset(Toolset):
                 f"mount {name!r}: a server of this process is spoken to in 2026-07-28; leave out protocol"
             )
         entry = LockFile(lock).entry(name) if isinstance(lock, str | Path) else lock
-        judge = Pins(name, pins, entry, link.scrubbed if link.secrets else None)
-        self.connection = UpstreamConnection(
-            link,
+        judge = partial(Pins, name, pins, entry, link.scrubbed if link.secrets else None)
+        given = ConnectionOptions(
             timeout=timeout,
             start_timeout=start_timeout,
-            pins=judge,
             options=SessionOptions(protocol, sessions, dict(eras or {})),
             forward_authorization=forward_authorization,
             shows=declared,
         )
+        reach = reach_of(link, forward)
+        self._callers: CallerConnections | None = None
+        if reach is None:
+            self.connection = UpstreamConnection(link, pins=judge(), **given)
+        else:
+            self.connection = self._callers = CallerConnections(
+                link, reach=reach, pins=judge, lenient=arguments == "lenient", **given
+            )
         self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"
         self._bound_tools = _Bound(EMPTY_SNAPSHOT, {})
@@ -209,9 +221,9 @@ class RemoteToolset(Toolset):
         return self.connection.link.facts.in_process
 
     @property
-    def offers(self) -> ClientOffers:
+    def offers(self) -> Offers:
         """What the server offers beside its tools."""
-        return self.connection.client_offers
+        return self.connection.client_offers if self._callers is None else self._callers.caller_offers
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that the server lists to other clients than this one, by its own names."""
@@ -219,11 +231,11 @@ class RemoteToolset(Toolset):
 
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what the server lists to clients like this one."""
-        return self.connection.lists.unknown(context)
+        return self.connection.unknown_to(context)
 
     async def known_to(self, context: ToolContext) -> None:
         """Wait, for a little while at most, until that is known."""
-        await self.connection.lists.learned(context)
+        await self.connection.known_to(context)
 
     def list_hint(self) -> CacheHint | None:
         """How long its list of tools may be kept; see `HintedSource`."""
@@ -290,6 +302,7 @@ class RemoteToolset(Toolset):
             output=tool.output,
             source=self.source_name,
             place=f"server {self.source_name!r}",
+            gate=None if self._callers is None else partial(self._callers.admit, definition.name),
             provenance=partial(self._provenance, definition.name),
             prepare=partial(repaired, definition.input_schema, tool.arguments) if self._lenient else None,
         )

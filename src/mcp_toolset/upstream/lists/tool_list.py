@@ -49,6 +49,7 @@ class UpstreamTools:
         snapshot: The tools that are served, and those that are set aside.
         known: Whether anything is known of the list, from this run or the last.
         remembered: What is served of the last run, until the server has listed.
+        similar: A list with tools that may be in this one; the schemas of equal tools are not compiled again.
     """
 
     def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
@@ -59,6 +60,7 @@ class UpstreamTools:
         self._request = request
         self.known = False
         self.remembered: CatalogSnapshot = EMPTY_SNAPSHOT
+        self.similar: CatalogSnapshot = EMPTY_SNAPSHOT
         self._superseded: dict[str, ToolDefinition] = {}
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         self._listed: CatalogSnapshot = EMPTY_SNAPSHOT
@@ -196,7 +198,8 @@ class UpstreamTools:
             if entry.get("name") not in names:
                 names.add(entry.get("name"))
                 entries.append(entry)
-        listed = take_snapshot(entries, previous=self._listed, complete=listing.complete)
+        previous = self._listed if self._listed.tools else self.similar
+        listed = take_snapshot(entries, previous=previous, complete=listing.complete)
         return listed, self._admissible(listed)
 
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:

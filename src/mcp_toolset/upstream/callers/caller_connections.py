@@ -1,0 +1,367 @@
+"""`CallerConnections`: a mounted server to which each caller has a connection of its own.
+
+What one caller has with the server (sessions, lists, pins, tokens, resources that are watched) is in that
+caller's `UpstreamConnection` and in no other. The tools of all callers are in one snapshot, for names and
+rules; a caller is listed, and can call, those that the server lists to that caller. Requests without a
+caller, such as those of a client on stdio, have the connection of the mount itself.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, TypedDict, Unpack
+
+import anyio
+import anyio.abc
+
+from mcp_toolset.catalog.pins.lockfile import LockEntry
+from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
+from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
+from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
+from mcp_toolset.config import Asked
+from mcp_toolset.errors import (
+    InvalidArgumentsError,
+    ToolsetError,
+    UnknownToolError,
+    UpstreamUnavailableError,
+    sole,
+)
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.tools.binding.binding import StoreMiss
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.tools.schema.argument_repair import repaired
+from mcp_toolset.upstream.callers.caller_offers import CallerOffers
+from mcp_toolset.upstream.callers.reach import Reach
+from mcp_toolset.upstream.callers.shared_definitions import shared
+from mcp_toolset.upstream.connection import UpstreamConnection
+from mcp_toolset.upstream.lists.client_lists import PATIENCE
+from mcp_toolset.upstream.sessions.session_key import SessionOptions
+from mcp_toolset.upstream.target import Link
+
+MAX_CALLERS: Final = 256
+"""Callers with a connection to one server; the one that was idle for longest gives way to another."""
+
+IDLE: Final = 300.0
+"""Seconds without a request after which the connection of a caller is closed."""
+
+_LOOK: Final = 60.0
+_NO_LISTS: Final[Mapping[str, CatalogSnapshot]] = {}
+
+
+class ConnectionOptions(TypedDict):
+    """What `UpstreamConnection` takes, without what is of one connection alone."""
+
+    timeout: float
+    start_timeout: float
+    options: SessionOptions
+    forward_authorization: bool
+    shows: tuple[Asked, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _Caller:
+    """The connection of one caller.
+
+    Attributes:
+        connection: The connection.
+        forget: Ends what is told of its changes.
+        used_at: When it was used last.
+        watching: The resources that the caller watches.
+    """
+
+    connection: UpstreamConnection
+    forget: Callable[[], None]
+    used_at: float = 0.0
+    watching: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Union:
+    """The tools of several snapshots as one."""
+
+    parts: tuple[CatalogSnapshot, ...] = ()
+    whole: CatalogSnapshot = EMPTY_SNAPSHOT
+    merged: Mapping[tuple[str, ...], ListedTool] = field(default_factory=dict[tuple[str, ...], ListedTool])
+
+
+class CallerConnections(UpstreamConnection):
+    """The connections to one server: that of the mount itself, and one for each caller."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        reach: Reach,
+        pins: Callable[[], Pins],
+        lenient: bool = True,
+        **options: Unpack[ConnectionOptions],
+    ) -> None:
+        """Describe the upstream; nothing is opened before `run`.
+
+        Args:
+            link: How to reach it without a caller.
+            reach: How to reach it for a caller.
+            pins: Makes what judges the definitions that one caller is listed.
+            lenient: Whether arguments are repaired.
+            options: See `UpstreamConnection`.
+        """
+        super().__init__(link, pins=pins(), **options)
+        self._reach = reach
+        self._fresh_pins = pins
+        self._lenient = lenient
+        self._given = options
+        self._settled: Callable[[UpstreamConnection], None] = lambda connection: None
+        self._callers: OrderedDict[str, _Caller] = OrderedDict()
+        self._last: OrderedDict[str, CatalogSnapshot] = OrderedDict()
+        self._union = _Union()
+        self._group: anyio.abc.TaskGroup | None = None
+        self._around = copy_context()
+        self._said = False
+        self.caller_offers = CallerOffers(self)
+
+    def every(self) -> list[UpstreamConnection]:
+        """The connections of callers."""
+        return [caller.connection for caller in self._callers.values()]
+
+    def said_by_callers(self) -> frozenset[str]:
+        """`tools`, if the list of a caller is another one by now; told once."""
+        said, self._said = self._said, False
+        return frozenset({"tools"} if said else ())
+
+    def held(self, context: ToolContext) -> Callable[[], None]:
+        """Keep the connection of a caller open; returns what ends that."""
+        caller = self._callers.get(self._reach.key(context))
+        if caller is None:
+            return lambda: None
+        caller.watching += 1
+
+        def release() -> None:
+            caller.watching -= 1
+
+        return release
+
+    def __len__(self) -> int:
+        """How many callers have a connection."""
+        return len(self._callers)
+
+    def of(self, context: ToolContext) -> UpstreamConnection:
+        """The connection of a caller, which is opened if there is none.
+
+        Raises:
+            CallError: the server cannot be reached for this caller.
+            UpstreamUnavailableError: the mount is closed.
+        """
+        key = self._reach.key(context)
+        if not key:
+            return self
+        caller = self._callers.get(key) or self._begun(key, context)
+        self._callers.move_to_end(key)
+        caller.used_at = anyio.current_time()
+        return caller.connection
+
+    async def arrived(self, context: ToolContext, within: float) -> UpstreamConnection:
+        """The connection of a caller, once it has been tried; see `of` for what it raises."""
+        connection = self.of(context)
+        if connection._state.now in ("closed", "starting"):
+            await connection._state.arrived(within)
+        return connection
+
+    def _begun(self, key: str, context: ToolContext) -> _Caller:
+        if self._group is None:
+            raise UpstreamUnavailableError(self.link.name, "the server is closed")
+        connection = UpstreamConnection(
+            self._reach.link(self.link, context), pins=self._fresh_pins(), **self._given
+        )
+        connection.tools.similar = self.snapshot
+        self._settled(connection)
+        forget = connection.on_change(partial(self._changed, key, connection))
+        caller = self._callers[key] = _Caller(connection, forget)
+        # A connection must not inherit the call that it was begun by.
+        self._around.run(self._group.start_soon, self._own, key, caller)
+        if len(self._callers) > MAX_CALLERS:
+            self._retire(next(iter(self._callers)))
+        return caller
+
+    async def _own(self, key: str, caller: _Caller) -> None:
+        try:
+            await caller.connection.run()
+        finally:
+            caller.forget()
+            if self._callers.get(key) is caller:
+                del self._callers[key]
+
+    def _retire(self, key: str) -> None:
+        """Close the connection of a caller, once its calls in flight are done."""
+        caller = self._callers.pop(key, None)
+        if caller is not None and self._group is not None:
+            self._around.run(self._group.start_soon, caller.connection.end, self.timeout)
+
+    def close_unused(self, since: float) -> None:
+        """Close the connections that no request has used since then, a time of the event loop."""
+        for key, caller in list(self._callers.items()):
+            if caller.used_at <= since and not caller.watching and not caller.connection._at_work():
+                self._retire(key)
+
+    async def _tire(self) -> None:
+        while True:
+            await anyio.sleep(_LOOK)
+            self.close_unused(anyio.current_time() - IDLE)
+
+    def _changed(self, key: str, connection: UpstreamConnection) -> None:
+        if connection.tools.known and self._last.get(key) is not connection.tools.snapshot:
+            self._said = True
+            self._last[key] = connection.tools.snapshot
+            self._last.move_to_end(key)
+            if len(self._last) > MAX_CALLERS:
+                self._last.popitem(last=False)
+        self._state.changed()
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own all connections until cancelled; see `UpstreamConnection.run`."""
+        self._around = copy_context()
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                group.start_soon(self._tire)
+                try:
+                    await super().run(task_status=task_status)
+                finally:
+                    self._group = None
+                    group.cancel_scope.cancel()
+        except BaseExceptionGroup as fault:
+            raise sole(fault) from None
+
+    async def end(self, drain: float) -> None:
+        """End all connections; see `UpstreamConnection.end`."""
+        async with anyio.create_task_group() as group:
+            for caller in self._callers.values():
+                group.start_soon(caller.connection.end, drain)
+        await super().end(drain)
+
+    @property
+    def snapshot(self) -> CatalogSnapshot:
+        """The tools of all callers; where two are listed the same tool otherwise, what is common to both."""
+        known, parts = self._union, (self.tools.snapshot, *self._last.values())
+        if len(parts) != len(known.parts) or any(a is not b for a, b in zip(parts, known.parts, strict=True)):
+            tools, merged = shared([part.tools for part in parts], known.merged)
+            whole = known.whole if tools == known.whole.tools else replace(parts[0], tools=tools)
+            self._union = known = _Union(parts, whole, merged)
+        return known.whole
+
+    @property
+    def status(self) -> SourceStatus:
+        """How the mount itself is doing; once callers have used it, it is ready for others of them."""
+        own = super().status
+        if own.state in ("ready", "closed") or not (self._callers or self._last):
+            return own
+        return replace(own, state="ready", reason=f"ready for callers; without a caller: {own.reason}")
+
+    @property
+    def keep_key(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Nothing is kept for the next run: a list is that of one caller."""
+        return None
+
+    def kept(self) -> KeptCatalog | None:
+        """See `keep_key`."""
+        return None
+
+    def list_hint(self) -> CacheHint | None:
+        """Each list is one caller's, and may be another one at the next request."""
+        return STRICTEST
+
+    def settle(
+        self, *, timeout: float, start_timeout: float, policy: PinPolicy, lock: LockEntry | None
+    ) -> None:
+        """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
+
+        def settled(connection: UpstreamConnection) -> None:
+            UpstreamConnection.settle(
+                connection, timeout=timeout, start_timeout=start_timeout, policy=policy, lock=lock
+            )
+
+        self._settled = settled
+        settled(self)
+        for caller in self._callers.values():
+            settled(caller.connection)
+            if self._group is not None:
+                self._around.run(self._group.start_soon, caller.connection.tools.judged_anew)
+
+    def unknown_to(self, context: ToolContext) -> bool:
+        """Whether it has still to be found out what the server lists to a caller."""
+        try:
+            connection = self.of(context)
+        except ToolsetError:
+            return False
+        waits = not connection.tools.known and connection._state.now in ("closed", "starting")
+        return waits or UpstreamConnection.unknown_to(connection, context)
+
+    async def known_to(self, context: ToolContext, within: float = PATIENCE) -> None:
+        """Wait, for a little while at most, until that is known."""
+        connection = await self.arrived(context, within)
+        await UpstreamConnection.known_to(connection, context)
+
+    def hidden_from(self, context: ToolContext) -> frozenset[str]:
+        """The tools that the server lists to other callers than this one."""
+        return frozenset(self.snapshot.tools.keys() - self._seen(context).keys())
+
+    def _seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
+        """The tools that a caller is listed, or was listed last."""
+        try:
+            connection = self.of(context)
+        # The reason is told to calls.
+        except ToolsetError:
+            return {}
+        tools = connection.tools.snapshot.tools
+        if not tools and connection is not self:
+            tools = self._last.get(self._reach.key(context), EMPTY_SNAPSHOT).tools
+        hidden = UpstreamConnection.hidden_from(connection, context)
+        return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
+
+    def admit(self, name: str, call: ToolCall, context: ToolContext) -> None:
+        """The gate of a tool: it does not exist for callers to whom the server does not list it.
+
+        Raises:
+            UnknownToolError: it is not listed to this caller.
+            CallError: the server cannot be reached for this caller.
+            StoreMiss: the caller has to be listed the tools first.
+        """
+        connection = self.of(context)
+        if not connection.tools.known and connection._state.now in ("closed", "starting"):
+            raise StoreMiss(partial(self.known_to, context, self.timeout))
+        if name not in self._seen(context):
+            raise UnknownToolError(call.name)
+
+    async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Send one call over the connection of its caller; see `UpstreamConnection.call`."""
+        connection = await self.arrived(context, self.timeout)
+        own = self._seen(context).get(definition.name)
+        if own is None:
+            raise UnknownToolError(call.name)
+        if own.definition.digest != definition.digest:
+            call = self._fitting(own, call)
+        return await UpstreamConnection.call(connection, own.definition, call, context)
+
+    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
+        """The call, checked by the definition of its tool that its caller is listed."""
+        if self._lenient:
+            call = repaired(own.definition.input_schema, own.arguments, call)
+        if not own.arguments.is_valid(call.arguments):
+            faults = "; ".join(own.arguments.problems(call.arguments))
+            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+        return call
+
+    def own_texts(self, context: ToolContext) -> Mapping[str, tuple[dict[str, Any], dict[str, Any]]]:
+        """By name, the tools that a caller is listed otherwise: the shared definition, and the own one."""
+        whole = self.snapshot.tools
+        return {
+            name: (whole[name].definition.to_wire(), tool.definition.to_wire())
+            for name, tool in self._seen(context).items()
+            if name in whole and whole[name].definition.digest != tool.definition.digest
+        }

@@ -1,0 +1,118 @@
+"""`CallerOffers`: resources, prompts and completions of a server, over the connection of each caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp_toolset.context.offer_kinds import Ending, Kind, ListChange, Offers, Wire
+from mcp_toolset.errors import ToolsetError
+from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.lists.client_lists import PATIENCE
+
+if TYPE_CHECKING:
+    from mcp_toolset.upstream.callers.caller_connections import CallerConnections
+    from mcp_toolset.upstream.lists.client_offers import ClientOffers
+
+
+class CallerOffers(Offers):
+    """What the mount itself is listed is listed to requests without a caller alone."""
+
+    def __init__(self, connections: CallerConnections) -> None:
+        """Ask the connection of each caller."""
+        self._connections = connections
+
+    @property
+    def _own(self) -> ClientOffers:
+        return self._connections.client_offers
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what the mount itself is offered."""
+        return self._own.known
+
+    async def _of(self, context: ToolContext) -> ClientOffers:
+        return (await self._connections.arrived(context, self._connections.timeout)).client_offers
+
+    def declares(self, capability: str, feature: str = "") -> bool:
+        """Whether the server declared it to any caller."""
+        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        return any(offers.declares(capability, feature) for offers in every)
+
+    async def listed(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that requests without a caller see."""
+        return await self._own.listed(kind) if self._own.declares(kind.capability) else ()
+
+    async def look(self, kind: Kind, context: ToolContext) -> None:
+        """Have the list of a caller be what it is now."""
+        try:
+            connection = await self._connections.arrived(context, PATIENCE)
+            if connection.offers.declares(kind.capability):
+                await connection.offers.listed(kind)
+            await connection.client_offers.look(kind, context)
+        # The list of this caller stays as it was; the lists of other servers are not to fail with it.
+        except ToolsetError:
+            return
+
+    def listed_to(self, kind: Kind, context: ToolContext) -> Sequence[Wire] | None:
+        """The entries that a caller sees; none while its connection has listed nothing."""
+        try:
+            connection = self._connections.of(context)
+        # The reason is told to calls.
+        except ToolsetError:
+            return ()
+        entries = connection.client_offers.listed_to(kind, context)
+        if entries is not None or connection is self._connections:
+            return entries
+        return connection.offers.common(kind.method) if connection.offers.declares(kind.capability) else ()
+
+    def listed_to_some(self, kind: Kind) -> Sequence[Wire]:
+        """The entries that any caller sees."""
+        found = list(self._own.listed_to_some(kind))
+        for one in self._connections.every():
+            if one.offers.declares(kind.capability):
+                found += one.offers.common(kind.method) or ()
+            found += one.client_offers.listed_to_some(kind)
+        return found
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """Each list is one caller's."""
+        return STRICTEST
+
+    def meta(self, kind: Kind) -> Wire:
+        """What is one caller's is not told to others."""
+        return {}
+
+    async def read(self, uri: str, context: ToolContext) -> Wire:
+        """Read a resource for a caller; see `Exchange.perform` for what it raises."""
+        return await (await self._of(context)).read(uri, context)
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
+        """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
+        return await (await self._of(context)).prompt(name, arguments, context)
+
+    async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
+        """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
+        return await (await self._of(context)).complete(params, context)
+
+    async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
+        """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
+        end = await (await self._of(context)).watch(uri, updated, context)
+        release = self._connections.held(context)
+
+        async def ended() -> None:
+            release()
+            await end()
+
+        return ended
+
+    def said(self) -> frozenset[str]:
+        """The lists that have changed, of any caller; who listens is told to list again, not what."""
+        said = self._own.said() | self._connections.said_by_callers()
+        return said.union(*(one.client_offers.said() for one in self._connections.every()))
+
+    def list_news(self) -> Sequence[ListChange]:
+        """The lists of single clients that have changed since this was asked last."""
+        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        return [news for offers in every for news in offers.list_news()]

@@ -1,0 +1,143 @@
+"""An MCP server over HTTP that lists and answers to each user otherwise, and records every byte it receives.
+
+It speaks 2025-11-25, with sessions, or 2026-07-28, with `modern=True`; a thread of the test's own process.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Headers = Mapping[str, str]
+
+
+@dataclass
+class PersonalServer:
+    """What the server knows and has seen.
+
+    Attributes:
+        who: The user of a request, by its headers in lower case; `None` is answered 401.
+        tools: The tools of each user, with their descriptions.
+        received: Every request: its head and its body as one text.
+        calls: The user and the tool of each call.
+        sessions: The user of each session (legacy).
+    """
+
+    who: Callable[[Headers], str | None]
+    tools: Mapping[str, Mapping[str, str]]
+    modern: bool = False
+    url: str = ""
+    challenge: str = "Bearer"
+    received: list[str] = field(default_factory=list[str])
+    calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    sessions: dict[str, str] = field(default_factory=dict[str, str])
+    held: threading.Event | None = None
+
+    def answer(self, user: str, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        info = {"name": "personal", "version": "1"}
+        hint = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self.modern else {}
+        match method:
+            case "initialize" if not self.modern:
+                return {"protocolVersion": "2025-11-25", "capabilities": _OFFERS, "serverInfo": info}
+            case "server/discover" if self.modern:
+                versions = {"supportedVersions": ["2026-07-28"], "capabilities": _OFFERS}
+                return {**versions, **hint, "serverInfo": info}
+            case "tools/list":
+                return {"tools": [tool(*each) for each in self.tools.get(user, {}).items()], **hint}
+            case "resources/list":
+                return {"resources": [{"uri": f"mem://{user}", "name": user}], **hint}
+            case "resources/templates/list":
+                return {"resourceTemplates": [], **hint}
+            case "resources/read":
+                return {"contents": [{"uri": params["uri"], "text": f"of {user}"}], **hint}
+            case "ping":
+                return {}
+            case "tools/call" if params["name"] in self.tools.get(user, {}):
+                self.calls.append((user, params["name"]))
+                if self.held is not None:
+                    self.held.wait(30)
+                result = {"content": [{"type": "text", "text": f"{params['name']} by {user}"}]}
+                return {**result, **({"resultType": "complete"} if self.modern else {})}
+            case _:
+                return None
+
+
+_OFFERS = {"tools": {}, "resources": {}}
+
+
+def tool(name: str, description: str) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": {"type": "object", "properties": {}}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: PersonalServer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+    def do_GET(self) -> None:
+        self._received(b"")
+        self._reply(405 if self.path == "/mcp" else 404)
+
+    def do_DELETE(self) -> None:
+        self._received(b"")
+        self._reply(200)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self._received(body)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        user = self.state.who(headers)
+        if user is None:
+            return self._reply(401, {"www-authenticate": self.state.challenge})
+        message = json.loads(body)
+        session = headers.get("mcp-session-id")
+        if session is not None and self.state.sessions.get(session) != user:
+            return self._reply(404)
+        if "id" not in message:
+            return self._reply(202)
+        found = self.state.answer(user, message["method"], message.get("params") or {})
+        answer = {"result": found} if found is not None else {"error": {"code": -32601, "message": "no"}}
+        more = {"content-type": "application/json"}
+        if message["method"] == "initialize" and found is not None:
+            name = f"session-{len(self.state.sessions)}"
+            self.state.sessions[name] = user
+            more["mcp-session-id"] = name
+        self._reply(200, more, {"jsonrpc": "2.0", "id": message["id"], **answer})
+
+    def _received(self, body: bytes) -> None:
+        self.state.received.append(f"{self.requestline}\n{self.headers}\n{body.decode()}")
+
+    def _reply(self, status: int, headers: Headers = {}, body: Any = None) -> None:  # noqa: B006
+        text = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(text))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+
+@contextmanager
+def personal_server(
+    tools: Mapping[str, Mapping[str, str]], who: Callable[[Headers], str | None], *, modern: bool = False
+) -> Generator[PersonalServer]:
+    """The server, for the length of a block."""
+    state = PersonalServer(who, tools, modern)
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state})) as http:
+        http.daemon_threads = True
+        state.url = f"http://127.0.0.1:{http.server_address[1]}/mcp"
+        thread = threading.Thread(target=http.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield state
+        finally:
+            if state.held is not None:
+                state.held.set()
+            http.shutdown()
+            thread.join(10)
