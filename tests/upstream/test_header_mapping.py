@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from tests.support.callers import Callers, client_of, listening, tools
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
+from mcp_toolset.config import load_config
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.hub.mounts import mounted
 
 pytestmark = pytest.mark.anyio
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "per_user" / "headers.json"
 FACTS = {
     "ann": {"roles": ["admin", "staff"], "scopes": ["read"]},
     "eve": {"subject": "eve\r\nX-Admin: yes"},
@@ -112,6 +116,12 @@ async def test_i6_roles_and_a_header_of_the_client_are_sent_as_named() -> None:
 def test_i6_a_mapping_that_cannot_hold_is_refused_when_it_is_made(forward: Any, fault: str) -> None:
     with pytest.raises(DefinitionError, match=fault):
         RemoteToolset("https://example.com/mcp", name="up", headers={"x-own": "1"}, forward=forward)
+
+
+def test_i6_the_example_names_callers() -> None:
+    entry = load_config(EXAMPLE).servers[0]
+    assert not entry.fault and entry.forward["X-User"] == "identity.name"
+    assert mounted(entry, None).connection.keep_key is None
 
 
 def test_i6_headers_about_callers_are_not_for_a_command() -> None:

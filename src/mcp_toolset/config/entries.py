@@ -100,6 +100,7 @@ class ServerEntry(_Entry):
     hidden_text: HiddenTextPolicy | None = Field(None, description=_HIDDEN_TEXT)
     sessions: SessionRule = Field("auto", description="one of auto, shared, capabilities, client and call")
     forward_authorization: bool = Field(False, description=_SWITCH)
+    forward: dict[str, str] = Field({}, description='an object such as {"X-User": "identity.name"}')
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
     protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
     arguments: ArgumentRule | None = Field(None, description="one of strict and lenient")

@@ -61,6 +61,7 @@ class ServerConfig:
         hidden_text: What to do with invisible and control characters in definitions.
         sessions: Which callers share a session with it.
         forward_authorization: Whether each caller's credentials are forwarded to it.
+        forward: Headers to send about each caller, with where their values are from.
         declare: Capabilities that are declared to it so that it lists its tools.
         protocol: The era in which to speak to it.
         secrets: Values that `${…}` was replaced by; they are blanked wherever they would be shown.
@@ -91,6 +92,7 @@ class ServerConfig:
     hidden_text: HiddenTextPolicy = "strip"
     sessions: SessionRule = "auto"
     forward_authorization: bool = False
+    forward: Mapping[str, str] = field(default_factory=_nothing, hash=False)
     declare: tuple[Asked, ...] = ()
     protocol: ProtocolRule = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)

@@ -95,6 +95,7 @@ def server_config(
         hidden_text=entry.hidden_text or defaults.hidden_text,
         sessions=entry.sessions,
         forward_authorization=entry.forward_authorization,
+        forward=MappingProxyType(entry.forward),
         declare=tuple(entry.declare),
         protocol=entry.protocol,
         eras=MappingProxyType(entry.eras),

@@ -280,6 +280,7 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         lock=None if lock is None else lock.entry(server.name),
         sessions=server.sessions,
         forward_authorization=server.forward_authorization,
+        forward=server.forward,
         declare=server.declare,
         protocol=server.protocol,
         hidden=server.secrets,

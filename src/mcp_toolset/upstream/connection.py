@@ -47,6 +47,8 @@ from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
 
+_log = logging.getLogger("mcp_toolset.upstream")
+
 
 class UpstreamConnection:
     """The state of one mounted server, and the way to call it."""
@@ -235,6 +237,12 @@ class UpstreamConnection:
         Raises:
             StateError: something else owns it already.
         """
+        if self._forwards:
+            _log.warning(
+                "%s: the Authorization of each caller is passed through to it, which the MCP specification "
+                "forbids servers; see docs/per-user-credentials.md",
+                self.link.name,
+            )
         if self._state.now != "closed":
             raise StateError(f"mount {self.link.name!r} is open already; mount the server a second time")
         with self._exchange.ending.open():
