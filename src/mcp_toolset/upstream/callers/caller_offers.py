@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mcp_toolset.context.offer_kinds import Ending, Kind, ListChange, Offers, Wire
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.lists.client_lists import PATIENCE
+from mcp_toolset.upstream.lists.client_offers import ClientOffers
 
-if TYPE_CHECKING:
-    from mcp_toolset.upstream.callers.caller_connections import CallerConnections
-    from mcp_toolset.upstream.lists.client_offers import ClientOffers
+
+class Connections(Protocol):
+    """The connections of one mount, as `CallerConnections` has them."""
+
+    timeout: float
+    client_offers: ClientOffers
+
+    def of(self, context: ToolContext) -> UpstreamConnection:
+        """The connection of a caller."""
+        ...
+
+    async def arrived(self, context: ToolContext, within: float) -> UpstreamConnection:
+        """The connection of a caller, once it has been tried."""
+        ...
+
+    def every(self) -> Sequence[UpstreamConnection]:
+        """The connections of callers."""
+        ...
+
+    def said_by_callers(self) -> frozenset[str]:
+        """`tools`, if the list of a caller is another one by now; told once."""
+        ...
+
+    def held(self, context: ToolContext) -> Callable[[], None]:
+        """Keep the connection of a caller open; returns what ends that."""
+        ...
 
 
 class CallerOffers(Offers):
     """What the mount itself is listed is listed to requests without a caller alone."""
 
-    def __init__(self, connections: CallerConnections) -> None:
+    def __init__(self, connections: Connections) -> None:
         """Ask the connection of each caller."""
         self._connections = connections
 
