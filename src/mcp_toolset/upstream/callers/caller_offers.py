@@ -88,7 +88,7 @@ class CallerOffers(Offers):
         except ToolsetError:
             return ()
         entries = connection.client_offers.listed_to(kind, context)
-        if entries is not None or connection is self._connections:
+        if entries is not None or connection.client_offers is self._own:
             return entries
         return connection.offers.common(kind.method) if connection.offers.declares(kind.capability) else ()
 
