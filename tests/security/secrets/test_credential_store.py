@@ -133,7 +133,7 @@ async def test_i7_a_file_that_cannot_be_used_is_an_error_that_names_its_upstream
     with pytest.raises(SecretError, match="the credential of 'github'") as told:
         await store.load(GITHUB)
     assert "s3cret" not in str(told.value) and "0ther" not in str(told.value)
-    assert fault == "huge" or "`mcp-toolset login github`" in told.value.mend
+    assert fault == "huge" or "log in again with `mcp-toolset login`" in told.value.mend
     assert LINEAR in await store.list()
     await store.save(GITHUB, TOKENS)
     assert await store.load(GITHUB) == TOKENS
@@ -193,3 +193,13 @@ async def test_i7_a_folder_that_cannot_be_made_is_an_error_with_the_way_out(tmp_
     (tmp_path / "file").write_text("")
     with pytest.raises(SecretError, match="'github' cannot be kept in .*MCP_TOOLSET_CREDENTIALS"):
         await vault(tmp_path / "file" / "below").credentials.save(GITHUB, TOKENS)
+
+
+async def test_i7_an_error_shows_the_origin_of_an_address_alone(tmp_path: Path) -> None:
+    key = CredentialKey("https://me:passw0rd@h.example/s/tok3nTok3n/mcp?k=v4lue", "")
+    store = vault(tmp_path).credentials
+    await store.save(key, TOKENS)
+    files(tmp_path)[0].write_bytes(b"damaged")
+    with pytest.raises(SecretError, match="the credential of 'https://h.example/…' cannot be") as told:
+        await store.load(key)
+    assert not [part for part in ("passw0rd", "tok3n", "v4lue") if part in str(told.value)]

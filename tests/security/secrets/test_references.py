@@ -15,6 +15,8 @@ from mcp_toolset.config import HubConfig, ServerConfig, load_config
 from mcp_toolset.hub.toolset import toolset_from_config
 from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 
+ROOT = Path(__file__).parents[3]
+
 
 class Folder:
     """A configuration beside its secrets."""
@@ -157,3 +159,15 @@ def test_i7_what_is_missing_is_looked_for_again_by_the_next_reading(folder: Fold
     assert "no secret 'a' is kept" in folder.server(entry).fault
     NamedSecrets(folder.vault).set("a", "tok3n")
     assert folder.server(entry).args == ("tok3n",)
+
+
+def test_i7_the_example_of_the_page_says_what_is_missing_and_reads_what_is_there(folder: Folder) -> None:
+    entries = json.loads((ROOT / "examples" / "config" / "secrets.json").read_text())["mcpServers"]
+    fault = folder.server(entries["github"]).fault
+    assert "headers.Authorization: no secret 'github' is kept; run `mcp-toolset secret set github`" in fault
+    NamedSecrets(folder.vault).set("github", "tok3nTok3n")
+    assert folder.server(entries["github"]).headers == {"Authorization": "Bearer tok3nTok3n"}
+    folder.file("secrets/client.pem", "one\ntwo\n")
+    env = {**entries["database"]["env"], "DATABASE_PASSWORD": "x"}
+    read = folder.server({**entries["database"], "env": env}).env
+    assert (read["DATABASE_CERTIFICATE"], read["DATABASE_USER"]) == ("one\ntwo", "reader")

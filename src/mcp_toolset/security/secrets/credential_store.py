@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -27,7 +28,7 @@ class CredentialKey:
     """What a credential is for.
 
     Attributes:
-        upstream: The name or address of the mounted server.
+        upstream: The address of the mounted server, or its name.
         issuer: The authorization server that issued the credential.
         user: The key of the caller whom it belongs to; empty for the one that all callers share.
     """
@@ -35,6 +36,13 @@ class CredentialKey:
     upstream: str
     issuer: str
     user: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The upstream without what may be secret in its address."""
+        parts = urlsplit(self.upstream)
+        host = parts.netloc.rpartition("@")[2]
+        return f"{parts.scheme}://{host}/…" if host else self.upstream
 
 
 class CredentialStore(Protocol):
@@ -100,16 +108,16 @@ class MemoryCredentialStore:
         with anyio.move_on_after(patience) as waiting:
             await lock.acquire()
         if waiting.cancelled_caught:
-            raise busy(key.upstream, patience)
+            raise busy(key, patience)
         try:
             yield
         finally:
             lock.release()
 
 
-def busy(what: str, patience: float) -> SecretError:
+def busy(key: CredentialKey, patience: float) -> SecretError:
     """The error of a lock that was not free in time."""
     return SecretError(
-        f"the credential of {what!r} has been in use elsewhere for {patience:g} s",
+        f"the credential of {key.shown!r} has been in use elsewhere for {patience:g} s",
         "try again, or end the process that holds it",
     )

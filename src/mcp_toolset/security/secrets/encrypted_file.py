@@ -163,7 +163,7 @@ class FileCredentialStore:
             while not _taken(lock):  # noqa: ASYNC110
                 await anyio.sleep(LOCK_STEP)
         if not lock.is_locked:
-            raise busy(key.upstream, patience)
+            raise busy(key, patience)
         try:
             yield
         finally:
@@ -171,8 +171,8 @@ class FileCredentialStore:
 
 
 def _entry(key: CredentialKey) -> Entry:
-    what = f"the credential of {key.upstream!r}"
-    mend = f"log in again with `mcp-toolset login {key.upstream}`"
+    what = f"the credential of {key.shown!r}"
+    mend = "log in again with `mcp-toolset login`, or bring back the key that it was written with"
     return Entry(_CREDENTIAL, (key.upstream, key.issuer, key.user), what, mend)
 
 
