@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_toolset.context.principal import identity_of
 from mcp_toolset.protocol.json_rpc import RequestId
 from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 
 if TYPE_CHECKING:
     from mcp_toolset.context.connection import Connection
+    from mcp_toolset.tools.core.identity import Identity
 
 
 class HttpRequest(Protocol):
@@ -93,6 +95,11 @@ class RequestContext:
         self.protocol_version = connection.protocol_version
         self.modern = self.protocol_version in MODERN_PROTOCOL_VERSIONS
 
+    @property
+    def identity(self) -> Identity | None:
+        """The caller, as its authentication tells; see `identity_of`."""
+        return None if self.http is None else identity_of(self.http.scope)
+
 
 class Answers(Protocol):
     """A server, as every door sees it."""
@@ -114,8 +121,8 @@ class Answers(Protocol):
         """Keep the server open for as long as the block runs, which a door does while it serves."""
         ...
 
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool that can be called."""
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The input schema of a tool that the caller of an ASGI scope can call."""
         ...
 
     def end_streams(self) -> None:

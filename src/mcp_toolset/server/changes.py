@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
 
 import anyio
 
 from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.context.offer_kinds import SnapshotSource
 from mcp_toolset.errors import NameConflictError, UnknownNameError
+from mcp_toolset.server.list_variants import ListVariants
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.tool_table import ServedTools
+from mcp_toolset.server.visibility import Sight
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.source import ToolSource
 
 _log = logging.getLogger("mcp_toolset.server")
@@ -51,7 +54,7 @@ class News:
         async with anyio.create_task_group() as group:
             group.start_soon(self._follow, compiled)
             group.start_soon(self._follow_status)
-            group.start_soon(self._announce, self._served.wire)
+            group.start_soon(self._announce, self._served.lists, self._served.visibility.sight)
             group.start_soon(self._announce_grants)
             group.start_soon(self._answers.reading.announce_updates)
             try:
@@ -89,7 +92,7 @@ class News:
             if not await self._served.take_statuses():
                 self.changed.set()
 
-    async def _announce(self, told: list[dict[str, Any]]) -> None:
+    async def _announce(self, told: ListVariants, seen: Sight) -> None:
         """Tell clients about a changed list, however many steps led to it, once.
 
         A server may say that a list has changed which is the same again by now: its clients are told.
@@ -100,21 +103,35 @@ class News:
         while True:
             before, deferred = deferred, self._served.deferred_digests()
             said = self._offering.said()
-            saying = [source for source in _saying("tools", said) if self._served.lists(source)]
-            if self._served.wire != told or saying:
-                # Another list may be the host's doing, of which no session of a client tells it.
-                sources = saying if self._served.wire == told else []
-                told = self._served.wire
-                await self._answers.announcements.tools(sources)
+            saying = [source for source in _saying("tools", said) if self._served.lists_some(source)]
+            lists, told = told, self._served.lists
+            sight, seen = seen, self._served.visibility.sight
+            if (others := told.may_differ(lists)) or saying:
+                await self._answers.announcements.tools(
+                    # Another list may be the host's doing, of which no session of a client tells it.
+                    () if others else saying,
+                    to=partial(self._lists_otherwise, told, lists, saying),
+                )
             elif deferred != before:
                 await self._answers.announcements.grants()
             news = await self._offering.news()
             for capability in ("resources", "prompts"):
                 if sources := _saying(capability, said):
                     news[capability] = news.get(capability, frozenset()).union(sources)
-            await self._answers.announcements.offers(news)
+            names = self._served.registry.sources()
+            may_see_others = sight.policy is not None or seen.policy is not None
+            flipped = partial(seen.differs, sight, names) if may_see_others else None
+            await self._answers.announcements.offers(news, flipped)
             await self._answers.announcements.lists(self._offering.list_news())
             await self._served.moved.wait()
+
+    def _lists_otherwise(
+        self, now: ListVariants, before: ListVariants, saying: Sequence[str], identity: Identity | None
+    ) -> bool:
+        """Whether a caller sees another list, or a server that says so, or may have lost a grant."""
+        if now.differs(before, identity) or (self._served.defers and now.policy is not before.policy):
+            return True
+        return bool(saying) and self._offering.sees_some(saying, identity)
 
     async def _announce_grants(self) -> None:
         """Have legacy sessions list again: they list what they were granted."""

@@ -54,8 +54,10 @@ class Host(Protocol):
         """The tools that a caller is shown, in wire form."""
         ...
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools."""
+    def search(
+        self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
+    ) -> Sequence[CatalogHit]:
+        """Search the deferred tools that a caller may know of."""
         ...
 
 
@@ -136,9 +138,9 @@ class HandlerContext(ToolContext):
         return SessionSnapshot(self.session, self.principal, self.protocol_version, names)
 
     def search(self, query: str, *, server: str | None = None, limit: int = 10) -> Sequence[CatalogHit]:
-        """Search the deferred tools."""
+        """Search the deferred tools that the caller may know of."""
         self.require("catalog")
-        return self._host.search(query, server=server, limit=limit)
+        return self._host.search(query, server=server, limit=limit, context=self._outer)
 
     @property
     def membership(self) -> Membership:

@@ -123,9 +123,9 @@ class MCPServer:
         """Keep the server open for as long as the block runs."""
         return self._surface.opened()
 
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool that can be called."""
-        return self._surface.input_schema(name)
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The input schema of a tool that the caller of an ASGI scope can call."""
+        return self._surface.input_schema(name, scope)
 
     def end_streams(self) -> None:
         """End every `subscriptions/listen` stream in order."""
@@ -136,7 +136,7 @@ class MCPServer:
             match request.method:
                 case "notifications/initialized":
                     request.connection.initialize_accepted = True
-                    self.announcements.add(request.connection)
+                    self.announcements.add(request.connection, request.identity)
                 case "notifications/roots/list_changed":
                     client_of(request).roots_changed()
                 case _:

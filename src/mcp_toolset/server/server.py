@@ -40,6 +40,7 @@ from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.reloadable import Reloading, reloadable_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.capability import ALWAYS, granted
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 from mcp_toolset.tools.toolsets import opening
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.security.authentication.authenticator import Auth
+    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
 
@@ -86,6 +88,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         manual_timeout: float = MANUAL_TIMEOUT,
         grants: GrantLedger | None = None,
         access: Access | None = None,
+        policy: Policy | None = None,
         client_prefix: str = "",
         state: str | PathLike[str] | StateStore | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
@@ -120,6 +123,8 @@ class ToolsetServer(HostCalls, LiveChanges):
             grants: Issues and judges the grants of deferred tools; in memory, with the default
                 lifetimes, unless given.
             access: Who may have which deferred tool, asked at each search, resolve and call.
+            policy: Which tools exist for which caller, and which need an approval; with a policy in the
+                configuration that is served, the strictest of both counts. See docs/policies.md.
             client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
                 stay within 64 characters.
             state: A file or a `StateStore` that keeps names and membership from one run to the next.
@@ -155,6 +160,7 @@ class ToolsetServer(HostCalls, LiveChanges):
             manual_timeout=manual_timeout,
             grants=grants or GrantLedger(),
             access=access,
+            policy=policy,
             client_prefix=client_prefix,
             state=state,
             scorer=scorer,
@@ -175,6 +181,8 @@ class ToolsetServer(HostCalls, LiveChanges):
         self.events = options.events
         self.grants = options.grants
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
+        self._introductions = {}
+        self._visibility = Visibility(policy, self.registry.toolsets)
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
         self.auth = authenticator(auth)
@@ -191,12 +199,14 @@ class ToolsetServer(HostCalls, LiveChanges):
             LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint),
             self._offers,
             self._unlisted,
+            self._visibility,
         )
         self._served = ServedTools(
             self.registry,
             self._catalog,
             lambda binding: self._offering.bound(self._local.bound(binding)),
             self._offering,
+            self._visibility,
             rules=options.rules,
             own_hint=list_hint,
         )
@@ -324,6 +334,7 @@ class ToolsetServer(HostCalls, LiveChanges):
             self.grants,
             self.registry.sources,
             access=self._options.access,
+            visible=self._visibility,
             scorer=self._options.scorer,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,

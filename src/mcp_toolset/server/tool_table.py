@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -14,13 +14,18 @@ from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.catalog.pins.quarantine import held_tools
 from mcp_toolset.catalog.registry.registry import ToolRegistry
+from mcp_toolset.catalog.registry.state import ToolKey
 from mcp_toolset.concurrency.thread_event import ThreadEvent
 from mcp_toolset.concurrency.workers import in_worker_if_large
 from mcp_toolset.context.offer_kinds import RemarkedSource, VaryingSource
+from mcp_toolset.context.principal import identity_of
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint, HintedSource, strictest
 from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.server.list_variants import ListVariants, Shown
 from mcp_toolset.server.override_report import OverrideReport
+from mcp_toolset.server.visibility import Sight, Visibility, unused_patterns
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus, ToolSource
 from mcp_toolset.tools.view.made import Made
@@ -30,21 +35,9 @@ from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
+    from mcp_toolset.security.policy.policy import Policy
 
 _T = TypeVar("_T")
-
-Hidden = tuple[tuple[str, frozenset[str]], ...]
-"""Which tools of which sources a client does not see, by the sources' own names for them."""
-
-_NONE: Final[frozenset[str]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """A tool that is listed, and its wire form."""
-
-    binding: ToolBinding
-    wire: dict[str, Any]
 
 
 class Apps(Protocol):
@@ -67,8 +60,9 @@ class ServedTools:
         has_own: Whether some tool is the application's own, and not a mounted server's.
         table: Everything that can be called, by public name.
         wire: What a client without grants is shown, in wire form; replaced, never changed.
+        lists: What is listed to each kind of caller; replaced as `wire` is.
+        visibility: The policy, and what it hides from each caller.
         moved: Set whenever it was compiled anew.
-        list_meta: What the mounted servers' lists of tools have in `_meta`.
         report: The names, in rules and in verbs, that stand for no tool.
     """
 
@@ -78,6 +72,7 @@ class ServedTools:
         catalog: Callable[[], DeferredCatalog],
         bound: Callable[[ToolBinding], ToolBinding],
         apps: Apps,
+        visibility: Visibility,
         *,
         rules: Rules,
         own_hint: CacheHint = STRICTEST,
@@ -89,6 +84,7 @@ class ServedTools:
             catalog: Makes what deferred tools are behind; asked when there is one.
             bound: Gives a tool what this server lets it have; it looks at nothing but the tool.
             apps: Names the pages of mounted tools.
+            visibility: The policy, which is read anew by each compilation.
             rules: What decides about calls and texts; description hooks are asked at each compilation.
             own_hint: How long clients may keep the application's part of the list.
         """
@@ -102,6 +98,7 @@ class ServedTools:
         self.moved = ThreadEvent()
         self._bound = bound
         self._apps = apps
+        self.visibility = visibility
         # What was made of each tool; a source that has not changed is not compiled again.
         self._made_addressed = Made(apps.with_app)
         self._made_bound = Made(bound)
@@ -110,13 +107,14 @@ class ServedTools:
         self._rules = rules
         self._named = ToolNames(())
         self.report = NameReport(rules.strict)
-        self.list_meta: Mapping[str, Any] = {}
         self._own_hint = own_hint
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
-        self._shown: list[_Shown] = []
+        self.lists = ListVariants()
+        self._list_meta: Mapping[str, Any] = {}
+        self._shown: list[Shown] = []
         self._varying: Mapping[str, VaryingSource] = {}
-        self._variants: dict[Hidden, list[dict[str, Any]]] = {}
+        self._differing = False
         self._overrides = OverrideReport()
         self._compiling = anyio.Lock()
         self._settled: object = None
@@ -143,16 +141,17 @@ class ServedTools:
             await self._beside(self.registry.refresh)
             members = self.registry.bindings()
             self.defers = self.registry.defers
-            names = await self._beside(partial(self._checked, members))
+            policy = self.visibility.wanted()
+            names = await self._beside(partial(self._checked, members, policy))
             described = await self._rules.described(members, names)
             bound = await self._beside(partial(self._bind, described))
+            # From here on nothing is refused: the new policy holds, also for tools that are served already.
+            self.visibility.sight = Sight(policy, [*bound, *self._held(bound)])
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
             sources = self.registry.sources().values()
             self._hints = [_hint_of(source) for source in sources]
-            self.list_meta = joint_meta(
-                source.list_meta() for source in sources if isinstance(source, RemarkedSource)
-            )
+            self._list_meta = self._joint_meta(lambda name: False)
             self.has_own = any(not binding.source for binding in bound)
             self.table, self._named, self._dispatch, self._shown = compiled
             self._varying = {
@@ -160,8 +159,8 @@ class ServedTools:
                 for name, source in self.registry.sources().items()
                 if isinstance(source, VaryingSource)
             }
-            self._variants = {}
-            self.wire = self._variant(LOCAL_CONTEXT)
+            self.lists = self._listing(policy)
+            self.wire = self.lists.of(LOCAL_CONTEXT)
             self._settled = settled
             self.moved.set()
 
@@ -174,10 +173,15 @@ class ServedTools:
         async with self._compiling:
             if self._settlement() != self._settled:
                 return False
-            self._variants = {}
-            self.wire = self._same(self._variant(LOCAL_CONTEXT))
+            self.lists = self.lists.renewed()
+            self.wire = self._same(self.lists.of(LOCAL_CONTEXT))
             self.moved.set()
             return True
+
+    def _listing(self, policy: Policy | None) -> ListVariants:
+        searching = self.catalog.previewing if policy is not None and self.defers else None
+        self._differing = policy is not None or bool(self._varying)
+        return ListVariants(self._shown, self._varying, policy, searching)
 
     def _same(self, wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The list that was served before, if it is the same."""
@@ -189,11 +193,13 @@ class ServedTools:
         starting = frozenset(name for name, status in statuses.items() if status.state == "starting")
         return starting, {name: (status.changes, status.set_aside) for name, status in statuses.items()}
 
-    def _checked(self, members: Sequence[ToolBinding]) -> ToolNames:
+    def _checked(self, members: Sequence[ToolBinding], policy: Policy | None) -> ToolNames:
         """Hold the names that rules and verbs were given against the members."""
         surface = self.catalog.surface() if self.defers else ()
         names = ToolNames([*members, *surface])
-        self.report.look(self._rules.uses(), names, self.registry.known_tools(), self.registry.unbound())
+        known = self.registry.known_tools()
+        unused = unused_patterns(policy, known, [*members, *self._held(())]) if policy is not None else ()
+        self.report.look(self._rules.uses(), names, known, [*self.registry.unbound(), *unused])
         self._rules.hooks.require_fitting(members, names)
         return names
 
@@ -212,28 +218,38 @@ class ServedTools:
             if self._catalog is not None:
                 self._catalog.update(())
             return
-        listing = {binding.source for binding in bound if not binding.deferred}
-        held = held_tools(self.statuses(), listing=listing)
+        held = self._quarantined(bound)
         for _ in self.catalog.updating((binding for binding in bound if binding.deferred), held):
             await anyio.lowlevel.checkpoint()
 
+    def _quarantined(self, bound: Iterable[ToolBinding]) -> Iterator[tuple[ToolBinding, str]]:
+        """The tools of deferred servers that are held back, each with the reason."""
+        listing = {binding.source for binding in bound if not binding.deferred}
+        for binding, reason in held_tools(self.statuses(), listing=listing):
+            # A policy's patterns are for the name that it has when it is not held back.
+            asked = self.registry.name_of(ToolKey(binding.source, binding.definition.name))
+            yield replace(binding, asked=asked), reason
+
+    def _held(self, bound: Iterable[ToolBinding]) -> list[ToolBinding]:
+        return [binding for binding, _ in self._quarantined(bound)]
+
     def _compiled(
         self, bound: Sequence[ToolBinding]
-    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[_Shown]]:
+    ) -> tuple[Mapping[str, ToolBinding], ToolNames, ToolDispatch, list[Shown]]:
         """The whole table; the gate goes around what runs a tool, so that it is asked again right before."""
         shown = self._made_shown.of(one for one in bound if not one.deferred)
         table = [one.binding for one in shown]
         if self.defers:
             surface = list(map(self._bound, self.catalog.surface()))
-            shown += [_Shown(one, one.to_wire()) for one in surface]
+            shown += [Shown(one, one.to_wire()) for one in surface]
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table)
         dispatch = ToolDispatch(table, rules=self._rules, names=names, before=self._dispatch)
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
-    def _shown_as(self, binding: ToolBinding) -> _Shown:
+    def _shown_as(self, binding: ToolBinding) -> Shown:
         gated = self.registry.gated(binding)
-        return _Shown(gated, gated.to_wire())
+        return Shown(gated, gated.to_wire())
 
     async def compiled_by_now(self) -> None:
         """Wait for the running compilation, if there is one."""
@@ -254,32 +270,30 @@ class ServedTools:
 
     def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller sees without grants: one object for as long as nothing changes."""
-        return self._variant(context) if self._varying else self.wire
+        return self.lists.of(context) if self._differing else self.wire
 
-    def _variant(self, context: ToolContext) -> list[dict[str, Any]]:
-        hidden: Hidden = tuple(
-            (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
-        )
-        known = self._variants.get(hidden)
-        if known is None and not hidden:
-            known = self._variants[hidden] = [each.wire for each in self._shown]
-        if known is None:
-            aside = dict(hidden)
-            known = self._variants[hidden] = [
-                each.wire
-                for each in self._shown
-                if each.binding.definition.name not in aside.get(each.binding.source, _NONE)
-            ]
-        return known
-
-    def lists(self, source: str) -> bool:
+    def lists_some(self, source: str) -> bool:
         """Whether a mount's tools are listed, and not all behind search; one without tools is."""
         own = [binding for binding in self.table.values() if binding.source == source]
         return not own or any(not binding.deferred for binding in own)
 
     def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
         """The sources of which it has still to be found out what they list to a caller."""
-        return [source for source in self._varying.values() if source.unknown_to(context)]
+        return self.lists.unknown_to(context)
+
+    def list_meta(self, identity: Identity | None) -> Mapping[str, Any]:
+        """What the lists of the mounted servers that a caller may know of have in `_meta`."""
+        if self.visibility.policy is None or not self._list_meta:
+            return self._list_meta
+        return self._joint_meta(lambda name: self.visibility.hides_server(name, identity))
+
+    def _joint_meta(self, hides: Callable[[str], bool]) -> Mapping[str, Any]:
+        sources = self.registry.sources().items()
+        return joint_meta(
+            source.list_meta()
+            for name, source in sources
+            if isinstance(source, RemarkedSource) and not hides(name)
+        )
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; a legacy session also sees what it was granted."""
@@ -296,30 +310,35 @@ class ServedTools:
     def list_hint(self) -> CacheHint:
         """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).
 
-        Where there are grants it is one client's: what stands in it depends on who asks, or may.
+        Where there are grants, or rules for some callers, it is one client's: it depends on who asks.
         """
         parts = [part for ask in self._hints if (part := ask()) is not None]
         if self.has_own:
             parts.append(self._own_hint)
         whole = strictest(parts).in_seconds()
-        return CacheHint(whole.ttl_ms, "private") if self.defers else whole
+        differs = self.defers or self.visibility.varies
+        return CacheHint(whole.ttl_ms, "private") if differs else whole
 
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a listed tool, for the SDK's header checks.
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The input schema of a listed tool, for the checks of the headers of a request of this ASGI scope.
 
-        They come before the gate, so a deferred tool has none here: a difference between its answer
-        and that for an unknown tool would tell that it exists.
+        They come before the gate, so a deferred or hidden tool has none here: a difference between its
+        answer and that for an unknown tool would tell that it exists.
         """
         binding = self.table.get(name)
-        return None if binding is None or binding.deferred else binding.definition.input_schema
+        if binding is None or binding.deferred:
+            return None
+        if self.visibility.policy is not None and self.visibility.hides(binding, identity_of(scope)):
+            return None
+        return binding.definition.input_schema
 
     def deferred_digests(self) -> dict[str, str]:
         """The digest of each deferred tool's definition, by public name."""
         return self.catalog.digests() if self.defers else {}
 
-    def preview(self) -> str | None:
-        """What can be found by search, for a model that has not searched yet."""
-        return self.catalog.preview() if self.defers else None
+    def preview(self, identity: Identity | None) -> str | None:
+        """What a caller can find by search, for a model that has not searched yet."""
+        return self.catalog.preview(identity) if self.defers else None
 
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""

@@ -28,12 +28,13 @@ from mcp_toolset.catalog.deferred.tools import (
     resolve_binding,
     search_binding,
 )
-from mcp_toolset.catalog.grants.access import Access, AccessDenied, AccessPolicy
+from mcp_toolset.catalog.grants.access import EVERYTHING, Access, AccessDenied, AccessPolicy, Visible
 from mcp_toolset.catalog.grants.ledger import GrantLedger, ToolGrant
 from mcp_toolset.catalog.search.index import CatalogEntry, Scorer, SearchHit, SearchIndex
 from mcp_toolset.errors import GrantStoreError, StoreError
 from mcp_toolset.tools.binding.binding import StoreMiss, loaded
-from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.made import Made
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -55,6 +56,7 @@ class DeferredCatalog:
         sources: Callable[[], Mapping[str, Reporting]] = dict[str, Reporting],
         *,
         access: Access | None = None,
+        visible: Visible = EVERYTHING,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         arrive: Callable[[], Awaitable[None]] | None = None,
         deferring: Callable[[], Collection[str]] = frozenset,
@@ -65,6 +67,7 @@ class DeferredCatalog:
             ledger: Issues and judges the grants.
             sources: The sources by name, also those without a tool so far.
             access: The access policy; by default every caller has access to every tool.
+            visible: What the policy of the server lets each caller know of.
             scorer: As for `SearchIndex`; for this catalog only.
             deferring: The names of the sources whose tools are behind search, for the preview.
             arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
@@ -74,7 +77,7 @@ class DeferredCatalog:
         """
         self._ledger = ledger
         self._sources = sources
-        self._policy = AccessPolicy(access)
+        self._policy = AccessPolicy(access, visible)
         self._shown = FindableTools(ledger, self._policy, sources)
         self._arrive = arrive
         self._deferring = deferring
@@ -112,7 +115,7 @@ class DeferredCatalog:
         gone = sorted(self._indexed.keys() - tools.keys() - kept.keys())
         for name in gone:
             del self._indexed[name]
-        self._shown.tools, self._shown.held = tools, kept
+        self._shown.changed(tools, kept)
         self._gate.tools = tools
         found, before = self._shown.every(), self._indexed
         self._shown.ids.remove(gone)
@@ -149,7 +152,11 @@ class DeferredCatalog:
 
     def surface(self) -> list[ToolBinding]:
         """The four fixed tools."""
-        return [previewing(self._searching, self.preview()), *self._fixed]
+        return [self.previewing(None), *self._fixed]
+
+    def previewing(self, identity: Identity | None) -> ToolBinding:
+        """`search_tools`, as the group of a caller sees it."""
+        return previewing(self._searching, self.preview(identity))
 
     def gated(self) -> list[ToolBinding]:
         """Every deferred tool, behind the gate."""
@@ -180,13 +187,13 @@ class DeferredCatalog:
         except StoreMiss:
             return True
 
-    def preview(self) -> str:
+    def preview(self, identity: Identity | None = None) -> str:
         """What is in the catalog, for a model that has not searched yet; empty for an empty catalog.
 
-        Every caller reads the same text, so it names only tools that every caller may find.
+        Every caller of a group reads the same text, so it names only tools that each of them may find.
         """
-        hidden = self._policy.hidden(self._shown.tools, LOCAL_CONTEXT)
-        withheld = self.withheld_servers()
+        hidden = self._policy.hidden_in_texts(self._shown.tools, identity)
+        withheld = self.withheld_servers(identity)
         notes = {name: self._note_of(name) for name in self._deferring() if name not in withheld}
         ordered = {name: notes[name] for name in self._sources() if name in notes}
         tools = ((tool.source, name) for name, tool in self._shown.tools.items() if name not in hidden)
@@ -201,20 +208,25 @@ class DeferredCatalog:
         away = status.state != "ready" and (status.remembered or not status.tools)
         return ServerNote(status.state if away else "", status.about)
 
-    def withheld_servers(self) -> frozenset[str]:
-        """The deferred servers of which no tool may be shown to every caller.
+    def withheld_servers(self, identity: Identity | None) -> frozenset[str]:
+        """The deferred servers of which no tool may be shown to every caller of the group of one.
 
-        With an access policy, a server whose tools are unknown is withheld too.
+        With an access function, a server whose tools are unknown is withheld too.
         """
+        deferring = frozenset(self._deferring())
+        secret = {name for name in deferring if self._policy.visible.hides_server(name, identity)}
         if not self._policy:
-            return frozenset()
-        hidden = self._shown.hidden(LOCAL_CONTEXT)
-        shown = {tool.source for name, tool in self._shown.every().items() if name not in hidden}
-        return frozenset(self._deferring()) - shown
+            return frozenset(secret)
+        every = self._shown.every()
+        hidden = self._policy.hidden_in_texts(every, identity)
+        return deferring - {tool.source for name, tool in every.items() if name not in hidden} | secret
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
-        """The results of a search for the host: nothing is withheld."""
-        found = self._index.search(query, server=server, limit=limit)
+    def search(
+        self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
+    ) -> list[SearchHit]:
+        """The results of a search for the host: nothing is withheld, unless it is for a caller."""
+        hidden = () if context is None else self._shown.hidden(context)
+        found = self._index.search(query, server=server, limit=limit, exclude=hidden)
         return [
             replace(
                 hit,
@@ -241,7 +253,7 @@ class DeferredCatalog:
         held = {grant.name: grant for grant in self._granted(context)} if found else {}
         hits = [await self._hit_of(hit, held.get(hit.name), context) for hit in found]
         resolved = await self._resolver.resolve([hit.id for hit in hits[: request.resolve]], context)
-        unavailable = self._shown.unavailable(request.server, hidden)
+        unavailable = self._shown.unavailable(request.server, hidden, context)
         return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:

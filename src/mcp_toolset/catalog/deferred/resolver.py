@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,6 +15,9 @@ from mcp_toolset.tools.binding.binding import loaded
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.view.view import ToolBinding
+
+MAX_GROUPS: Final = 64
+"""Groups of callers whose hidden tools are remembered."""
 
 
 class Reporting(Protocol):
@@ -46,6 +49,12 @@ class FindableTools:
         self.policy = policy
         self._ledger = ledger
         self._sources = sources
+        self._hidden: dict[Hashable, frozenset[str]] = {}
+
+    def changed(self, tools: dict[str, ToolBinding], held: dict[str, tuple[ToolBinding, str]]) -> None:
+        """Have other tools."""
+        self.tools, self.held = tools, held
+        self._hidden = {}
 
     def every(self) -> dict[str, ToolBinding]:
         """Every tool that a search can find, those held back too."""
@@ -53,7 +62,14 @@ class FindableTools:
 
     def hidden(self, context: ToolContext) -> frozenset[str]:
         """The names of the tools that the caller is not to know of."""
-        return self.policy.hidden(self.every(), context)
+        group = self.policy.visible.group(context.identity)
+        if self.policy or group is None:
+            return self.policy.hidden(self.every(), context)
+        if group not in self._hidden:
+            if len(self._hidden) >= MAX_GROUPS:
+                self._hidden = {}
+            self._hidden[group] = self.policy.hidden(self.every(), context)
+        return self._hidden[group]
 
     def found(self, name: str) -> ToolBinding:
         """A tool that a search has found, by its public name."""
@@ -84,11 +100,14 @@ class FindableTools:
             return "offline", _offline(binding.source, status), status.retry_in
         return "available", None, None
 
-    def unavailable(self, server: str | None, hidden: frozenset[str]) -> list[Unavailable]:
+    def unavailable(
+        self, server: str | None, hidden: frozenset[str], context: ToolContext
+    ) -> list[Unavailable]:
         """The servers that a search could not see into; never the same as finding nothing.
 
         One whose every known tool is hidden from the caller is hidden with them.
         """
+        hides = self.policy.visible.hides_server
         asked = None if server is None else server.casefold()
         secret = {self.found(name).source for name in hidden}
         if secret:
@@ -99,6 +118,7 @@ class FindableTools:
             if (status := source.status).state != "ready"
             and asked in (None, name.casefold())
             and name not in secret
+            and not hides(name, context.identity)
         ]
 
 
@@ -175,7 +195,7 @@ class Resolver:
         hidden = self._shown.hidden(context)
         near = self._near(id, hidden)
         told = f"no such tool; did you mean {' or '.join(near)}?" if near else _NO_SUCH
-        names = ", ".join(one.server for one in self._shown.unavailable(None, hidden))
+        names = ", ".join(one.server for one in self._shown.unavailable(None, hidden, context))
         return f"{told} ({names} cannot be reached now and may have it)" if names else told
 
     def _near(self, id: str, hidden: frozenset[str]) -> list[str]:

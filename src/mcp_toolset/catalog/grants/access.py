@@ -1,15 +1,16 @@
-"""`AccessPolicy`: the host's rules for who may use which deferred tool; they outweigh every grant."""
+"""`AccessPolicy`: who may use which deferred tool, by the host's rules; they outweigh every grant."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, Protocol
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -37,11 +38,43 @@ Access = Callable[[ToolBinding, ToolContext], AccessDenied | None]
 """Decides who may use a deferred tool; called at each search, resolve and call; must not wait."""
 
 
-class AccessPolicy:
-    """Calls the host's function; if the function fails, access is refused."""
+_HIDDEN: Final = AccessDenied(shown=False)
 
-    def __init__(self, access: Access | None) -> None:
-        """Use the function `access`; without one every caller has access to every tool.
+
+class Visible(Protocol):
+    """What callers may know of, by the policy of a server; the default is everything."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether it differs by caller."""
+        return False
+
+    def group(self, identity: Identity | None) -> Hashable:
+        """What the answers for a caller depend on beside the tool; `None` without a policy."""
+        return None
+
+    def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
+        """Whether a tool does not exist for a caller."""
+        return False
+
+    def hides_server(self, name: str, identity: Identity | None) -> bool:
+        """Whether a mounted server does not exist for a caller."""
+        return False
+
+
+class _Everything(Visible):
+    pass
+
+
+EVERYTHING: Final[Visible] = _Everything()
+"""For a server without a policy."""
+
+
+class AccessPolicy:
+    """Asks the server's policy and the host's function; if the function fails, access is refused."""
+
+    def __init__(self, access: Access | None, visible: Visible = EVERYTHING) -> None:
+        """Use the function `access`; without one every caller has access to every tool that is visible.
 
         Raises:
             DefinitionError: it is asynchronous; the gate cannot wait.
@@ -49,13 +82,20 @@ class AccessPolicy:
         if inspect.iscoroutinefunction(access):
             raise DefinitionError("access is asked by the gate, which never waits; make it a plain function")
         self._access = access
+        self.visible = visible
 
     def __bool__(self) -> bool:
-        """Whether the host has a policy."""
+        """Whether the host has a function of its own."""
         return self._access is not None
 
     def withheld(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
         """Why a caller may not use a tool; `None` if the caller may."""
+        if self.visible.hides(binding, context.identity):
+            return _HIDDEN
+        return self._refused(binding, context)
+
+    def _refused(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
+        """What the host's function says."""
         if self._access is None:
             return None
         try:
@@ -72,6 +112,19 @@ class AccessPolicy:
 
     def hidden(self, tools: Mapping[str, ToolBinding], context: ToolContext) -> frozenset[str]:
         """The public names of all tools that this caller must not learn of."""
-        if self._access is None:
+        if self._access is None and self.visible.group(context.identity) is None:
             return frozenset()
         return frozenset(name for name, tool in tools.items() if self.hides(tool, context))
+
+    def hidden_in_texts(self, tools: Mapping[str, ToolBinding], identity: Identity | None) -> frozenset[str]:
+        """The public names that must not stand in a text for all callers of the group of one.
+
+        The host's function can tell these callers apart, so it is asked about nobody.
+        """
+        hides = self.visible.hides
+        return frozenset(
+            name
+            for name, tool in tools.items()
+            if hides(tool, identity)
+            or ((refused := self._refused(tool, LOCAL_CONTEXT)) is not None and not refused.shown)
+        )

@@ -14,6 +14,7 @@ from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.binding.binding import Gate
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.source import ToolSource
+from mcp_toolset.tools.toolsets.toolset import Toolset
 from mcp_toolset.tools.view.tool_names import NameUse, ToolNames
 from mcp_toolset.tools.view.unbound import KnownTools, NameReport, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding, ToolView
@@ -100,12 +101,21 @@ class RegistryContents:
         """The handles of the registered toolsets, in order."""
         return list(self._surface.toolsets)
 
+    def toolsets(self) -> Iterable[Toolset]:
+        """The registered toolsets, in order."""
+        return self._surface.toolsets.values()
+
     def sources(self) -> Mapping[str, ToolSource]:
         """All mounted sources in the toolsets, by name."""
         return self._surface.sources
 
-    def absent_source(self, name: str) -> ToolSource | None:
-        """The mounted server of a remembered tool with this public name that is not listed now.
+    def name_of(self, key: ToolKey) -> str:
+        """The public name of a remembered tool; empty if it has none."""
+        entry = self._surface.entries.get(key)
+        return "" if entry is None else entry.name
+
+    def absent(self, name: str) -> tuple[RegistryEntry, ToolSource] | None:
+        """The remembered tool with this public name that is not listed now, and its mounted server.
 
         `None` for a tool that was removed from the members, that a policy hides, or that may be behind
         search.
@@ -116,7 +126,8 @@ class RegistryContents:
             return None
         if any(fnmatchcase(each, pattern) for pattern in surface.hidden for each in (name, entry.asked)):
             return None
-        return None if entry.source in self.deferring() else surface.sources.get(entry.source)
+        source = None if entry.source in self.deferring() else surface.sources.get(entry.source)
+        return None if source is None else (entry, source)
 
     def deferring(self) -> frozenset[str]:
         """The names of the mounted servers all of whose tools are behind search."""

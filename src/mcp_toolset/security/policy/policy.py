@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Self, cast
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_caller, split_hint
-from mcp_toolset.security.policy.sections import Kind, Permissions, Section
+from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.view.tool_names import EVERY_TOOL
 
 _VERDICTS: Final = 65_536
 """Verdicts that are remembered: one for each tool and each group of callers."""
@@ -23,8 +24,8 @@ _CALLERS: Final = 4096
 _DEFINITIONS: Final = 4096
 """Definitions whose hints are remembered."""
 
-Group = tuple[int, ...]
-"""The sections that are for a caller: callers of one group get the same verdicts."""
+Group = tuple[tuple[int, int], ...]
+"""The sections that are for a caller, by policy and number: callers of one group get the same verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +67,13 @@ class Policy:
     general one. The first with a pattern that fits the tool decides; within it, `deny` outweighs `ask`, and
     `ask` outweighs `allow`. A tool that no section is about is denied if one of them has an `allow` list, and
     allowed otherwise. See docs/policies.md.
+
+    Attributes:
+        permissions: Its rules as data.
+        varies: Whether it says something of some callers only, so that lists differ by caller.
     """
 
-    __slots__ = (
-        "_callers",
-        "_decided",
-        "_general",
-        "_grouped",
-        "_hinted",
-        "_hints",
-        "_servers",
-        "permissions",
-    )
+    __slots__ = ("_chains", "_decided", "_grouped", "_hinted", "_hints", "permissions", "varies")
 
     def __init__(
         self,
@@ -115,40 +111,33 @@ class Policy:
         self._compile(Permissions(general, of_servers, tuple(callers)))
 
     @classmethod
-    def of(cls, permissions: Permissions) -> Self:
-        """The policy of sections.
+    def of(cls, *permissions: Permissions) -> Self:
+        """The policy of sections; of several policies together, the strictest verdict counts.
 
         Raises:
             DefinitionError: a pattern names nothing.
         """
         policy = cls.__new__(cls)
-        policy._compile(permissions)
+        policy._compile(*permissions)
         return policy
 
-    def _compile(self, permissions: Permissions) -> None:
+    def _compile(self, *permissions: Permissions) -> None:
         self.permissions = permissions
-        self._general = SectionRules(permissions.general)
-        self._servers = {name: SectionRules(one, of_server=True) for name, one in permissions.servers.items()}
-        self._callers = [SectionRules(one) for one in permissions.callers]
-        self._hinted = any(
-            split_hint(pattern)[0] for section in permissions.sections() for _, pattern in section.patterns()
-        )
+        self._chains = tuple(map(_Chain, permissions))
+        sections = [section for one in permissions for section in one.sections()]
+        self._hinted = any(split_hint(text)[0] for section in sections for _, text in section.patterns())
+        self.varies = any(one.callers for one in permissions)
         self._hints = lru_cache(_DEFINITIONS)(_hints_of)
-        self._grouped = lru_cache(_CALLERS)(self._matching)
+        self._grouped = lru_cache(_CALLERS)(self._group_of)
         self._decided = lru_cache(_VERDICTS)(self._verdict)
 
     def __bool__(self) -> bool:
         """Whether it says anything."""
-        return bool(self.permissions)
-
-    @property
-    def varies(self) -> bool:
-        """Whether it says something about some callers only, so that lists differ by caller."""
-        return bool(self._callers)
+        return any(self.permissions)
 
     def group(self, identity: Identity | None) -> Group:
         """The group of a caller: all callers of a group get the same verdicts."""
-        return self._grouped(identity) if self._callers and identity is not None else ()
+        return self._grouped(identity) if self.varies and identity is not None else ()
 
     def decide(self, binding: ToolBinding, identity: Identity | None) -> Verdict:
         """What the policy says of a tool and a caller; without a caller, the rules for every caller hold.
@@ -165,37 +154,81 @@ class Policy:
         hints = self._hints(definition) if self._hinted else _NO_HINTS
         return ToolFacts(binding.name, binding.asked, binding.source, definition.name, hints)
 
+    def any_tool_of(self, server: str) -> ToolFacts:
+        """A tool of a server that fits the patterns for all of its tools (`*`, `server/*`) and no others."""
+        return ToolFacts("", server=server, hints=hints_of(None))
+
+    def remembered(self, name: str, asked: str, server: str, own: str) -> ToolFacts:
+        """A tool of which nothing is known but its names."""
+        return ToolFacts(name, asked, server, own, hints_of(None))
+
     def decide_facts(self, tool: ToolFacts, group: Group) -> Verdict:
         """The same about a tool of which no more is known than this."""
         return self._decided(group, tool)
 
     def looks(self, tool: ToolFacts, group: Group) -> Iterator[Look]:
-        """The sections that are asked about a tool, in order, up to the one that decides."""
-        for rules in self._sections(group, tool.server):
-            found = rules.first(tool)
-            kind, pattern = found or (None, "")
-            yield Look(rules.section, kind, pattern)
-            if found is not None:
-                return
+        """The sections that are asked about a tool, in order: each policy up to the one that decides."""
+        for number, chain in enumerate(self._chains):
+            yield from chain.looks(tool, _numbers(group, number))
 
-    def _matching(self, identity: Identity) -> Group:
-        return tuple(number for number, one in enumerate(self._callers) if _is_for(one.section, identity))
+    def unused(self, tools: Iterable[ToolFacts]) -> Iterator[tuple[str, str]]:
+        """The patterns that fit none of the tools, each with its place."""
+        known = list(tools)
+        for chain in self._chains:
+            yield from chain.unused(known)
 
-    def _sections(self, group: Group, server: str) -> Iterator[SectionRules]:
-        """The sections for the tools of a server and the callers of a group, in order."""
-        yield from (self._callers[number] for number in group)
-        if server in self._servers:
-            yield self._servers[server]
-        yield self._general
+    def _group_of(self, identity: Identity) -> Group:
+        every = (
+            (number, one) for number, chain in enumerate(self._chains) for one in chain.matching(identity)
+        )
+        return tuple(every)
 
     def _verdict(self, group: Group, tool: ToolFacts) -> Verdict:
-        *before, last = self.looks(tool, group)
+        every = [chain.verdict(tool, _numbers(group, number)) for number, chain in enumerate(self._chains)]
+        return min(every, key=lambda verdict: KINDS.index(verdict.kind), default=_ALLOWED)
+
+
+class _Chain:
+    """The sections of one policy, compiled."""
+
+    def __init__(self, permissions: Permissions) -> None:
+        self._general = SectionRules(permissions.general)
+        self._servers = {name: SectionRules(one, of_server=True) for name, one in permissions.servers.items()}
+        self._callers = [SectionRules(one) for one in permissions.callers]
+
+    def matching(self, identity: Identity) -> Iterator[int]:
+        return (number for number, one in enumerate(self._callers) if _is_for(one.section, identity))
+
+    def looks(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[Look]:
+        of_server = self._servers.get(tool.server)
+        of_callers = (self._callers[number] for number in callers)
+        for rules in (*of_callers, *((of_server,) if of_server else ()), self._general):
+            kind, pattern = rules.first(tool) or (None, "")
+            yield Look(rules.section, kind, pattern)
+            if kind is not None:
+                return
+
+    def verdict(self, tool: ToolFacts, callers: Iterable[int]) -> Verdict:
+        *before, last = self.looks(tool, callers)
         if last.kind is not None:
             return Verdict(last.kind, f"{last.section.place}.{last.kind}: {last.pattern}")
         closing = next((look.section for look in (*before, last) if look.section.allow is not None), None)
         if closing is None:
             return _ALLOWED
         return Verdict("deny", f"{closing.place}.allow: a list that the tool is not in")
+
+    def unused(self, tools: Sequence[ToolFacts]) -> Iterator[tuple[str, str]]:
+        of_servers = (
+            (rules, [tool for tool in tools if tool.server == name]) for name, rules in self._servers.items()
+        )
+        for rules, those in (*((one, tools) for one in (*self._callers, self._general)), *of_servers):
+            for kind, pattern in rules.unused(those):
+                if pattern != EVERY_TOOL:
+                    yield f"{rules.section.place}.{kind}", pattern
+
+
+def _numbers(group: Group, chain: int) -> Iterator[int]:
+    return (number for of, number in group if of == chain)
 
 
 def _hints_of(definition: ToolDefinition) -> frozenset[str]:
@@ -214,11 +247,12 @@ def _is_for(section: Section, identity: Identity) -> bool:
 
 def _plain(policy: Policy, place: str) -> Section:
     """The section of a policy that is nested in another one."""
-    if policy.permissions.callers or policy.permissions.servers:
+    [stated] = policy.permissions
+    if stated.callers or stated.servers:
         raise DefinitionError(
             f"policy.{place}: rules for some callers have no such rules themselves; give allow, ask and deny"
         )
-    return replace(policy.permissions.general, place=f"policy.{place}")
+    return replace(stated.general, place=f"policy.{place}")
 
 
 def _texts(patterns: Sequence[str], kind: str) -> tuple[str, ...]:

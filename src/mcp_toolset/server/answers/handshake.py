@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mcp_toolset.context.incoming import RequestContext
@@ -11,6 +12,7 @@ from mcp_toolset.protocol.revisions import MODERN_PROTOCOL_VERSIONS
 from mcp_toolset.protocol.server_machine import negotiated_version
 from mcp_toolset.server.answers.tool_answers import Surface
 from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.tools.core.identity import Identity
 
 
 class Handshake:
@@ -31,9 +33,9 @@ class Handshake:
         self.instructions = instructions
         self.extensions: Mapping[str, Any] = {}
 
-    def capabilities(self, *, modern: bool) -> dict[str, Any]:
-        """The capabilities for what the server offers now, and no more."""
-        declares = self._offering.declares
+    def capabilities(self, identity: Identity | None = None, *, modern: bool) -> dict[str, Any]:
+        """The capabilities for what the server offers a caller now, and no more."""
+        declares = partial(self._offering.declares, identity=identity)
         found: dict[str, Any] = {"tools": {"listChanged": True}}
         if declares("resources"):
             found["resources"] = {"subscribe": declares("resources", "subscribe"), "listChanged": True}
@@ -53,10 +55,10 @@ class Handshake:
         version = negotiated_version(params.get("protocolVersion", ""))
         answer = {
             "protocolVersion": version,
-            "capabilities": self.capabilities(modern=False),
+            "capabilities": self.capabilities(request.identity, modern=False),
             "serverInfo": dict(self.info),
         }
-        answer = self._introducing(answer)
+        answer = self._introducing(answer, request.identity)
         request.connection.accept(version, params.get("clientInfo"), params.get("capabilities"))
         return answer
 
@@ -65,13 +67,13 @@ class Handshake:
         answer = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
-            "capabilities": self.capabilities(modern=True),
+            "capabilities": self.capabilities(request.identity, modern=True),
             **STRICTEST.to_wire(),
         }
-        return self._introducing(answer)
+        return self._introducing(answer, request.identity)
 
-    def _introducing(self, answer: dict[str, Any]) -> dict[str, Any]:
-        if self.instructions is not None:
-            answer["instructions"] = self.instructions
-        meta = self._surface.handshake_meta()
+    def _introducing(self, answer: dict[str, Any], identity: Identity | None) -> dict[str, Any]:
+        if (text := self._surface.instructions_to(identity)) is not None:
+            answer["instructions"] = text
+        meta = self._surface.handshake_meta(identity)
         return {**answer, "_meta": meta} if meta else answer

@@ -31,6 +31,7 @@ from mcp_toolset.protocol.json_rpc import INVALID_PARAMS, MCPError
 from mcp_toolset.server.offers.subscriptions import Announcements
 from mcp_toolset.tools.core.asking import AskUser, ElicitationAnswer, Halt, InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.returned import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
@@ -63,12 +64,16 @@ class Surface(Protocol):
         """How long a client may keep what `listed` gives."""
         ...
 
-    def list_meta(self) -> Mapping[str, Any]:
+    def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
         """What the servers' own lists of tools have in `_meta`."""
         ...
 
-    def handshake_meta(self) -> dict[str, Any]:
+    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
         """What the answer to a handshake has in `_meta`."""
+        ...
+
+    def instructions_to(self, identity: Identity | None) -> str | None:
+        """The text for the model of a caller."""
         ...
 
     def is_arriving(self) -> bool:
@@ -83,8 +88,8 @@ class Surface(Protocol):
         """How many grants this caller's session was given so far."""
         ...
 
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The input schema of a tool that can be called."""
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The input schema of a tool that the caller of an ASGI scope can call."""
         ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
@@ -195,7 +200,7 @@ class ToolAnswers:
         """The list for clients of one era that see the same tools; encoded anew only when it has changed."""
         modern, tools = context.modern, self._surface.listed_to(context)
         hint = self._surface.list_hint() if modern else STRICTEST
-        meta = self._surface.list_meta()
+        meta = self._surface.list_meta(context)
         known = self._lists.get((modern, id(tools)))
         if known is not None and known[0] is tools and known[1] == (hint, meta):
             return known[2]

@@ -13,6 +13,7 @@ from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.interface.parts import ServerParts, servers_meta
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import ToolSource, not_ready, state_of
 from mcp_toolset.tools.toolsets.opening import settled
@@ -23,12 +24,21 @@ class ClientSide(ServerParts):
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
-        if call.name not in self._served.table and (source := await self._absent(call.name)) is not None:
+        if call.name not in self._served.table and (source := await self._absent(call.name, context)):
             return self._not_ready(source, call, context)
         try:
             return await self._served.call(call, context)
         except UnknownToolError as fault:
-            raise not_ready(fault, self._unlisted.away(call.name)) from None
+            raise await self._unknown(fault, call.name, context) from None
+
+    async def _unknown(self, fault: UnknownToolError, name: str, context: ToolContext) -> UnknownToolError:
+        """The error for a tool that does not exist for a caller, as it is for one that exists for none."""
+        if self._visibility.policy is not None and name in self._served.table:
+            # An unknown name waits for what may bring the tool, so a hidden one does.
+            await self._unlisted.arrive(in_time=False)
+        hides = self._visibility.hides_server
+        away = self._unlisted.away(name)
+        return not_ready(fault, [one for one in away if not hides(one.source_name, context.identity)])
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; see `ServedTools.listed`."""
@@ -65,13 +75,13 @@ class ClientSide(ServerParts):
         """How long a client may keep what is listed; see `ServedTools.list_hint`."""
         return self._served.list_hint()
 
-    def list_meta(self) -> Mapping[str, Any]:
-        """What the mounted servers' lists of tools have in `_meta`."""
-        return self._served.list_meta
+    def list_meta(self, context: ToolContext) -> Mapping[str, Any]:
+        """What the mounted servers' lists of tools have in `_meta`, of those that a caller may know of."""
+        return self._served.list_meta(context.identity)
 
-    def handshake_meta(self) -> dict[str, Any]:
+    def handshake_meta(self, identity: Identity | None) -> dict[str, Any]:
         """What the answer to a handshake has in `_meta`: the servers behind this one."""
-        return servers_meta(self.registry.sources(), self._withheld())
+        return servers_meta(self.registry.sources(), self._withheld(identity))
 
     def is_arriving(self) -> bool:
         """Whether `arrive` may have something to wait for."""
@@ -85,16 +95,17 @@ class ClientSide(ServerParts):
         """How many grants this caller's session was given so far."""
         return self.grants.issued_to(context) if context.session and self._served.defers else 0
 
-    def input_schema(self, name: str) -> Mapping[str, Any] | None:
+    def input_schema(self, name: str, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The input schema of a listed tool; see `ServedTools.input_schema`."""
-        return self._served.input_schema(name)
+        return self._served.input_schema(name, scope)
 
-    async def _absent(self, name: str) -> ToolSource | None:
+    async def _absent(self, name: str, context: ToolContext) -> ToolSource | None:
         """Wait for what may bring a tool of this name; its server if that is known and is not ready."""
         await self._unlisted.arrive(in_time=False)
-        source = None if name in self._served.table else self.registry.absent_source(name)
-        if source is None:
+        found = None if name in self._served.table else self.registry.absent(name)
+        if found is None or self._visibility.hides_absent(found[0], context.identity):
             return None
+        source = found[1]
         await settled([source])
         await self._current()
         if name in self._served.table or not state_of(source.source_name, source.status):

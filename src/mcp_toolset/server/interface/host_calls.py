@@ -61,9 +61,13 @@ class HostCalls(ClientSide):
         """The names that hooks, middleware and verbs were given and that stand for no tool, so far."""
         return self._served.report.found
 
-    def search(self, query: str, *, server: str | None = None, limit: int = 10) -> list[SearchHit]:
-        """Search the deferred tools, as `search_tools` does for a model."""
-        return self._served.catalog.search(query, server=server, limit=limit) if self._served.defers else []
+    def search(
+        self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
+    ) -> list[SearchHit]:
+        """Search the deferred tools, as `search_tools` does for a model: all, or those for a caller."""
+        if not self._served.defers:
+            return []
+        return self._served.catalog.search(query, server=server, limit=limit, context=context)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, context: ToolContext = LOCAL_CONTEXT

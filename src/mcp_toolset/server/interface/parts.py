@@ -19,9 +19,12 @@ from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
+from mcp_toolset.server.list_variants import MAX_LISTS
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
+from mcp_toolset.server.visibility import Visibility
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class ServerOptions:
     manual_timeout: float
     grants: GrantLedger
     access: Access | None
+    policy: Policy | None
     client_prefix: str
     state: str | PathLike[str] | StateStore | None
     scorer: Scorer | Literal["built-in"] | None
@@ -136,12 +141,16 @@ class ServerParts:
     _news: News
     _served: ServedTools
     _unlisted: UnlistedMounts
+    _visibility: Visibility
+    _introductions: dict[object, str | None]
 
-    def _withheld(self) -> frozenset[str]:
-        """The mounted servers that not everybody may know of."""
+    def _withheld(self, identity: Identity | None) -> frozenset[str]:
+        """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
+        hides = self._visibility.hides_server
+        secret = frozenset(name for name in self.registry.sources() if hides(name, identity))
         if self._options.access is None or not self._served.defers:
-            return frozenset()
-        return self._served.catalog.withheld_servers()
+            return secret
+        return secret | self._served.catalog.withheld_servers(identity)
 
     async def _current(self) -> None:
         """See that what is served is what the sources say now."""
@@ -155,7 +164,24 @@ class ServerParts:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
-        sources, withheld = self.registry.sources(), self._withheld()
+        text = self.answers.handshake.instructions = self._introduction(None)
+        self._introductions = {self._visibility.group(None): text}
+
+    def instructions_to(self, identity: Identity | None) -> str | None:
+        """What a caller is told of this server and those behind it."""
+        visible, known = self._visibility, self._introductions
+        said = self.answers.handshake.instructions
+        # A text that a program has set by way of the SDK is for every caller.
+        if visible.policy is None or said != known.get(visible.group(None)):
+            return said
+        group = visible.group(identity)
+        text = known[group] if group in known else self._introduction(identity)
+        if len(known) < MAX_LISTS:
+            known[group] = text
+        return text
+
+    def _introduction(self, identity: Identity | None) -> str | None:
+        sources, withheld = self.registry.sources(), self._withheld(identity)
         said = joint_instructions(sources, withheld, self._options.instructions_budget)
-        parts = (self._options.instructions, self._served.preview(), said)
-        self.answers.handshake.instructions = "\n\n".join(part for part in parts if part) or None
+        parts = (self._options.instructions, self._served.preview(identity), said)
+        return "\n\n".join(part for part in parts if part) or None

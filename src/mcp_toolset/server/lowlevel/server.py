@@ -109,7 +109,7 @@ class LowlevelServer(Server[Any]):
             version=info["version"],
             instructions=answers.handshake.instructions,
             lifespan=self._lifespan,
-            get_tool_input_schema=answers.input_schema,
+            get_tool_input_schema=lambda name: answers.input_schema(name, {}),
         )
         for method, model in _PARAMS.items():
             super().add_request_handler(method, model, self._handle)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from mcp_toolset.catalog.grants.access import EVERYTHING, Visible
 from mcp_toolset.context.offer_kinds import (
     KINDS,
     PROMPTS,
@@ -26,6 +27,7 @@ from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -51,6 +53,7 @@ class Offering:
         local: LocalOffers,
         mounted: Callable[[], Mapping[str, Offers]],
         unlisted: UnlistedMounts | None = None,
+        visible: Visible = EVERYTHING,
     ) -> None:
         """Combine.
 
@@ -58,10 +61,12 @@ class Offering:
             local: What the application offers itself.
             mounted: Gives the mounted sources by name, in order, as they are now.
             unlisted: The mounts of which it is not known yet what they offer.
+            visible: Which of the mounted sources exist for a caller.
         """
         self.local = local
         self._mounted = mounted
         self._unlisted = unlisted
+        self._visible = visible
         self._addresses = Addresses()
         self._lists: dict[str, list[Wire]] = {}
         self._settled: object = None
@@ -69,11 +74,15 @@ class Offering:
         self._told: dict[str, list[Wire]] = {}
         self._before: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
 
-    def declares(self, capability: str, feature: str = "") -> bool:
-        """Whether any source offers this, or may: a mount that was never listed may offer anything."""
-        if any(offers.declares(capability, feature) for offers in self._sources().values()):
+    def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
+        """Whether any source offers this to a caller, or may: an unlisted mount may offer anything."""
+        if any(offers.declares(capability, feature) for offers in self.seen(identity).values()):
             return True
         return self._unlisted is not None and self._unlisted.presumed()
+
+    def has(self, capability: str) -> bool:
+        """Whether any source has a capability, whoever may know of it."""
+        return any(offers.declares(capability) for offers in self._sources().values())
 
     async def arrive(self) -> None:
         """Wait a bounded time for mounts of which it is not known yet what they offer."""
@@ -137,14 +146,18 @@ class Offering:
         """
         start = _start_of(cursor)
         if not start:
-            for offers in self._mounted().values():
+            for offers in self.seen(context.identity).values():
                 await offers.look(kind, context)
         await self.settle()
         entries = self._listed_to(kind, context)
         if start and start >= len(entries):
             raise InvalidArgumentsError("Unknown cursor: the list has ended, or has changed; list again")
-        page: dict[str, Any] = {kind.key: entries[start : start + PAGE], **self._hint(kind).to_wire()}
-        if meta := joint_meta(offers.meta(kind) for offers in self._sources().values()):
+        sources = self.seen(context.identity).values()
+        page: dict[str, Any] = {
+            kind.key: entries[start : start + PAGE],
+            **self._hint(kind, sources).to_wire(),
+        }
+        if meta := joint_meta(offers.meta(kind) for offers in sources):
             page["_meta"] = meta
         if start + PAGE < len(entries):
             page["nextCursor"] = _cursor_at(start + PAGE)
@@ -154,10 +167,29 @@ class Offering:
         """What a client sees: the sessions of some list what others do not."""
         own = {
             source: {kind.method: entries}
-            for source, offers in self._sources().items()
+            for source, offers in self.seen(context.identity).items()
             if (entries := offers.listed_to(kind, context)) is not None
         }
-        return list(self._public(kind, {**self._common, **own})) if own else self._lists[kind.method]
+        listed = {**self._common, **own}
+        seen = {name: listed[name] for name in self.seen(context.identity) if name in listed}
+        if not own and len(seen) == len(listed):
+            return self._lists[kind.method]
+        return list(self._public(kind, seen))
+
+    def seen(self, identity: Identity | None) -> dict[str, Offers]:
+        """The sources that exist for a caller, by name."""
+        every, hides = self._sources(), self._visible.hides_server
+        if self._visible.group(identity) is None:
+            return every
+        return {name: offers for name, offers in every.items() if name == LOCAL or not hides(name, identity)}
+
+    def sees_some(self, sources: Collection[str], identity: Identity | None) -> bool:
+        """Whether some of these sources exist for a caller; `sources` is empty where any may be meant."""
+        return not sources or not self.seen(identity).keys().isdisjoint(sources)
+
+    def leads(self, uri: str, identity: Identity | None) -> bool:
+        """Whether a public URI leads to a source that exists for a caller."""
+        return any(source in self.seen(identity) for source, _ in self._addresses.origins(uri))
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read the resource that a public URI leads to.
@@ -167,7 +199,7 @@ class Offering:
             UpstreamError: its server refused, or cannot be asked.
         """
         fault = LookupError("Resource not found")
-        for source, native in await self._origins(uri):
+        for source, native in await self._origins(uri, context.identity):
             try:
                 answer = await self._sources()[source].read(native, context)
             except LookupError as missing:
@@ -188,7 +220,7 @@ class Offering:
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get the prompt of a public name; raises as `read` does."""
-        source, native = await self._prompt_origin(name)
+        source, native = await self._prompt_origin(name, context.identity)
         answer = await self._sources()[source].prompt(native, arguments, context)
         if "messages" not in answer or not self._addresses.ambiguous:
             return answer
@@ -202,10 +234,10 @@ class Offering:
         """Complete an argument of a public prompt or template; raises as `read` does."""
         reference = cast("Wire", params["ref"])
         if reference["type"] == "ref/prompt":
-            source, native = await self._prompt_origin(reference["name"])
+            source, native = await self._prompt_origin(reference["name"], context.identity)
             reference = {**reference, "name": native}
         else:
-            source, native = await self._template_origin(reference["uri"])
+            source, native = await self._template_origin(reference["uri"], context.identity)
             reference = {**reference, "uri": native}
         offers = self._sources()[source]
         if not offers.declares("completions"):
@@ -214,7 +246,7 @@ class Offering:
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when the resource of a public URI has changed; raises as `read` does."""
-        for source, native in await self._origins(uri):
+        for source, native in await self._origins(uri, context.identity):
             if self._sources()[source].declares("resources", "subscribe"):
                 return await self._sources()[source].watch(native, updated, context)
         raise LookupError("Resource not found, or its server tells of no changes")
@@ -273,9 +305,9 @@ class Offering:
     def _sources(self) -> dict[str, Offers]:
         return {LOCAL: self.local, **self._mounted()}
 
-    def _hint(self, kind: Kind) -> CacheHint:
-        having = [offers for offers in self._sources().values() if offers.declares(kind.capability)]
-        return strictest(offers.hint(kind) for offers in having)
+    def _hint(self, kind: Kind, sources: Iterable[Offers]) -> CacheHint:
+        hint = strictest(offers.hint(kind) for offers in sources if offers.declares(kind.capability))
+        return CacheHint(hint.ttl_ms, "private") if self._visible.varies else hint
 
     def _public(self, kind: Kind, listed: Mapping[str, Mapping[str, Sequence[Wire]]]) -> Iterable[Wire]:
         named = {RESOURCES: self._addresses.resources, TEMPLATES: self._addresses.templates}
@@ -285,24 +317,24 @@ class Offering:
                 name = public[source, entry[kind.identity]]
                 yield entry if name == entry[kind.identity] else {**entry, kind.identity: name}
 
-    async def _origins(self, uri: str) -> list[Origin]:
+    async def _origins(self, uri: str, identity: Identity | None) -> list[Origin]:
         if not self._lists:
             await self.settle()
-        return [origin for origin in self._addresses.origins(uri) if origin[0] in self._sources()]
+        return [origin for origin in self._addresses.origins(uri) if origin[0] in self.seen(identity)]
 
-    async def _prompt_origin(self, name: str) -> Origin:
+    async def _prompt_origin(self, name: str, identity: Identity | None) -> Origin:
         if name not in self._addresses.prompts:
             await self.settle()
         found = self._addresses.prompts.get(name)
-        if found is None or found[0] not in self._sources():
+        if found is None or found[0] not in self.seen(identity):
             raise LookupError(f"Unknown prompt: {name}")
         return found
 
-    async def _template_origin(self, template: str) -> Origin:
+    async def _template_origin(self, template: str, identity: Identity | None) -> Origin:
         if template not in self._addresses.templates:
             await self.settle()
         found = self._addresses.templates.get(template) or next(iter(self._addresses.origins(template)), None)
-        if found is None or found[0] not in self._sources():
+        if found is None or found[0] not in self.seen(identity):
             raise LookupError(f"Unknown resource template: {template}")
         return found
 

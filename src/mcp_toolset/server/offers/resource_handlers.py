@@ -26,6 +26,7 @@ from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.round_trips import resumable, whole_answer
 from mcp_toolset.server.offers.subscriptions import NOTIFY_DEADLINE, UPDATED, Subscriptions
 from mcp_toolset.tools.core.call import ToolCall
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 
 MAX_WATCHED: Final = 1000
@@ -87,7 +88,7 @@ class Reading:
 
     async def _tell(self, uri: str, connection: Connection | None) -> None:
         if connection is None:
-            self._subscriptions.publish(UPDATED, uri)
+            self._subscriptions.publish(UPDATED, uri, to=partial(self._offering.leads, uri))
             return
         with anyio.move_on_after(NOTIFY_DEADLINE):
             await connection.notify(UPDATED, {"uri": uri})
@@ -95,6 +96,11 @@ class Reading:
     def _note(self, uri: str, connection: Connection | None) -> None:
         self._updated[uri, id(connection)] = connection
         self._news.set()
+
+    def _note_to(self, identity: Identity | None, uri: str, connection: Connection) -> None:
+        """Note a change for a caller for whom the resource still exists."""
+        if self._offering.leads(uri, identity):
+            self._note(uri, connection)
 
     async def _list(self, kind: Kind, request: RequestContext) -> dict[str, Any]:
         self._require(request, kind.capability)
@@ -148,7 +154,7 @@ class Reading:
                 return {}
             if len(watched) >= MAX_WATCHED:
                 raise CallError(f"one client may subscribe to {MAX_WATCHED} resources; unsubscribe from some")
-            updated = partial(self._note, uri, request.connection)
+            updated = partial(self._note_to, request.identity, uri, request.connection)
             watched[uri] = await self._offering.watch(uri, updated, WireContext(request))
         return {}
 
@@ -172,10 +178,10 @@ class Reading:
         granted: dict[str, Any] = {"toolsListChanged": True} if wanted.get("toolsListChanged") else {}
         for capability in ("prompts", "resources"):
             name = f"{capability}ListChanged"
-            if wanted.get(name) and self._declares(capability):
+            if wanted.get(name) and self._declares(request, capability):
                 granted[name] = True
         uris: list[str] = []
-        if self._declares("resources", "subscribe"):
+        if self._declares(request, "resources", "subscribe"):
             uris = (wanted.get("resourceSubscriptions") or uris)[:MAX_WATCHED]
         if uris:
             granted["resourceSubscriptions"] = uris
@@ -202,12 +208,12 @@ class Reading:
             with anyio.CancelScope(shield=True), anyio.move_on_after(NOTIFY_DEADLINE):
                 await _end_all(watched)
 
-    def _declares(self, capability: str, feature: str = "") -> bool:
-        return self._offering.declares(capability, feature)
+    def _declares(self, request: RequestContext, capability: str, feature: str = "") -> bool:
+        return self._offering.declares(capability, feature, identity=request.identity)
 
     def _require(self, request: RequestContext, capability: str, feature: str = "") -> None:
         """Refuse a request that no source offers to answer, as a server without a handler does."""
-        if not self._declares(capability, feature):
+        if not self._declares(request, capability, feature):
             raise MCPError(METHOD_NOT_FOUND, "Method not found", request.method)
 
 

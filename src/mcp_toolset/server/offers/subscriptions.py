@@ -7,7 +7,7 @@ kept once: that a list has changed, or a resource, is no news while the same is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -21,6 +21,7 @@ from mcp_toolset.context.offer_kinds import ListChange
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, MCPError
 from mcp_toolset.protocol.revisions import SUBSCRIPTION_ID_META_KEY
 from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.tools.core.identity import Identity
 
 MAX_STREAMS: Final = 1024
 """Requests to listen that one server may have open."""
@@ -36,8 +37,17 @@ _LISTS: Final[Mapping[str, str]] = {
     "resourcesListChanged": RESOURCES,
 }
 
+Recipients = Callable[[Identity | None], bool]
+"""Whether a caller is told of a change."""
+
 Change = tuple[str, str | None]
 """The method of a notification, and the resource that it is about."""
+
+
+def everybody(identity: Identity | None) -> bool:
+    """Every caller is told."""
+    return True
+
 
 NOTIFY_DEADLINE: Final = 5.0
 """Seconds that one slow client may hold up the news of a change."""
@@ -50,10 +60,11 @@ class Subscriptions:
         """Start without any."""
         self._listeners: set[_Listener] = set()
 
-    def publish(self, method: str, uri: str | None = None) -> None:
-        """Tell every client that listens for it of a change."""
+    def publish(self, method: str, uri: str | None = None, *, to: Recipients = everybody) -> None:
+        """Tell every client that listens for it of a change, of those who are to be told."""
         for listener in self._listeners:
-            listener.note((method, uri))
+            if to(listener.identity):
+                listener.note((method, uri))
 
     def end_streams(self) -> None:
         """Let each stream end with what is still to be told, and its result."""
@@ -75,7 +86,7 @@ class Subscriptions:
         if len(self._listeners) >= MAX_STREAMS:
             raise MCPError(INTERNAL_ERROR, "Subscription limit reached")
         meta = {SUBSCRIPTION_ID_META_KEY: request.request_id}
-        listener = _Listener(granted)
+        listener = _Listener(granted, request.identity)
         # Before the first message goes: a change that comes meanwhile is sent after it.
         self._listeners.add(listener)
         try:
@@ -93,7 +104,8 @@ class Subscriptions:
 class _Listener:
     """One stream: what its client asked for and is granted, and what it has not been sent yet."""
 
-    def __init__(self, granted: Mapping[str, Any]) -> None:
+    def __init__(self, granted: Mapping[str, Any], identity: Identity | None) -> None:
+        self.identity = identity
         uris = granted.get("resourceSubscriptions") or ()
         self._wanted: frozenset[Change] = frozenset(
             [(_LISTS[name], None) for name in _LISTS if granted.get(name)] + [(UPDATED, uri) for uri in uris]
@@ -136,36 +148,48 @@ class Announcements:
 
     subscriptions: Subscriptions
     offering: Offering
-    _sessions: dict[int, Connection] = field(default_factory=dict[int, Connection], init=False)
+    _sessions: dict[int, tuple[Connection, Identity | None]] = field(
+        default_factory=dict[int, "tuple[Connection, Identity | None]"], init=False
+    )
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Connection, identity: Identity | None = None) -> None:
         """Tell a legacy client from now on, until its connection ends."""
         if id(connection) not in self._sessions:
-            self._sessions[id(connection)] = connection
+            self._sessions[id(connection)] = (connection, identity)
             connection.on_close(partial(self._sessions.pop, id(connection), None))
 
-    async def tools(self, sources: Collection[str] = ()) -> None:
+    async def tools(self, sources: Collection[str] = (), *, to: Recipients = everybody) -> None:
         """Tell clients, of both eras, that the list of tools has changed: that of some sources alone."""
-        await self._announce(TOOLS, sources)
+        await self._announce(TOOLS, sources, to)
 
     async def grants(self) -> None:
         """Tell every legacy client that its own list may have changed: what it was granted is in it."""
         async with anyio.create_task_group() as group:
-            for connection in list(self._sessions.values()):
+            for connection, _ in list(self._sessions.values()):
                 group.start_soon(_notify, connection, TOOLS)
 
-    async def offers(self, news: Mapping[str, Collection[str]]) -> None:
-        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources."""
-        if (sources := news.get("resources")) is not None:
-            await self._announce(RESOURCES, sources)
-        if (sources := news.get("prompts")) is not None:
-            await self._announce(PROMPTS, sources)
+    async def offers(self, news: Mapping[str, Collection[str]], others: Recipients | None = None) -> None:
+        """Tell clients that lists have changed, of `resources`, of `prompts`: those of some sources.
 
-    async def _announce(self, method: str, sources: Collection[str] = ()) -> None:
-        self.subscriptions.publish(method)
+        Callers for whom `others` holds are told in any case: other sources exist for them than before.
+        """
+        for capability in ("resources", "prompts"):
+            sources = news.get(capability)
+            if sources is not None or (others is not None and self.offering.has(capability)):
+                to = partial(self._is_concerned, sources, others)
+                await self._announce(_METHODS[capability], sources or (), to)
+
+    def _is_concerned(
+        self, sources: Collection[str] | None, others: Recipients | None, identity: Identity | None
+    ) -> bool:
+        sees = sources is not None and self.offering.sees_some(sources, identity)
+        return sees or (others is not None and others(identity))
+
+    async def _announce(self, method: str, sources: Collection[str], to: Recipients) -> None:
+        self.subscriptions.publish(method, to=to)
         async with anyio.create_task_group() as group:
-            for connection in list(self._sessions.values()):
-                if not self._hears_by_itself(connection, sources):
+            for connection, identity in list(self._sessions.values()):
+                if to(identity) and not self._hears_by_itself(connection, sources):
                     group.start_soon(_notify, connection, method)
 
     def _hears_by_itself(self, connection: Connection, sources: Collection[str]) -> bool:
@@ -178,7 +202,7 @@ class Announcements:
     async def lists(self, news: Collection[ListChange]) -> None:
         """Tell the clients of single sessions that what they see has changed."""
         for each in news:
-            for connection in list(self._sessions.values()):
+            for connection, _ in list(self._sessions.values()):
                 client: ServedClient | None = connection.state.get(CLIENT_KEY)
                 if client is not None and each.is_for(client):
                     await _notify(connection, _METHODS[each.capability])

@@ -77,7 +77,7 @@ class ModernPosts:
         if message["method"] == _LISTEN and not takes_events:
             return await reply(send, 406)
         try:
-            connection = self._received(message, head)
+            connection = self._received(message, head, scope)
         except MCPError as refused:
             return await _refused(send, message["id"], refused.error)
         await self._answer(message, connection, Request(scope, receive), send)
@@ -90,7 +90,7 @@ class ModernPosts:
         else:
             await _refused(send, None, unsupported_version(said).error)
 
-    def _received(self, message: Mapping[str, Any], head: Head) -> Connection:
+    def _received(self, message: Mapping[str, Any], head: Head, scope: Scope) -> Connection:
         """Who has sent a request.
 
         Raises:
@@ -103,16 +103,16 @@ class ModernPosts:
         method, params = message["method"], message.get("params")
         envelope = self._machine.receive_request(method, params, routing)
         if method == _CALL:
-            self._check_arguments(cast("Mapping[str, Any]", params), head)
+            self._check_arguments(cast("Mapping[str, Any]", params), head, scope)
         return modern_connection(envelope)
 
-    def _check_arguments(self, params: Mapping[str, Any], head: Head) -> None:
+    def _check_arguments(self, params: Mapping[str, Any], head: Head, scope: Scope) -> None:
         """Compare the arguments of a call with the headers that its tool wants for them."""
         arguments: Any = params.get("arguments") or {}
         if not arguments and not any(name.startswith(PARAM) for name in head.fields):
             return
         name: str = params["name"]
-        schema = self._answers.input_schema(name)
+        schema = self._answers.input_schema(name, scope)
         if schema is not None and self._has_annotations(name, schema):
             said = [(raw.decode("latin-1"), value.decode("latin-1")) for raw, value in head.all]
             check_param_headers(schema, arguments, said)

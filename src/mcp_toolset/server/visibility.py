@@ -1,0 +1,145 @@
+"""`Visibility`: the policy of a server as it holds now, and what it hides from each caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from mcp_toolset.catalog.grants.access import Visible
+from mcp_toolset.catalog.registry.state import RegistryEntry
+from mcp_toolset.tools.binding.selector import MAX_NEAR
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
+from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.policy.patterns import ToolFacts
+    from mcp_toolset.security.policy.policy import Group, Policy
+    from mcp_toolset.security.policy.sections import Permissions
+
+
+@runtime_checkable
+class Permitting(Protocol):
+    """A toolset that says who may use what, such as a configuration's."""
+
+    @property
+    def stated_permissions(self) -> Permissions:
+        """What it says now."""
+        ...
+
+
+def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
+    """What a toolset, and each that is nested in it, says of who may use what."""
+    if isinstance(toolset, Permitting):
+        yield toolset.stated_permissions
+    for member in toolset.members():
+        if isinstance(member, Toolset):
+            yield from permissions_in(member)
+
+
+class Sight:
+    """One policy over one set of tools: which servers are left for a caller.
+
+    Attributes:
+        policy: `None` where every caller may know of everything.
+    """
+
+    def __init__(self, policy: Policy | None = None, tools: Iterable[ToolBinding] = ()) -> None:
+        """Judge servers by `tools`: the listed, the deferred and those held back."""
+        self.policy = policy
+        self._tools: dict[str, list[ToolFacts]] = {}
+        self._secret: dict[tuple[Group, str], bool] = {}
+        if policy is not None:
+            for binding in tools:
+                self._tools.setdefault(binding.source, []).append(policy.facts(binding))
+
+    def hides_server(self, name: str, identity: Identity | None) -> bool:
+        """Whether a mounted server does not exist for a caller: not one of its tools does.
+
+        Of a server without any known tool, the rules for all its tools (`*`, `server/*`) decide.
+        """
+        policy = self.policy
+        if policy is None:
+            return False
+        key = (policy.group(identity), name)
+        known = self._secret.get(key)
+        if known is None:
+            tools = self._tools.get(name) or [policy.any_tool_of(name)]
+            denied = (policy.decide_facts(tool, key[0]).kind == "deny" for tool in tools)
+            known = self._secret[key] = all(denied)
+        return known
+
+    def differs(self, before: Sight, names: Iterable[str], identity: Identity | None) -> bool:
+        """Whether other ones of some servers exist for a caller than before."""
+        return any(self.hides_server(name, identity) != before.hides_server(name, identity) for name in names)
+
+
+class Visibility(Visible):
+    """What callers may know of, by the policy of the program and those of configurations together.
+
+    Attributes:
+        sight: What holds now; replaced by each compilation.
+    """
+
+    def __init__(self, own: Policy | None, toolsets: Callable[[], Iterable[Toolset]]) -> None:
+        """Begin with the program's policy; those of `toolsets` are read by each `wanted`."""
+        self._own = () if own is None else own.permissions
+        self._toolsets = toolsets
+        self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
+        self.sight = Sight(self.wanted())
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy that holds now; `None` where every caller may know of everything."""
+        return self.sight.policy
+
+    @property
+    def varies(self) -> bool:
+        """Whether lists differ by caller."""
+        return self.policy is not None and self.policy.varies
+
+    def wanted(self) -> Policy | None:
+        """The policy that is stated now: of several, the strictest verdict counts."""
+        found = (one for toolset in self._toolsets() for one in permissions_in(toolset))
+        stated = tuple(one for one in (*self._own, *found) if one)
+        if stated != self._compiled[0]:
+            # Few servers have a policy, and all of them start.
+            from mcp_toolset.security.policy.policy import Policy
+
+            self._compiled = (stated, Policy.of(*stated) if stated else None)
+        return self._compiled[1]
+
+    def group(self, identity: Identity | None) -> object:
+        """The policy and the group of a caller; `None` without a policy."""
+        return None if self.policy is None else (self.policy, self.policy.group(identity))
+
+    def hides(self, binding: ToolBinding, identity: Identity | None) -> bool:
+        """Whether a tool does not exist for a caller."""
+        return self.policy is not None and self.policy.decide(binding, identity).kind == "deny"
+
+    def hides_server(self, name: str, identity: Identity | None) -> bool:
+        """Whether a mounted server does not exist for a caller; see `Sight`."""
+        return self.sight.hides_server(name, identity)
+
+    def hides_absent(self, entry: RegistryEntry, identity: Identity | None) -> bool:
+        """Whether a tool of the last run, of which only the names are known, does not exist for a caller."""
+        if self.policy is None:
+            return False
+        facts = self.policy.remembered(entry.name, entry.asked, entry.source, entry.id)
+        return self.policy.decide_facts(facts, self.policy.group(identity)).kind == "deny"
+
+
+def unused_patterns(policy: Policy, known: KnownTools, tools: Iterable[ToolBinding]) -> list[UnboundName]:
+    """The patterns of a policy that fit none of some tools, nor any tool that is known besides."""
+    # Imported here, because only a policy needs it.
+    from difflib import get_close_matches
+
+    facts = {policy.facts(tool): None for tool in (*tools, *known.everything())}
+    names = {name.lower(): name for fact in facts for name in fact.names()}
+    found: list[UnboundName] = []
+    for place, pattern in policy.unused(facts):
+        near = get_close_matches(pattern.rpartition(":")[2].lower(), names, MAX_NEAR)
+        told = tuple(names[one] for one in near)
+        found.append(UnboundName(pattern, place, told, known.waiting, "pattern", starting=known.starting))
+    return found
