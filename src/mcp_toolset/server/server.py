@@ -15,7 +15,7 @@ import anyio
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules, rules_from
 from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
@@ -182,7 +182,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         self.grants = options.grants
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self._introductions = {}
-        self._visibility = Visibility(policy, self.registry.toolsets)
+        self._visibility = Visibility(policy, self.registry.toolsets, options.rules, self._guard)
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
         self.auth = authenticator(auth)
@@ -339,6 +339,12 @@ class ToolsetServer(HostCalls, LiveChanges):
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
         )
+
+    def _guard(self, policy: Policy) -> Guard:
+        """What applies a policy to the calls of this server."""
+        from mcp_toolset.calls.middleware.permissions import PolicyGuard
+
+        return PolicyGuard(policy, served=self.name)
 
     async def _save_last(self) -> None:
         if self._keeper is not None:

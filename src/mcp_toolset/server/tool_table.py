@@ -244,7 +244,7 @@ class ServedTools:
             shown += [Shown(one, one.to_wire()) for one in surface]
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table)
-        dispatch = ToolDispatch(table, rules=self._rules, names=names, before=self._dispatch)
+        dispatch = ToolDispatch(table, rules=self.visibility.rules(), names=names, before=self._dispatch)
         return {binding.name: binding for binding in table}, names, dispatch, shown
 
     def _shown_as(self, binding: ToolBinding) -> Shown:
@@ -266,7 +266,9 @@ class ServedTools:
         if binding is None:
             return await self.call(call, context)
         gated = self.registry.gated(binding)
-        return await ToolDispatch([gated], rules=self._rules, names=self._named).call(call, context)
+        return await ToolDispatch([gated], rules=self.visibility.rules(), names=self._named).call(
+            call, context
+        )
 
     def listed_to(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller sees without grants: one object for as long as nothing changes."""

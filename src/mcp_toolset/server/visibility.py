@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.tools.binding.selector import MAX_NEAR
@@ -82,8 +85,24 @@ class Visibility(Visible):
         sight: What holds now; replaced by each compilation.
     """
 
-    def __init__(self, own: Policy | None, toolsets: Callable[[], Iterable[Toolset]]) -> None:
-        """Begin with the program's policy; those of `toolsets` are read by each `wanted`."""
+    def __init__(
+        self,
+        own: Policy | None,
+        toolsets: Callable[[], Iterable[Toolset]],
+        rules: RuleSet,
+        guard: Callable[[Policy], Guard],
+    ) -> None:
+        """Begin with the program's policy; those of `toolsets` are read by each `wanted`.
+
+        Args:
+            own: The policy of the program.
+            toolsets: What is served.
+            rules: The rules of the program.
+            guard: Makes what applies a policy to calls.
+        """
+        self._rules = rules
+        self._guard = guard
+        self._guarded: tuple[Policy | None, RuleSet] = (None, rules)
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
@@ -109,6 +128,13 @@ class Visibility(Visible):
 
             self._compiled = (stated, Policy.of(*stated) if stated else None)
         return self._compiled[1]
+
+    def rules(self) -> RuleSet:
+        """The rules of the program, with what applies the policy that holds now."""
+        if self._guarded[0] is not self.policy:
+            guards = () if self.policy is None else (self._guard(self.policy),)
+            self._guarded = (self.policy, replace(self._rules, guards=(*self._rules.guards, *guards)))
+        return self._guarded[1]
 
     def group(self, identity: Identity | None) -> object:
         """The policy and the group of a caller; `None` without a policy."""
