@@ -1,4 +1,4 @@
-"""Callers of one server without a door: each asks what a client of its era would, and keeps what it was sent."""
+"""Callers of one server, without a door: each asks as a client of its era, and keeps what it was sent."""
 
 from __future__ import annotations
 
