@@ -71,6 +71,7 @@ class MountOptions:
         lock: The lock file; None means next to the configuration, or in this folder.
         keep: Whether catalogs of the last run are used, and kept for the next.
         headers: Sent to the target's URL.
+        audit: The file of the audit log; None leaves the target's own, False means none.
     """
 
     deferred: bool | None = None
@@ -82,6 +83,7 @@ class MountOptions:
     lock: Path | None = None
     keep: Literal[False] | None = None
     headers: Headers = field(default=(), repr=False)
+    audit: Path | Literal[False] | None = None
 
 
 def mount(target: Target, options: MountOptions, *, serving: bool = False) -> ToolsetServer:
@@ -157,8 +159,9 @@ async def opened(
         TargetError: No server can be reached.
         ToolsetError: See `mount`.
     """
-    # The command is about the present answers of the servers, so no kept catalog is used.
-    server = mount(target, replace(options, keep=False))
+    # The command is about the present answers of the servers, so no kept catalog is used. A running server
+    # writes the audit log; the calls of this command are the user's own.
+    server = mount(target, replace(options, keep=False, audit=False))
     async with AsyncExitStack() as stack:
         with opening(server):
             await stack.enter_async_context(server)
@@ -207,7 +210,9 @@ def _served(value: Any, target: Module | Program, options: MountOptions) -> Tool
 
 
 def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
-    if replace(options, timeout=None, keep=None) == MountOptions():
+    if replace(options, timeout=None, keep=None, audit=options.audit or None) == MountOptions() and not (
+        options.audit is False and server.audit
+    ):
         return server
     return server.derived(
         toolset=_settled(server.toolset, options.deferred),
@@ -215,6 +220,7 @@ def _adapted(server: ToolsetServer, options: MountOptions) -> ToolsetServer:
         grants=options.grants,
         client_prefix=options.client_prefix,
         state=options.state,
+        audit=options.audit,
     )
 
 
@@ -226,6 +232,7 @@ def _server(toolset: Toolset, name: str, options: MountOptions) -> ToolsetServer
         client_prefix=options.client_prefix or "",
         state=options.state,
         keep=options.keep,
+        audit=options.audit,
     )
 
 

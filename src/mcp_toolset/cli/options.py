@@ -164,6 +164,12 @@ _SERVING: Final = (
         help="Keep names and membership of tools here from one run to the next.",
     ),
     click.option(
+        "--audit",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Record calls, decisions, grants and logins in FILE; see mcp-toolset audit.",
+    ),
+    click.option(
         "--watch/--no-watch",
         default=True,
         show_default=True,
@@ -174,7 +180,7 @@ _SERVING: Final = (
 )
 
 
-_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "watch", "deferred", "timeout")
+_SERVING_NAMES: Final = ("grants", "client_prefix", "state", "audit", "watch", "deferred", "timeout")
 
 
 def serving_options(function: _Function) -> _Function:

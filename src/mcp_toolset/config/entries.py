@@ -22,7 +22,15 @@ from mcp_toolset.config.rules import (
     SessionRule,
 )
 
-__all__ = ["InputEntry", "ServerEntry", "ToolsetSection", "known_keys", "server_keys", "validated"]
+__all__ = [
+    "AuditEntry",
+    "InputEntry",
+    "ServerEntry",
+    "ToolsetSection",
+    "known_keys",
+    "server_keys",
+    "validated",
+]
 
 _MILLISECONDS_FROM = 10_000
 """A `timeout` this large is in milliseconds: some clients count so, others in seconds, with the same key."""
@@ -123,6 +131,20 @@ class ToolsetSection(_Entry):
     arguments: ArgumentRule = Field("lenient", description="one of strict and lenient")
     lock: str | None = Field(None, min_length=1, description="the path of a file, as a string")
     list_patience: _Seconds | None = Field(None, description=_SECONDS)
+    audit: str | dict[str, Any] | None = Field(
+        None, description='the path of a file, or an object such as {"path": "audit.jsonl"}'
+    )
+
+
+class AuditEntry(_Entry):
+    """The audit log of the `toolset` section."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, description="the path of a file, as a string")
+    max_bytes: int = Field(100_000_000, gt=0, description="a positive number of bytes")
+    keep: int = Field(10, gt=0, description="how many full files are kept, at least 1")
+    key: str | None = Field(None, min_length=16, description="at least 16 characters, such as `${AUDIT_KEY}`")
 
 
 class InputEntry(_Entry):

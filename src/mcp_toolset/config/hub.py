@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from mcp_toolset.config.entries import (
+    AuditEntry,
     InputEntry,
     ServerEntry,
     ToolsetSection,
@@ -21,7 +22,7 @@ from mcp_toolset.config.entries import (
 )
 from mcp_toolset.config.jsonc import Place, decode, read_text
 from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
-from mcp_toolset.config.models import HubConfig, ServerConfig
+from mcp_toolset.config.models import AuditConfig, HubConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError
@@ -92,7 +93,21 @@ def parse_config(
         (*warnings, *references.warnings),
         defaults.list_patience,
         tuple(references.files),
+        _audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
     )
+
+
+def _audit(said: str | dict[str, object] | None, variables: Variables, place: Place) -> AuditConfig | None:
+    """The audit log; its path is in the folder of the configuration, and references are expanded."""
+    if said is None:
+        return None
+    table = {"path": said} if isinstance(said, str) else said
+    expanded = {
+        key: variables.expand(value, place.at(key), lambda _: None) if isinstance(value, str) else value
+        for key, value in table.items()
+    }
+    entry = validated(AuditEntry, expanded, place)
+    return AuditConfig(Path(variables.path(entry.path)), entry.max_bytes, entry.keep, entry.key)
 
 
 def _surroundings(

@@ -112,6 +112,16 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """The audit log that a file asks for; `AuditLog` says what each field means."""
+
+    path: Path
+    max_bytes: int
+    keep: int
+    key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class HubConfig:
     """A whole file.
 
@@ -124,6 +134,7 @@ class HubConfig:
         warnings: A line for each place with unknown keys, and for each secret that every user can read.
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
         secret_files: The files that `${file:…}` names, in the order in which they were read.
+        audit: The audit log; None for none.
     """
 
     path: Path
@@ -134,6 +145,7 @@ class HubConfig:
     warnings: tuple[str, ...] = ()
     list_patience: float | None = None
     secret_files: tuple[Path, ...] = ()
+    audit: AuditConfig | None = None
 
     @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:

@@ -17,6 +17,7 @@ from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
 _log = logging.getLogger("mcp_toolset.hub")
@@ -66,6 +67,16 @@ class ConfiguredToolset(Toolset):
     def authenticator(self) -> Authenticator | None:
         """Who may call, as the configuration says; `None` if it does not say."""
         return None
+
+    def audit(self) -> AuditLog | None:
+        """The audit log, as the configuration says; `None` if it does not say."""
+        said = self.config.audit
+        if said is None:
+            return None
+        # Few configurations have an audit log.
+        from mcp_toolset.security.audit.audit_log import AuditLog
+
+        return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
 
     def watched(self) -> list[Path]:
         """The configuration file, its lock file, and its servers' files with environments and secrets."""

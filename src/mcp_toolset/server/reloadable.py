@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_toolset.config import HubConfig
+    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
 PATIENCE: Final = 10.0
@@ -91,6 +92,10 @@ class Reloadable(Protocol):
 
     def authenticator(self) -> Authenticator | None:
         """Who may call, as the configuration says; `None` if it does not say."""
+        ...
+
+    def audit(self) -> AuditLog | None:
+        """The audit log, as the configuration says; `None` if it does not say."""
         ...
 
     def watched(self) -> list[Path]:

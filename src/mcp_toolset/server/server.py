@@ -31,7 +31,7 @@ from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
 from mcp_toolset.server.interface.host_calls import HostCalls
 from mcp_toolset.server.interface.live_changes import LiveChanges
-from mcp_toolset.server.interface.parts import ServerOptions, authenticator
+from mcp_toolset.server.interface.parts import ServerOptions, audit_trail, authenticator, observed_by
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.security.authentication.authenticator import Auth
     from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.server.audit_trail import Audit
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
 
@@ -97,6 +98,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         keep: Keeping = None,
         instructions_budget: int = BUDGET,
         auth: Auth | None = None,
+        audit: Audit | Literal[False] | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -140,6 +142,8 @@ class ToolsetServer(HostCalls, LiveChanges):
                 them out.
             auth: Who may call over HTTP: a verifier of tokens, several, or an `Authenticator`; the
                 configuration's unless given, else everybody. See docs/authentication.md.
+            audit: The audit log, or the path of its file: a chained line for each call, decision, grant and
+                login; the configuration's unless given, `False` for none. See docs/audit.md.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -147,6 +151,10 @@ class ToolsetServer(HostCalls, LiveChanges):
             NameConflictError: two mounts or two local tools have one name, or one has a name of the
                 deferred catalog's.
         """
+        if audit is None and (found := reloadable_in(toolset)) is not None:
+            audit = found.audit()
+        self._trail = audit_trail(audit)
+        self.audit = None if self._trail is None else self._trail.log
         options = self._options = ServerOptions(
             name=name,
             version=version,
@@ -169,7 +177,9 @@ class ToolsetServer(HostCalls, LiveChanges):
             keep=keep,
             instructions_budget=instructions_budget,
             auth=auth,
+            audit=audit if self.audit is None else self.audit,
         )
+        self._rules = observed_by(self.audit, options.rules)
         AccessPolicy(access)
         if scorer != "built-in":
             from mcp_toolset.catalog.search.ranking import require_scorer
@@ -182,7 +192,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         self.grants = options.grants
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self._introductions = {}
-        self._visibility = Visibility(policy, self.registry.toolsets, options.rules, self._guard)
+        self._visibility = Visibility(policy, self.registry.toolsets, self._rules, self._guard)
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
         self.auth = authenticator(auth)
@@ -207,7 +217,7 @@ class ToolsetServer(HostCalls, LiveChanges):
             lambda binding: self._offering.bound(self._local.bound(binding)),
             self._offering,
             self._visibility,
-            rules=options.rules,
+            rules=self._rules,
             own_hint=list_hint,
         )
         self.answers = MCPServer(
@@ -231,8 +241,9 @@ class ToolsetServer(HostCalls, LiveChanges):
         grants: GrantLedger | None = None,
         client_prefix: str | None = None,
         state: str | PathLike[str] | StateStore | None = None,
+        audit: Audit | Literal[False] | None = None,
     ) -> ToolsetServer:
-        """A server like this one, hooks and all, with another toolset, name, ledger, prefix or state file."""
+        """A server like this one, hooks and all, with another toolset, name, ledger, prefix, file or log."""
         before = self._options
         options = replace(
             before,
@@ -240,6 +251,7 @@ class ToolsetServer(HostCalls, LiveChanges):
             grants=grants or before.grants,
             client_prefix=before.client_prefix if client_prefix is None else client_prefix,
             state=state or before.state,
+            audit=before.audit if audit is None else audit,
         )
         return ToolsetServer(toolset or self.toolset, **options.arguments())
 
@@ -264,6 +276,8 @@ class ToolsetServer(HostCalls, LiveChanges):
 
     async def _open(self, waiting: Waiting) -> None:
         async with AsyncExitStack() as stack:
+            if self._trail is not None:
+                await stack.enter_async_context(self._trail.running(self.grants, self._audited_facts))
             self._news.attach()
             if self._keeper is not None:
                 await self._keeper.restore()
@@ -319,6 +333,11 @@ class ToolsetServer(HostCalls, LiveChanges):
             stack.push_async_exit(self.__aexit__)
             yield
 
+    def _audited_facts(self) -> dict[str, Any]:
+        """What the audit log says of a start."""
+        facts = {"server": self.name, "version": self._options.version}
+        return facts if self._trail is None else {**facts, **self._trail.digests(self.configured)}
+
     def _patience(self) -> float:
         """How long lists wait for what was never listed: as told here, or in the configuration."""
         if self._options.list_patience is not None:
@@ -344,7 +363,8 @@ class ToolsetServer(HostCalls, LiveChanges):
         """What applies a policy to the calls of this server."""
         from mcp_toolset.calls.middleware.permissions import PolicyGuard
 
-        return PolicyGuard(policy, served=self.name)
+        record = None if self.audit is None else self.audit.record
+        return PolicyGuard(policy, served=self.name, record=record)
 
     async def _save_last(self) -> None:
         if self._keeper is not None:

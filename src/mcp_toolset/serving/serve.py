@@ -29,6 +29,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.server.audit_trail import Audit
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -63,6 +64,7 @@ def serve(
     state: str | PathLike[str] | StateStore | None = None,
     watch: bool = True,
     auth: Auth | None = None,
+    audit: Audit | None = None,
     insecure: bool = False,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
@@ -89,6 +91,7 @@ def serve(
             `ToolsetServer`.
         watch: Read a configuration again when its file has changed.
         auth: Who may call over HTTP; see `ToolsetServer`.
+        audit: The audit log, or the path of its file; see `ToolsetServer`.
         insecure: Listen on addresses that other machines reach even if everybody may call.
 
     Raises:
@@ -112,6 +115,7 @@ def serve(
         prompts=prompts,
         completions=completions,
         auth=auth,
+        audit=audit,
     )
     capture = capturing.get()
     if capture is not None:
@@ -269,6 +273,7 @@ def server_of(
     prompts: PromptProvider | None = None,
     completions: CompletionProvider | None = None,
     auth: Auth | None = None,
+    audit: Audit | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -278,7 +283,7 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        if any(own) or rules or grants or client_prefix or state or auth:
+        if any(own) or rules or grants or client_prefix or state or auth or audit:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
@@ -306,4 +311,5 @@ def server_of(
         prompts=prompts,
         completions=completions,
         auth=auth,
+        audit=audit,
     )

@@ -188,6 +188,10 @@ class RemoteToolset(Toolset):
         """How the server is doing."""
         return self.connection.status
 
+    def scrubbed(self, text: str) -> str:
+        """The text without the secrets that the mount was given."""
+        return self.connection.link.scrubbed(text)
+
     @property
     def known(self) -> bool:
         """Whether its tools are known, from this run or the last; see `UnlistedMounts`."""

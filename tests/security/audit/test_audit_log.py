@@ -40,7 +40,7 @@ PAUSES = PATIENCE * 100
 
 def test_i9_each_line_has_a_number_and_the_digest_of_the_line_before(tmp_path: Path):
     path = tmp_path / "audit.jsonl"
-    with AuditLog(path).opened(version="1") as log:
+    with AuditLog(path).opened(lambda: {"version": "1"}) as log:
         log.record("decision", tool="pay", who="alice", rule="deny *", empty="", nothing=None)
     import hashlib
 

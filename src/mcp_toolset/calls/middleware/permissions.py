@@ -18,6 +18,7 @@ import anyio.to_thread
 from mcp_toolset.calls.middleware.caller import MAX_KEPT, Recent, caller_of
 from mcp_toolset.calls.pipeline.decision import Reject, record, rejection
 from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
+from mcp_toolset.calls.pipeline.observation import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToolError
 from mcp_toolset.security.policy.approvals import Approval, Approvals, CallToApprove
 from mcp_toolset.security.policy.policy import Policy
@@ -161,6 +162,7 @@ class PolicyGuard:
         return _waiting(approval, needs, obstacle, self._approvals.lifetime)
 
     def _note(self, binding: ToolBinding, context: ToolContext, decision: str, rule: str) -> None:
+        note_rule(rule)
         if self._record is not None:
             self._record(
                 "decision",

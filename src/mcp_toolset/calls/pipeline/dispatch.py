@@ -17,7 +17,7 @@ from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
 from mcp_toolset.calls.pipeline.decision import error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import Observation, note_in, observe
+from mcp_toolset.calls.pipeline.observation import Observation, digest_of, note_in, observe
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
@@ -70,6 +70,7 @@ class ToolDispatch:
         bindings = list(bindings)
         names = names or ToolNames(bindings)
         self._observers = rules.observers
+        self._digest = digest_of(rules.observers)
         known: Mapping[str, Route] = {} if before is None else before._routes
         self._routes = {
             binding.name: route_of(binding, rules_for(binding, rules, names), known.get(binding.name))
@@ -87,6 +88,8 @@ class ToolDispatch:
             StoreMiss: the gate lacks something that has to be fetched first.
         """
         for _ in range(MAX_REDIRECTS + 1):
+            if seen is not None and self._digest is not None:
+                seen.arguments = self._digest(call.arguments)
             route = self._routes.get(call.name)
             if route is None:
                 raise UnknownToolError(call.name)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from mcp_toolset.calls.pipeline.decision import Decision, rejection_reason
 from mcp_toolset.concurrency.cancel_reason import CancelledError
@@ -31,6 +32,7 @@ from mcp_toolset.errors import (
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 
 Outcome = Literal["result", "error", "refused", "asked", "cancelled"]
@@ -62,6 +64,7 @@ _ATTRIBUTES: Final = (
     "mcp_toolset.reason",
     "mcp_toolset.decisions",
 )
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 _OPERATION: Final = {"gen_ai.operation.name": "execute_tool"}
 _log = logging.getLogger("mcp_toolset.calls")
 
@@ -87,6 +90,11 @@ class CallReport:
         protocol_version: The protocol revision of the call; `None` without a client.
         started: When the call arrived, in seconds since the epoch.
         duration: Seconds until the result.
+        identity: The authenticated caller, with name and roles.
+        arguments: A keyed digest of the arguments as the caller sent them, if an observer makes digests: an
+            `AuditLog` does.
+        rule: The rule of a policy that decided about the call; empty if none did.
+        trace: The id of the trace that the call is of; empty without one.
     """
 
     called: str
@@ -104,6 +112,10 @@ class CallReport:
     protocol_version: str | None
     started: float
     duration: float
+    identity: Identity | None = None
+    arguments: str = ""
+    rule: str = ""
+    trace: str = ""
 
 
 class CallObserver(Protocol):
@@ -112,6 +124,18 @@ class CallObserver(Protocol):
     def __call__(self, report: CallReport, /) -> object:
         """Receive the report of a call. An error that it raises is logged, and changes nothing."""
         ...
+
+
+@runtime_checkable
+class DigestingObserver(CallObserver, Protocol):
+    """An observer that makes the digests of arguments, such as an `AuditLog`."""
+
+    def digest(self, arguments: Mapping[str, Any]) -> str:
+        """The digest of the arguments of a call."""
+        ...
+
+
+Digest = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(slots=True)
@@ -123,6 +147,8 @@ class Observation:
         fault: The error that became an error result.
         ran: Whether the tool was run.
         decisions: What hooks decided.
+        arguments: The digest of the arguments.
+        rule: The rule of a policy that decided.
         started: Seconds since the epoch.
         began: The same moment on a monotonic clock.
     """
@@ -131,6 +157,8 @@ class Observation:
     fault: BaseException | None = None
     ran: bool = False
     decisions: list[str] = field(default_factory=list[str])
+    arguments: str = ""
+    rule: str = ""
     started: float = field(default_factory=time.time)
     began: float = field(default_factory=time.perf_counter)
 
@@ -164,6 +192,18 @@ def note_decision(decision: Decision) -> None:
     seen = _CURRENT.get()
     if seen is not None:
         seen.decisions.append(type(decision).__name__)
+
+
+def note_rule(rule: str) -> None:
+    """Note the rule of a policy that decided about the current call, if it is observed."""
+    seen = _CURRENT.get()
+    if seen is not None:
+        seen.rule = rule
+
+
+def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
+    """What makes the digests of arguments; `None` if no observer does."""
+    return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
 
 
 def note_run() -> None:
@@ -256,6 +296,10 @@ def report_of(
         protocol_version=context.protocol_version,
         started=seen.started,
         duration=time.perf_counter() - seen.began,
+        identity=context.identity,
+        arguments=seen.arguments,
+        rule=seen.rule,
+        trace=_trace_of(context),
     )
 
 
@@ -290,6 +334,15 @@ def _of_fault(fault: BaseException) -> tuple[Outcome, str]:
         return "cancelled", ""
     refusal = next((told for kind, told in _REFUSALS if isinstance(fault, kind)), None)
     return ("error", type(fault).__name__) if refusal is None else ("refused", refusal)
+
+
+def _trace_of(context: ToolContext) -> str:
+    """The id of the current trace, or of the client's (W3C Trace Context); empty without one."""
+    otel = _tracing()
+    if otel is not None and (current := otel.get_current_span().get_span_context()).is_valid:
+        return f"{current.trace_id:032x}"
+    parts = str(context.meta.get("traceparent", "")).split("-")
+    return parts[1] if len(parts) == 4 and _TRACE_ID.fullmatch(parts[1]) else ""
 
 
 def _tracing() -> Any:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_toolset.calls.pipeline.decision import Complete, Reject, rejection
 from mcp_toolset.calls.pipeline.hook_chain import decided, seen
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.observation import CallObserver, Observation, noting, report_of, tell
+from mcp_toolset.calls.pipeline.observation import (
+    CallObserver,
+    Observation,
+    digest_of,
+    noting,
+    report_of,
+    tell,
+)
 from mcp_toolset.calls.pipeline.output_check import completed
 from mcp_toolset.calls.pipeline.rules import Rules
 from mcp_toolset.calls.providers.turn import AssistantCall
@@ -91,7 +98,8 @@ async def ask_hooks_observed(
     """Run hooks on a call; report it if they answered or refused it."""
     if not observers:
         return await ask_hooks(call, view, hooks, seeing, context)
-    seen = Observation(binding=view[call.name])
+    digest = digest_of(observers)
+    seen = Observation(binding=view[call.name], arguments=digest(call.arguments) if digest else "")
     with noting(seen):
         answer = await ask_hooks(call, view, hooks, seeing, context)
     if not isinstance(answer, ToolCall):

@@ -74,6 +74,7 @@ class GrantGate:
             grant = self._admitted(call, context)
         except StoreMiss as miss:
             grant = await loaded(partial(self._admitted, call, context), miss)
+        self._ledger.used(grant)
         if grant.uses is None:
             return await binding.execute(call, context)
         if not await self._ledger.spend(grant):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any, Literal, Protocol
 
 from mcp_toolset.catalog.grants.cached_grants import AsyncGrantStore, AwaitedGrants, CachedGrants
 from mcp_toolset.catalog.grants.store import GrantFilter, GrantRecord, GrantStore, MemoryGrantStore, key_of
 from mcp_toolset.errors import DefinitionError, StateError
+
+GrantEvent = Literal["issued", "refused", "used", "revoked"]
+"""What happens to grants."""
 
 
 class SteadyClock:
@@ -29,6 +33,14 @@ class SteadyClock:
         return self._time
 
 
+class GrantWatcher(Protocol):
+    """A callable that is told what happens to grants, and must not wait."""
+
+    def __call__(self, what: GrantEvent, /, **facts: Any) -> object:
+        """Grants were issued, refused, used or revoked."""
+        ...
+
+
 class KeptGrants:
     """Grants in a synchronous store, or in an awaited store with a cache."""
 
@@ -41,6 +53,7 @@ class KeptGrants:
         self._near = None if isinstance(store, CachedGrants) else store
         self._far = store if isinstance(store, CachedGrants) else AwaitedGrants(store)
         self._listeners: dict[object, Callable[[], None]] = {}
+        self._watchers: dict[object, GrantWatcher] = {}
 
     @property
     def _store(self) -> GrantStore:
@@ -123,15 +136,37 @@ class KeptGrants:
         self._listeners[key] = callback
         return lambda: self._listeners.pop(key, None) and None
 
+    def watch(self, watcher: GrantWatcher) -> Callable[[], None]:
+        """Tell a watcher of each grant that is issued, refused, used or revoked; return what stops it."""
+        key = object()
+        self._watchers[key] = watcher
+
+        def stop() -> None:
+            self._watchers.pop(key, None)
+
+        return stop
+
+    def _tell(self, what: GrantEvent, **facts: Any) -> None:
+        for watcher in list(self._watchers.values()):
+            watcher(what, **facts)
+
     def _revoke(self, which: GrantFilter) -> int:
-        return self._told(self._store.revoke(which))
+        return self._told(self._store.revoke(which), which)
 
     async def _revoked(self, which: GrantFilter) -> int:
-        return self._told(await self._far.revoke(which))
+        return self._told(await self._far.revoke(which), which)
 
-    def _told(self, count: int) -> int:
+    def _told(self, count: int, which: GrantFilter) -> int:
         """Notify the listeners that grants were revoked, if any were."""
         if count:
+            self._tell(
+                "revoked",
+                count=count,
+                grant=which.key,
+                owner=which.owner,
+                server=which.source,
+                tool=which.name,
+            )
             for callback in list(self._listeners.values()):
                 callback()
         return count

@@ -134,6 +134,7 @@ class GrantLedger(KeptGrants):
         """
         now = self._now()
         stands = self._store.add(*self._outcomes(asked, context, replay, now))
+        self._tell_outcomes(stands)
         if self._count(owner_of(context), stands):
             # Ended grants are kept for as long again, so that the owner can be told why.
             self._store.purge(now - self._lifetime)
@@ -149,6 +150,7 @@ class GrantLedger(KeptGrants):
         """
         now = self._now()
         stands = await self._far.save(*self._outcomes(asked, context, replay, now))
+        self._tell_outcomes(stands)
         if self._count(owner_of(context), stands) and isinstance(self._far, AwaitedGrants):
             await self._far.purge(now - self._lifetime)
         return stands
@@ -319,6 +321,19 @@ class GrantLedger(KeptGrants):
         lines = [] if old is None else difference(old, binding.definition.to_wire())
         return f" ({'; '.join(lines)})" if lines else ""
 
+    def _tell_outcomes(self, stands: Sequence[GrantRecord]) -> None:
+        """Tell the watchers which tools were granted, and which were refused."""
+        for record in stands if self._watchers else ():
+            if (grant := record.grant) is None:
+                self._tell("refused", owner=record.owner, tool=record.id, reason=record.reason)
+            else:
+                self._tell("issued", **_facts(grant), expires=grant.expires)
+
+    def used(self, grant: ToolGrant) -> None:
+        """Tell the watchers that a call runs with a grant."""
+        if self._watchers:
+            self._tell("used", **_facts(grant))
+
     def _count(self, owner: str, stands: Sequence[GrantRecord]) -> bool:
         """Count issued grants; return whether it is time to remove expired ones."""
         grants = sum(record.grant is not None for record in stands)
@@ -328,6 +343,10 @@ class GrantLedger(KeptGrants):
                 self._issued.popitem(last=False)
         self._added += 1
         return self._added % _PURGE_EVERY == 0
+
+
+def _facts(grant: ToolGrant) -> dict[str, str]:
+    return {"grant": grant.key, "owner": grant.owner, "server": grant.source, "tool": grant.name}
 
 
 def _id(binding: ToolBinding) -> str:

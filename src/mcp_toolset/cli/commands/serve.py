@@ -69,6 +69,7 @@ def serve_command(
     grants: Path | None,
     client_prefix: str | None,
     state: str | None,
+    audit: Path | None,
     watch: bool,
     deferred: bool | None,
     headers: Headers,
@@ -89,7 +90,9 @@ def serve_command(
 
     log_to_stderr(verbose, quiet=False)
     with _ledger(grants) as ledger:
-        options = MountOptions(deferred, timeout, name, ledger, client_prefix, state, headers=headers)
+        options = MountOptions(
+            deferred, timeout, name, ledger, client_prefix, state, headers=headers, audit=audit
+        )
         server = _mounted(place, options)
         single = bool(command) or "://" in (target or "")
         _serve(server, single, Serving(transport, host, port, (*allow_host,), (*allow_origin,), watch))

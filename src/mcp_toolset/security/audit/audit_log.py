@@ -107,6 +107,7 @@ class AuditLog:
         self._until = 0.0
         self._synced = 0.0
         self._salt = b""
+        self._scrubbing: dict[int, Callable[[str], str]] = {}
         self._shown: Callable[[str], str] = lru_cache(4096)(shown_text)
 
     @property
@@ -120,7 +121,8 @@ class AuditLog:
         Args:
             event: The kind of event, such as `decision`.
             fields: What there is to say: texts, numbers, lists and objects of them. Give names and reasons,
-                never arguments, results or credentials. Empty ones are left out.
+                never arguments, results or credentials; a digest stands for a `session`. Empty ones are left
+                out.
         """
         self._put(event, fields)
 
@@ -140,8 +142,17 @@ class AuditLog:
             return ""
         return hmac.digest(self._salt, text.encode(), "sha256").hex()
 
-    def open(self, **facts: Any) -> None:
-        """Hold the log open, and record `started`.
+    def short_digest(self, text: str) -> str:
+        """A short keyed digest of what must not be shown, such as the id of a session."""
+        return hmac.digest(self._salt, text.encode(), "sha256").hex()[:16]
+
+    def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
+        """Have every text of a line pass a function that blanks secrets; one for each owner."""
+        self._scrubbing[id(owner)] = scrubbed
+        self._shown = lru_cache(4096)(self._scrubbed)
+
+    def open(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> None:
+        """Hold the log open, and record `started`, with what `facts` then says.
 
         Raises:
             AuditError: another process writes it, it cannot be opened, or it has another key.
@@ -150,7 +161,7 @@ class AuditLog:
             if not self._holders:
                 self._start()
             self._holders += 1
-        self.record("started", **facts)
+        self.record("started", **(facts() if facts else {}))
 
     def close(self, deadline: float = CLOSING) -> None:
         """Record `stopped`; the last holder waits until everything is written, at most `deadline` seconds."""
@@ -163,9 +174,9 @@ class AuditLog:
                 self._end(deadline)
 
     @contextmanager
-    def opened(self, **facts: Any) -> Generator[AuditLog]:
+    def opened(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> Generator[AuditLog]:
         """Hold the log open for the length of a block; see `open` and `close`."""
-        self.open(**facts)
+        self.open(facts)
         try:
             yield self
         finally:
@@ -299,10 +310,11 @@ class AuditLog:
         chain, told = self._files.chain, stamp(at)
         try:
             fields: Mapping[str, Any] = (
-                cast("dict[str, Any]", said)
-                if isinstance(said, dict)
-                else call_fields(said, self._short_digest)
+                cast("dict[str, Any]", said) if isinstance(said, dict) else call_fields(said)
             )
+            if session := fields.get("session"):
+                # The id of a session lets others use it.
+                fields = {**fields, "session": self.short_digest(str(session))}
             clean = cleaned_fields(fields, self._shown)
             line = chain.line(self._shown(event), told, clean)
         # A recorded object may be anything; the line says what kind of error hid it.
@@ -310,8 +322,10 @@ class AuditLog:
             line = chain.line(shown_text(str(event)), told, {"unreadable": type(fault).__name__})
         return line + b"\n"
 
-    def _short_digest(self, text: str) -> str:
-        return hmac.digest(self._salt, text.encode(), "sha256").hex()[:16]
+    def _scrubbed(self, text: str) -> str:
+        for scrubbed in list(self._scrubbing.values()):
+            text = scrubbed(text)
+        return shown_text(text)
 
 
 def seal_of(key: str | bytes | None) -> Seal:

@@ -22,7 +22,8 @@ DEEPEST: Final = 4
 BLANK: Final = "***"
 
 _TOKEN: Final = re.compile(
-    r"(?i)\b(bearer|basic|dpop)\s+[\w~+/.=-]+|\beyJ[\w-]{5,}(?:\.[\w-]*){1,4}|\b(?:gh[opsu]|sk|xox[abp])[-_][\w-]{16,}"
+    r"(?i)\b(bearer|basic|dpop)\s+(?=[\w~+/.=-]*[\d.~+/=]|\w{20})[\w~+/.=-]+"
+    r"|\beyJ[\w-]{5,}(?:\.[\w-]*){1,4}|\b(?:gh[opsu]|sk|xox[abp])[-_][\w-]{16,}"
 )
 """What has the form of a credential: `Bearer …`, a JSON Web Token, the keys of well-known services."""
 
@@ -128,13 +129,13 @@ def who_fields(identity: Identity | None, principal: str | None = None) -> dict[
     return {"who": identity.name, "roles": sorted(identity.roles), "key": identity.key}
 
 
-def call_fields(call: CallFacts, digest: Callable[[str], str]) -> dict[str, Any]:
-    """The fields of a call's line; the session's id is a credential, so its digest stands for it."""
+def call_fields(call: CallFacts) -> dict[str, Any]:
+    """The fields of a call's line."""
     return {
         **who_fields(call.identity, call.principal),
         "client": call.client,
         "protocol": call.protocol_version,
-        "session": call.session and digest(call.session),
+        "session": call.session,
         "tool": call.tool,
         "server": call.server,
         "called": "" if call.called == call.tool else call.called,

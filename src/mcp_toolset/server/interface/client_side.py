@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from mcp_toolset.calls.pipeline.observation import Observation, report_of, tell
+from mcp_toolset.calls.pipeline.observation import Observation, digest_of, report_of, tell
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.server.interface.parts import ServerParts, servers_meta
@@ -116,8 +116,10 @@ class ClientSide(ServerParts):
         """The error for a call of a tool whose server is not ready; observers are told."""
         name = source.source_name
         result = ToolResult.of_error(f"{call.name} cannot be called now: {state_of(name, source.status)}")
-        if observers := self._options.rules.observers:
-            report = report_of(Observation(), call, context, result)
+        if observers := self._rules.observers:
+            digest = digest_of(observers)
+            seen = Observation(arguments=digest(call.arguments) if digest else "")
+            report = report_of(seen, call, context, result)
             told = replace(report, tool=call.name, server=name, outcome="refused")
             tell(observers, replace(told, reason="the server is not ready"))
         return result

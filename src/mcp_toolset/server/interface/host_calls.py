@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from mcp_toolset.catalog.search.index import SearchHit
+    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -29,6 +30,7 @@ class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
 
     auth: Authenticator | None
+    audit: AuditLog | None
     _manual: ManualCalls
     _offering: Offering
 
@@ -149,6 +151,7 @@ class HostCalls(ClientSide):
             request_timeout=request_timeout,
             limits=limits,
             auth=lambda: own or self.auth,
+            told=None if self.audit is None else self.audit.record,
         )
 
     async def run_http(

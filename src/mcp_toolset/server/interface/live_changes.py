@@ -103,7 +103,10 @@ class LiveChanges(ServerParts):
             )
         if self._reloads is None:
             raise StateError("a configuration is reloaded while the server is open; enter it first")
-        return await self._reloads.reload(config, drain=drain, patience=patience)
+        report = await self._reloads.reload(config, drain=drain, patience=patience)
+        if self._trail is not None:
+            self._trail.log.record("reloaded", changes=str(report), **self._trail.digests(self.configured))
+        return report
 
     async def choose(self, members: Mapping[ToolSelector, bool | None]) -> int:
         """Put tools into the catalog or take them out, and wait until that is served.

@@ -6,7 +6,7 @@ What mounted servers say about themselves, instructions and `serverInfo`, is pas
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, runtime_checkable
 
@@ -31,8 +31,10 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
+    from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.server.audit_trail import Audit, AuditTrail
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class ServerOptions:
     keep: Keeping
     instructions_budget: int
     auth: Auth | None
+    audit: Audit | Literal[False] | None
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
@@ -81,6 +84,23 @@ def authenticator(auth: Auth | None) -> Authenticator | None:
     from mcp_toolset.security.authentication.authenticator import Authenticator
 
     return auth if isinstance(auth, Authenticator) else Authenticator(auth)
+
+
+def audit_trail(audit: Audit | Literal[False] | None) -> AuditTrail | None:
+    """What records the events of a server in what an `audit=` argument stands for; `None` without one."""
+    if audit is None or audit is False:
+        return None
+    # Few servers have an audit log.
+    from mcp_toolset.server.audit_trail import AuditTrail
+
+    return AuditTrail(audit)
+
+
+def observed_by(audit: AuditLog | None, rules: Rules) -> Rules:
+    """The rules with the audit log among their observers, once."""
+    if audit is None or any(one is audit for one in rules.observers):
+        return rules
+    return replace(rules, observers=(*rules.observers, audit))
 
 
 SERVERS_META_KEY: Final = "mcp-toolset/servers"
@@ -143,6 +163,8 @@ class ServerParts:
     _unlisted: UnlistedMounts
     _visibility: Visibility
     _introductions: dict[object, str | None]
+    _rules: Rules
+    _trail: AuditTrail | None
 
     def _withheld(self, identity: Identity | None) -> frozenset[str]:
         """The mounted servers that a caller, or one whom the policy treats the same, may not know of."""
@@ -164,6 +186,8 @@ class ServerParts:
         self._news.changed.clear()
         await self._served.compile()
         await self._kept.restore(self.registry.sources().values())
+        if self._trail is not None:
+            self._trail.look(self.registry.sources())
         text = self.answers.handshake.instructions = self._introduction(None)
         self._introductions = {self._visibility.group(None): text}
 

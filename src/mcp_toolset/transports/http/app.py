@@ -17,7 +17,7 @@ from mcp_toolset.context.incoming import Answers
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.security.authentication.authenticator import Authenticator
 from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, reading
-from mcp_toolset.transports.http.authentication import Current, Guard, check_address
+from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
 from mcp_toolset.transports.http.routing import DRAIN, AllowedNames, Doors, Draining, NameCheck
@@ -47,6 +47,7 @@ def http_app(
     request_timeout: float = REQUEST_TIMEOUT,
     limits: HttpLimits | None = None,
     auth: Current = lambda: None,
+    told: Told | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
 
@@ -62,6 +63,7 @@ def http_app(
             `run_app` listens; how long the answer takes is not limited here.
         limits: How much is kept for clients: sessions, and answers that they do not read.
         auth: Gives who may call, at each request; everybody may while it gives `None`.
+        told: Is told of callers who are let in, and of requests that are refused for who sends them.
 
     Raises:
         DefinitionError: the time is not positive.
@@ -81,7 +83,7 @@ def http_app(
         endpoint,
         events,
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
-        guard=Guard(auth),
+        guard=Guard(auth, told),
         limits=limits,
         unsent=unsent,
         arrivals=Arrivals(checked_timeout(request_timeout)),

@@ -6,14 +6,16 @@ The refusals are those of RFC 6750, the metadata that of RFC 9728. Nothing here 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import anyio
 from starlette.types import Scope, Send
 
 from mcp_toolset.errors import ToolsetError, sole
+from mcp_toolset.security.audit.fields import who_fields
 from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
 from mcp_toolset.security.authentication.jwks import is_loopback
 from mcp_toolset.tools.core.identity import Identity
@@ -22,6 +24,9 @@ from mcp_toolset.transports.http.headers import METHOD, Head
 from mcp_toolset.transports.http.replies import JSON, Headers, reply
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+
+_MET: Final = 4096
+"""Identities of verified tokens that are remembered, so that each is one login."""
 
 _MCP: Final = "/mcp"
 _SSE: Final = "/sse"
@@ -39,12 +44,22 @@ _OPEN: Final[Headers] = [
 Current = Callable[[], Authenticator | None]
 
 
+class Told(Protocol):
+    """A callable that is told of logins and refusals, and must not wait."""
+
+    def __call__(self, event: str, /, **facts: Any) -> object:
+        """A caller was let in for the first time (`login`), or a request was refused (`refused`)."""
+        ...
+
+
 class Guard:
     """Lets requests pass whose callers are known, and refuses all others before their bodies are read."""
 
-    def __init__(self, current: Current) -> None:
-        """Ask `current` at each request, as a configuration may be reloaded."""
+    def __init__(self, current: Current, told: Told | None = None) -> None:
+        """Ask `current` at each request, as a configuration may be reloaded; tell `told` who comes."""
         self._current = current
+        self._told = told
+        self._met: OrderedDict[int, Identity] = OrderedDict()
 
     @property
     def is_on(self) -> bool:
@@ -64,7 +79,17 @@ class Guard:
         credentials = head.fields.get(_CREDENTIALS)
         found = _misplaced(scope, head) or await auth.identify(credentials)
         if isinstance(found, Refusal):
+            if self._told is not None:
+                self._told(
+                    "refused",
+                    **_facts(scope),
+                    status=found.status,
+                    error=found.error,
+                    reason=found.description,
+                )
             return await _refuse(auth, found, scope, head, request.send)
+        if self._told is not None and id(found) not in self._met:
+            self._meet(found, scope, self._told)
         scope["user"] = found
         if credentials is None or not _is_stream(scope, head):
             return await app()
@@ -75,6 +100,15 @@ class Guard:
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as fault:
             raise sole(fault) from None
+
+    def _meet(self, identity: Identity, scope: Scope, told: Told) -> None:
+        """Tell that a new token was verified; the identity is kept, so that its id stays its own."""
+        self._met[id(identity)] = identity
+        if len(self._met) > _MET:
+            self._met.popitem(last=False)
+        told(
+            "login", **who_fields(identity), issuer=identity.issuer, expires=identity.expires, **_facts(scope)
+        )
 
     async def tell(self, path: str, scope: Scope, head: Head, send: Send) -> bool:
         """Answer a request for the metadata of this server; `False` if there is none at this path."""
@@ -97,6 +131,12 @@ class Guard:
             }
             await reply(send, 200, json.dumps(metadata).encode(), JSON, _OPEN)
         return True
+
+
+def _facts(scope: Scope) -> dict[str, Any]:
+    """Where a request comes from."""
+    client = scope.get("client")
+    return {"method": scope["method"], "path": scope["path"], "address": client[0] if client else None}
 
 
 def check_address(host: str, *, authenticated: bool, insecure: bool) -> None:
