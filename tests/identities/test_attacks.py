@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
-from mcp_toolset import Toolset, tool
+from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator, Refusal
 from mcp_toolset.policy import Policy
 from mcp_toolset.tools.core.identity import Identity
@@ -62,3 +64,49 @@ def test_i3_a_user_who_is_called_like_the_key_of_another_one_has_none_of_its_rig
     binding = next(iter(Toolset(wipe).bindings()))
     assert policy.decide(binding, ann).kind == "allow"
     assert policy.decide(binding, impostor).kind == "deny"
+
+
+class Caller(ToolContext):
+    """A caller without a wire."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity, self.principal = identity, identity.key
+
+
+def described(name: str, description: str) -> Tool[..., Any]:
+    def nothing() -> str:
+        return ""
+
+    return tool(nothing, name=name, description=description)
+
+
+VISIBLE = {
+    "archive_letters": "Archive all letters of a customer.",
+    "list_letters": "List letters by date.",
+    "send_mail": "Send a mail to a customer.",
+    "find_customer": "Find a customer by name or city.",
+}
+QUERIES = [
+    "purge_zebra",
+    "purge_z",
+    "zebra",
+    "purge zebra customer letters",
+    "zebras letters",
+    "purg letters",
+    "customer letter",
+    "ledger customer",
+]
+
+
+async def test_i3_no_search_tells_of_a_tool_that_is_denied() -> None:
+    """Neither by hits nor by scores, nor by what is found beside it, nor by a word that it alone has."""
+    hidden = described("purge_zebra", "Purge the zebra ledger of a customer and all letters.")
+    visible = [described(*each) for each in VISIBLE.items()]
+    ann = Caller(Identity.of("desk", "ann", "https://issuer"))
+    answers: list[list[str]] = []
+    for tools, policy in ((visible, None), ([*visible, hidden], Policy(deny=["purge_*"]))):
+        async with ToolsetServer(Toolset(*tools).deferred(), policy=policy) as server:
+            asked = [server.call_tool("search_tools", {"query": query}, context=ann) for query in QUERIES]
+            answers.append([(await each).text for each in asked])
+    assert answers[0] == answers[1]
+    assert "archive_letters" in answers[0][3]

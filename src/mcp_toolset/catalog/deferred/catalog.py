@@ -225,8 +225,8 @@ class DeferredCatalog:
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
     ) -> list[SearchHit]:
         """The results of a search for the host: nothing is withheld, unless it is for a caller."""
-        hidden = () if context is None else self._shown.hidden(context)
-        found = self._index.search(query, server=server, limit=limit, exclude=hidden)
+        hidden = frozenset[str]() if context is None else self._shown.hidden(context)
+        found = self._index.search(query, server=server, limit=limit, hidden=hidden)
         return [
             replace(
                 hit,
@@ -246,7 +246,8 @@ class DeferredCatalog:
             request.query,
             server=request.server,
             limit=request.limit,
-            exclude=[*hidden, *(name for id in request.exclude for name in self._shown.ids.named(id))],
+            exclude=[name for id in request.exclude for name in self._shown.ids.named(id)],
+            hidden=hidden,
             wait=False,
         )
         await self._ledger.know_held(context)

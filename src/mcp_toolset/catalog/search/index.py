@@ -138,6 +138,7 @@ class SearchIndex:
         server: str | None = None,
         limit: int = 10,
         exclude: Iterable[str] = (),
+        hidden: AbstractSet[str] = frozenset(),
         wait: bool = True,
     ) -> list[SearchHit]:
         """The tools that match a query, best first; empty if no tool matches well enough.
@@ -149,6 +150,7 @@ class SearchIndex:
             server: Only tools of this server; case matters only if two servers differ in nothing else.
             limit: The largest number of hits, 1 to 100.
             exclude: Ids or public names to leave out.
+            hidden: Public names of tools that do not exist for the caller; the answer is as without them.
             wait: Whether a sentence model that has not read the query reads it now. In an event loop `await
                 index.read(query)` first and pass `False`. The built-in table never waits.
 
@@ -160,7 +162,10 @@ class SearchIndex:
         if wait and self._reader is not None and self._reader.must_read(query):
             self._reader.read(query)
         unwanted = frozenset(exclude)
-        scores = self._scores(query, limit + len(unwanted), self._of_server(server))
+        among = self._of_server(server)
+        if hidden:
+            among = (self._entries.keys() if among is None else among) - hidden
+        scores = self._scores(query, limit + len(unwanted), among, hidden)
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         kept = (
             (self._entries[name], score)
@@ -198,14 +203,17 @@ class SearchIndex:
         alike = [names for name, names in self._servers.items() if name.casefold() == server.casefold()]
         return frozenset[str]().union(*alike)
 
-    def _scores(self, query: str, count: int, among: AbstractSet[str] | None) -> dict[str, float]:
-        named = self._names.matches(query, beginnings=not (is_one_word(query) and self._ranking.knows(query)))
+    def _scores(
+        self, query: str, count: int, among: AbstractSet[str] | None, hidden: AbstractSet[str]
+    ) -> dict[str, float]:
+        is_known = is_one_word(query) and self._ranking.knows(query, hidden)
+        named = self._names.matches(query, beginnings=not is_known)
         if among is not None:
             named = {name: closeness for name, closeness in named.items() if name in among}
-        ranked = self._ranking.best(query, count, among)
+        ranked = self._ranking.best(query, count, among, hidden)
         scores = {name: _RANKED_BELOW * score for name, score in ranked.items()}
         if named:
-            within = self._ranking.best(query, len(named), named.keys())
+            within = self._ranking.best(query, len(named), named.keys(), hidden)
             scores |= {name: _placed(closeness, within.get(name, 0.0)) for name, closeness in named.items()}
         return scores
 

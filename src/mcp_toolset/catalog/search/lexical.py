@@ -75,9 +75,9 @@ class LexicalScorer:
         self._held: dict[str, tuple[Posting, ...]] = {}
         self.places = Places()
 
-    def __contains__(self, word: str) -> bool:
-        """Whether any tool has this word, in any inflection."""
-        return stem(word) in self._postings
+    def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
+        """Whether any tool that is not hidden has this word, in any inflection."""
+        return self._having(stem(word), self.places.at(hidden)) > 0
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Index entries whose public names are not indexed yet."""
@@ -105,9 +105,15 @@ class LexicalScorer:
         """The result of `read(query).best(count, among)`."""
         return self.read(query).best(count, among)
 
-    def read(self, query: str) -> WordQuery:
-        """Parse a query: any text without operators; of a long one only the first part."""
-        clauses, unknown = self._clauses(self._wanted(query))
+    def read(self, query: str, hidden: AbstractSet[str] = frozenset()) -> WordQuery:
+        """Parse a query: any text without operators; of a long one only the first part.
+
+        Args:
+            query: The text.
+            hidden: Tools that count for nothing: neither for what words are known nor for how rare they are.
+        """
+        places = self.places.at(hidden)
+        clauses, unknown = self._clauses(self._wanted(query, places), places)
         most = (self._weights.saturation + 1) * IMPACT
         return WordQuery(clauses, unknown, most, self.places, self._held)
 
@@ -158,38 +164,48 @@ class LexicalScorer:
             return []
         return [term for term in self._read_name(entry.public_name) if term not in known]
 
-    def _wanted(self, query: str) -> dict[str, float]:
+    def _having(self, term: str, hidden: AbstractSet[int]) -> int:
+        """How many tools have a term, without those at hidden places."""
+        posting = self._postings.get(term)
+        if posting is None or not hidden:
+            return 0 if posting is None else len(posting)
+        return sum(place not in hidden for place in posting.numbers[::2])
+
+    def _wanted(self, query: str, hidden: AbstractSet[int]) -> dict[str, float]:
         """The terms of a query, known or not, with their weights before rarity."""
         spoken = _words_of(query)
         stems = [stem(word) for word in spoken]
         wanted = dict.fromkeys(stems, 1.0)
-        for term in [term for term in wanted if term not in self._postings][:_CORRECTIONS]:
-            nearest = self._vocabulary.nearest(term)
+        for term in [term for term in wanted if not self._having(term, hidden)][:_CORRECTIONS]:
+            nearest = [near for near in self._vocabulary.nearest(term) if self._having(near, hidden)]
             if nearest:
                 del wanted[term]
-            self._offer(wanted, nearest, self._weights.correction)
-        self._offer(wanted, (stem(one + other) for one, other in pairwise(spoken)), self._weights.compound)
+            self._offer(wanted, nearest, self._weights.correction, hidden)
+        compounds = (stem(one + other) for one, other in pairwise(spoken))
+        self._offer(wanted, compounds, self._weights.compound, hidden)
         for term in stems:
-            others = [other for other in ALIASES.get(term, ()) if other in self._postings]
-            if others and term not in self._postings:
+            others = [other for other in ALIASES.get(term, ()) if self._having(other, hidden)]
+            if others and not self._having(term, hidden):
                 wanted.pop(term, None)
-            self._offer(wanted, others, self._weights.alias)
+            self._offer(wanted, others, self._weights.alias, hidden)
         return wanted
 
-    def _offer(self, wanted: dict[str, float], terms: Iterable[str], weight: float) -> None:
+    def _offer(
+        self, wanted: dict[str, float], terms: Iterable[str], weight: float, hidden: AbstractSet[int]
+    ) -> None:
         for term in terms:
-            if term in self._postings:
+            if self._having(term, hidden):
                 wanted[term] = max(weight, wanted.get(term, 0.0))
 
-    def _clauses(self, wanted: Mapping[str, float]) -> tuple[list[Clause], float]:
+    def _clauses(self, wanted: Mapping[str, float], hidden: AbstractSet[int]) -> tuple[list[Clause], float]:
         """The known terms, heaviest first, and the weight of the unknown terms together."""
-        total, unknown = len(self._held), 0.0
+        total, unknown = len(self._held) - len(hidden), 0.0
         clauses: list[Clause] = []
         for term, weight in wanted.items():
             posting = self._postings.get(term)
-            having = 0 if posting is None else len(posting)
+            having = self._having(term, hidden)
             weight *= log(1 + (total - having + 0.5) / (having + 0.5))
-            if posting is None:
+            if posting is None or not having:
                 unknown += weight
             else:
                 clauses.append(Clause(weight, posting))

@@ -43,6 +43,10 @@ class Places:
         self._vacant.append(place)
         return place
 
+    def at(self, names: Iterable[str]) -> frozenset[int]:
+        """The places of those of these names that have one."""
+        return frozenset(self.of[name] for name in names if name in self.of)
+
 
 IMPACT: Final = 1 << 24
 """The whole number that stands for an impact of 1."""

@@ -93,9 +93,9 @@ class Ranking:
         self._words = LexicalScorer()
         self._scorer = scorer
 
-    def knows(self, word: str) -> bool:
-        """Whether any tool has this word, in any inflection."""
-        return word in self._words
+    def knows(self, word: str, hidden: AbstractSet[str] = frozenset()) -> bool:
+        """Whether any tool that is not hidden has this word, in any inflection."""
+        return self._words.knows(word, hidden)
 
     def add(self, entries: Iterable[CatalogEntry]) -> None:
         """Index entries whose public names are not indexed yet."""
@@ -111,9 +111,15 @@ class Ranking:
         if self._scorer is not None:
             self._scorer.remove(names)
 
-    def best(self, query: str, count: int, among: AbstractSet[str] | None = None) -> Mapping[str, float]:
+    def best(
+        self,
+        query: str,
+        count: int,
+        among: AbstractSet[str] | None = None,
+        hidden: AbstractSet[str] = frozenset(),
+    ) -> Mapping[str, float]:
         """At least the `count` best public names with scores from 0 to 1; empty if none is worth showing."""
-        asked = self._words.read(query)
+        asked = self._words.read(query, hidden)
         if self._scorer is None:
             return asked.best(count, among)
         pool, scorer = max(count, _POOL), self._scorer
