@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
@@ -9,10 +10,17 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 from tests.identities.doors import Answer, Door, LegacyHttp, Sse
-from tests.identities.world import LIFETIME, User, World
+from tests.identities.world import DENIABLE, LIFETIME, User, World
+
+_DIFFERING: Final = re.compile(r'"id":\d+,|did you mean [^?]*\?|use the id of a search hit')
 
 AT_ONCE: Final = 5
 """Steps that may overlap."""
+
+
+def _plain(raw: str, mark: str) -> str:
+    """An answer without what may differ between two: its id, the asked name, the user's own tools like it."""
+    return _DIFFERING.sub("", raw).replace(mark, "…")
 
 
 class Step:
@@ -21,6 +29,7 @@ class Step:
     def __init__(self, world: World, user: User, door: Door, chance: Random) -> None:
         self.world, self.user, self.door, self.chance = world, user, door, chance
         self.judge = world.judge
+        self.was_denied = False
 
     @property
     def other(self) -> User:
@@ -29,8 +38,9 @@ class Step:
 
     async def ask(self, method: str, **params: Any) -> Answer:
         """Ask, and count how that ended; a user whose token is refused gets a new one."""
-        before = self.door.token
+        before, moment = self.door.token, self.world.moment()
         answer = await self.door.ask(method, **params)
+        self.was_denied = self.user.mark == self.world.denied and moment == self.world.moment() is not None
         if answer.status == 401 and before == self.user.token:
             await self.world.renew(self.user)
         return answer
@@ -61,6 +71,8 @@ class Step:
     async def search(self) -> str:
         query = self.chance.choice(["diary", "ledger", "note of the caller", self.other.mark])
         answer = await self.ask("tools/call", name="search_tools", arguments={"query": query})
+        if self.was_denied and f'"id":"{DENIABLE}"' in answer.raw:
+            self.judge.crossing("policy", f"a denied tool was found: {answer.raw[:300]}")
         return self.mine("search", answer, "structuredContent")
 
     async def resolve(self) -> str:
@@ -68,6 +80,8 @@ class Step:
         answer = await self.ask("tools/call", name="resolve_tools", arguments={"ids": names})
         for one in ((answer.result or {}).get("structuredContent") or {}).get("tools", ()):
             if one["grant"]:
+                if self.was_denied and one["id"] == DENIABLE:
+                    self.judge.crossing("policy", "a denied tool was granted")
                 self.user.grants[one["id"]] = self.judge.own(self.user.mark, one["grant"])
         return self.mine("resolve", answer, "grant")
 
@@ -75,7 +89,11 @@ class Step:
         """Call a deferred tool by a grant of its own."""
         if not self.user.grants:
             return await self.resolve()
-        return await self._used(self.chance.choice(list(self.user.grants.values())))
+        name, grant = self.chance.choice(list(self.user.grants.items()))
+        outcome = await self._used(grant)
+        if outcome == "good" and self.was_denied and name == DENIABLE:
+            self.judge.crossing("policy", "a denied tool was called by a grant of before")
+        return f"{outcome}{', as it is denied' if self.was_denied and name == DENIABLE else ''}"
 
     async def take_grant(self) -> str:
         """Call a deferred tool by a grant of another user, which is none for this one."""
@@ -88,6 +106,33 @@ class Step:
         if outcome == "good":
             self.judge.crossing("grant", f"{self.user.mark} used a grant of another user")
         return outcome
+
+    async def private(self) -> str:
+        answer = await self.ask("tools/call", name=self.user.private[0], arguments={})
+        return self.mine("result", answer, f"{self.user.mark} notes alone")
+
+    async def guess(self) -> str:
+        """Ask for a tool of another user, which has to look like one that does not exist."""
+        mark = self.other.mark
+        ways: list[Callable[[str], dict[str, Any]]] = [
+            lambda mark: {"name": f"only_{mark}", "arguments": {}},
+            lambda mark: {"name": f"secret_{mark}", "arguments": {}},
+            lambda mark: {"name": "resolve_tools", "arguments": {"ids": [f"secret_{mark}"]}},
+            lambda mark: {"name": "call_tool", "arguments": {"grant": f"secret_{mark}"}},
+        ]
+        way, nobody = self.chance.choice(ways), "x" * len(mark)
+        met = [await self.ask("tools/call", **way(each)) for each in (mark, nobody)]
+        if 401 in (met[0].status, met[1].status) or 0 in (met[0].status, met[1].status):
+            return "interrupted"
+        told = [_plain(answer.raw, each) for answer, each in zip(met, (mark, nobody), strict=True)]
+        if told[0] != told[1]:
+            self.judge.crossing("guess", f"{told[0][:400]} is told apart from {told[1][:400]}")
+        return "answered alike"
+
+    async def reload(self) -> str:
+        """Change the policy: one user is denied a tool, another one is allowed it again."""
+        await self.world.deny(self.chance.choice(self.world.users))
+        return "done"
 
     async def _used(self, grant: str) -> str:
         note = f"n{self.chance.randrange(5)}"
@@ -146,6 +191,9 @@ WEIGHTS: Final[dict[Callable[[Step], Awaitable[str]], int]] = {
     Step.resolve: 6,
     Step.use: 12,
     Step.take_grant: 6,
+    Step.private: 6,
+    Step.guess: 10,
+    Step.reload: 2,
     Step.resources: 6,
     Step.listen: 3,
     Step.take_session: 8,

@@ -12,6 +12,7 @@ from tests.support.authorization_server import AuthorizationServer, authorizatio
 
 from mcp_toolset.calls.middleware import cache
 from mcp_toolset.catalog.grants import ledger
+from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
 from mcp_toolset.transports.http.session_table import SessionTable
 
@@ -35,8 +36,9 @@ async def judged(issuing: AuthorizationServer, steps: int, *, until_crossing: bo
 async def test_f30_i3_nothing_of_one_user_reaches_another(issuing: AuthorizationServer) -> None:
     judge = (await judged(issuing, 200)).judge
     assert judge.crossings == []
-    for kind in ("list", "whoami", "shared", "search", "resolve", "use", "resources"):
+    for kind in ("list", "whoami", "shared", "search", "resolve", "use", "private", "resources"):
         assert judge.counts[f"step {kind}, good"] > 3, judge.counts
+    assert judge.counts["step guess, answered alike"] and judge.counts["step reload, done"]
     assert judge.counts["step take_session, status 404"] and judge.counts["step take_grant, refused"]
 
 
@@ -59,6 +61,10 @@ BREAKS: dict[str, Patch] = {
     ),
     "grants are for all callers": lambda patch: patch.setattr(ledger, "owner_of", lambda _: "principal:all"),
     "sessions are for all callers": lambda patch: patch.setattr(SessionTable, "find", _any_session),
+    "policies are for all callers": lambda patch: patch.setattr(
+        Policy, "group", lambda self, identity: ((0, 0),)
+    ),
+    "policies are for nobody": lambda patch: patch.setattr(Policy, "group", lambda self, identity: ()),
     "tokens are confused": lambda patch: patch.setattr(authenticator, "sha256", _OneDigest),
 }
 

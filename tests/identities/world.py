@@ -10,14 +10,21 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 from tests.identities.doors import DOORS, Door, reached
 from tests.identities.judge import Judge
 from tests.identities.upstreams import KEY, Upstreams
 from tests.support.authorization_server import AuthorizationServer
 
-from mcp_toolset import RemoteToolset, ResultCache, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator
+from mcp_toolset.catalog.registry.registry import SourceHandle
+from mcp_toolset.policy import Policy
+from mcp_toolset.security.policy.sections import Permissions, Section
+
+DENIABLE: Final = "ledger"
+"""The tool that the policy denies to one user after another."""
 
 LIFETIME: Final = 300
 """Seconds for which a token is valid."""
@@ -34,6 +41,15 @@ class Clock:
         return time.time() + self.ahead
 
 
+class Ruled(Toolset):
+    """Rules of who may use what, as a configuration states them."""
+
+    def __init__(self, denied: str) -> None:
+        super().__init__()
+        section = Section("rules", deny=(DENIABLE,), principals=(denied,))
+        self.stated_permissions = Permissions(callers=(section,))
+
+
 @dataclass
 class User:
     """A user: the mark, the token at hand, the grants by the names of their tools, the clients."""
@@ -42,6 +58,11 @@ class User:
     token: str = ""
     grants: dict[str, str] = field(default_factory=dict[str, str])
     doors: dict[str, Door] = field(default_factory=dict[str, Door])
+
+    @property
+    def private(self) -> tuple[str, str]:
+        """The names of the tools that no other user may know of: one is listed, one is deferred."""
+        return f"only_{self.mark}", f"secret_{self.mark}"
 
 
 class World:
@@ -60,6 +81,11 @@ class World:
         self.auth = Authenticator(jwt, resource=RESOURCE, clock=self.clock)
         self.cache = ResultCache(3600, only=["whoami"])
         self.bridge: ToolsetServer = ToolsetServer(Toolset())
+        self.denied = ""
+        self.changing = 0
+        self.changes = 0
+        self._rules: SourceHandle | None = None
+        self._turn = anyio.Lock()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -67,7 +93,9 @@ class World:
         self.issuing.set("published", "k1,k2")
         with _judging(self.judge):
             async with self.upstreams.running():
-                self.bridge = ToolsetServer(self._toolset(), middleware=[self.cache], auth=self.auth)
+                self.bridge = ToolsetServer(
+                    self._toolset(), middleware=[self.cache], auth=self.auth, policy=self._policy()
+                )
                 async with reached(self.bridge) as (http, group):
                     for user in self.users:
                         heard = self._heard(user)
@@ -86,9 +114,28 @@ class World:
         found = await anyio.to_thread.run_sync(self.issuing.user_token, user.mark, resource)
         return self.judge.keep_secret(user.mark, found)
 
+    async def deny(self, user: User) -> None:
+        """Deny a tool to a user, and allow it to the one who was denied it."""
+        self.changing += 1
+        async with self._turn:
+            if self._rules is None:
+                self._rules = await self.bridge.attach(Ruled(user.mark))
+            else:
+                await self.bridge.replace(self._rules, Ruled(user.mark))
+            self.denied = user.mark
+        self.changing -= 1
+        self.changes += 1
+
+    def moment(self) -> tuple[str, int] | None:
+        """What is equal before and after a request if the policy has not changed meanwhile."""
+        return None if self.changing else (self.denied, self.changes)
+
     def scan(self) -> None:
         """Judge what is kept: each grant belongs to one user, and holds marks of no other."""
         for record in self.bridge.grants.records():
+            if record.grant is None:
+                # What was refused has the id that the user has asked for.
+                continue
             self.judge.belongs(self._owner(record.owner), "kept grant", repr(record))
         for user in self.users:
             for door in user.doors.values():
@@ -101,11 +148,29 @@ class World:
     def _heard(self, user: User) -> Any:
         return lambda text, sent: self.judge.belongs(user.mark, "message", text, sent)
 
+    def _policy(self) -> Policy:
+        others = {
+            user.mark: [name for other in self.users if other is not user for name in other.private]
+            for user in self.users
+        }
+        return Policy(principals={mark: Policy(deny=names) for mark, names in others.items()})
+
+    def _private(self, user: User, name: str) -> Tool[..., Any]:
+        def private(context: ToolContext) -> str:
+            caller = context.identity.name if context.identity else "somebody"
+            self.judge.belongs(caller, "run of a private tool", user.mark)
+            return f"{user.mark} notes alone"
+
+        return tool(private, name=name, description=f"Keeps what {user.mark} notes in a diary.")
+
     def _toolset(self) -> Toolset:
         url, shared = self.upstreams.url, {"authorization": f"Bearer {KEY}"}
         return Toolset(
             tool(whoami),
-            Toolset(tool(diary), tool(ledger)).deferred(),
+            *(self._private(user, user.private[0]) for user in self.users),
+            Toolset(
+                tool(diary), tool(ledger), *(self._private(user, user.private[1]) for user in self.users)
+            ).deferred(),
             RemoteToolset(url("shared"), name="shared", headers=shared),
         )
 
