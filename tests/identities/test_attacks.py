@@ -77,7 +77,7 @@ def described(name: str, description: str) -> Tool[..., Any]:
     def nothing() -> str:
         return ""
 
-    return tool(nothing, name=name, description=description)
+    return tool(name=name, description=description)(nothing)
 
 
 VISIBLE = {

@@ -161,7 +161,7 @@ class World:
             self.judge.belongs(caller, "run of a private tool", user.mark)
             return f"{user.mark} notes alone"
 
-        return tool(private, name=name, description=f"Keeps what {user.mark} notes in a diary.")
+        return tool(name=name, description=f"Keeps what {user.mark} notes in a diary.")(private)
 
     def _toolset(self) -> Toolset:
         url, shared = self.upstreams.url, {"authorization": f"Bearer {KEY}"}
