@@ -55,6 +55,7 @@ _SWITCH = "true or false"
 _CHANGES = '"accept", "warn" or "quarantine"'
 _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
 _TABLE = "an object with string values"
+_LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
 
 class _Entry(BaseModel):
@@ -112,6 +113,9 @@ class ServerEntry(_Entry):
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
     protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
     arguments: ArgumentRule | None = Field(None, description="one of strict and lenient")
+    limits: dict[str, Any] = Field({}, description=_LIMITS)
+    retries: int = Field(0, ge=0, le=10, strict=True, description="a whole number from 0 to 10")
+    breaker: dict[str, Any] | None = Field(None, description='{"failures": 5, "seconds": 30}')
     eras: dict[str, Era] = Field({}, description='an object such as {"a_tool": "legacy"}, or "modern"')
 
 
@@ -131,6 +135,7 @@ class ToolsetSection(_Entry):
     arguments: ArgumentRule = Field("lenient", description="one of strict and lenient")
     lock: str | None = Field(None, min_length=1, description="the path of a file, as a string")
     list_patience: _Seconds | None = Field(None, description=_SECONDS)
+    limits: dict[str, Any] = Field({}, description=_LIMITS)
     audit: str | dict[str, Any] | None = Field(
         None, description='the path of a file, or an object such as {"path": "audit.jsonl"}'
     )

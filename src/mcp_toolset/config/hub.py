@@ -22,6 +22,7 @@ from mcp_toolset.config.entries import (
 )
 from mcp_toolset.config.jsonc import Place, decode, read_text
 from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
+from mcp_toolset.config.limits import limits_in
 from mcp_toolset.config.models import AuditConfig, HubConfig, ServerConfig
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
@@ -85,15 +86,16 @@ def parse_config(
     )
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
-        path,
-        defaults.name,
-        servers,
-        defaults.client_prefix,
-        lock,
-        (*warnings, *references.warnings),
-        defaults.list_patience,
-        tuple(references.files),
-        _audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
+        path=path,
+        name=defaults.name,
+        servers=servers,
+        client_prefix=defaults.client_prefix,
+        lock=lock,
+        warnings=(*warnings, *references.warnings),
+        list_patience=defaults.list_patience,
+        secret_files=tuple(references.files),
+        audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
+        limits=limits_in(defaults.limits, root.at("toolset")),
     )
 
 

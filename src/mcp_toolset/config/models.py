@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mcp_toolset.config.rules import (
     ArgumentRule,
@@ -19,6 +19,9 @@ from mcp_toolset.config.rules import (
     Transport,
 )
 
+if TYPE_CHECKING:
+    from mcp_toolset.security.policy.limits import Limits
+
 __all__ = ["HubConfig", "ServerConfig"]
 
 
@@ -27,6 +30,10 @@ def _no_eras() -> Mapping[str, Era]:
 
 
 def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_limits() -> Mapping[str, Limits]:
     return MappingProxyType({})
 
 
@@ -68,6 +75,9 @@ class ServerConfig:
         fault: Why it cannot be used, with place and remedy; such a server has only its name.
         eras: The era that single tools need, by the server's names for them.
         arguments: What is done with arguments that do not fit: refuse, or repair where unambiguous.
+        limits: The limits of callers, by pattern of its tools.
+        retries: How often a call of a read-only or idempotent tool is repeated after a failure.
+        breaker: The failures in a row after which it is not called, and for how many seconds.
     """
 
     name: str
@@ -99,6 +109,9 @@ class ServerConfig:
     fault: str = ""
     eras: Mapping[str, Era] = field(default_factory=_no_eras, hash=False)
     arguments: ArgumentRule = "lenient"
+    limits: Mapping[str, Limits] = field(default_factory=_no_limits, hash=False)
+    retries: int = 0
+    breaker: tuple[int, float] | None = None
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.
@@ -106,8 +119,10 @@ class ServerConfig:
         Two entries with equal settings can share a connection, however their tools are named or judged.
         """
         plain = ServerConfig(self.name, self.transport)
-        rest = ("deferred", "prefix", "names", "include", "exclude", "timeout", "start_timeout", "pins")
-        kept = {name: getattr(plain, name) for name in (*rest, "new_tools", "hidden_text", "env_file")}
+        rest = (
+            "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
+        )
+        kept = {name: getattr(plain, name) for name in (*rest.split(), "limits", "retries", "breaker")}
         return replace(self, **kept)
 
 
@@ -135,6 +150,7 @@ class HubConfig:
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
         secret_files: The files that `${file:…}` names, in the order in which they were read.
         audit: The audit log; None for none.
+        limits: The limits of callers, by pattern of tools, for all servers.
     """
 
     path: Path
@@ -146,6 +162,7 @@ class HubConfig:
     list_patience: float | None = None
     secret_files: tuple[Path, ...] = ()
     audit: AuditConfig | None = None
+    limits: Mapping[str, Limits] = field(default_factory=_no_limits)
 
     @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:

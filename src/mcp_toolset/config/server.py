@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from mcp_toolset.config.entries import ServerEntry, ToolsetSection
 from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.limits import breaker_in, limits_in
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
@@ -100,6 +101,9 @@ def server_config(
         protocol=entry.protocol,
         eras=MappingProxyType(entry.eras),
         arguments=entry.arguments or defaults.arguments,
+        limits=limits_in(entry.limits, place),
+        retries=entry.retries,
+        breaker=breaker_in(entry.breaker, place),
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

@@ -286,6 +286,8 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         hidden=server.secrets,
         eras=server.eras,
         arguments=server.arguments,
+        retries=server.retries,
+        breaker=server.breaker,
     )
 
 
@@ -301,6 +303,7 @@ def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
         policy=policy_of(server),
         lock=lock.entry(server.name),
+        resilience=(server.retries, server.breaker),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import anyio
@@ -41,6 +41,7 @@ from mcp_toolset.upstream.lists.resource_watches import ResourceWatches
 from mcp_toolset.upstream.lists.taken_list import TOOLS, ListTaker
 from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.owner import Lists, Owner
+from mcp_toolset.upstream.resilience import NEITHER, Settings, resilient
 from mcp_toolset.upstream.resting import ListingSession, Rest
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
@@ -51,7 +52,11 @@ _log = logging.getLogger("mcp_toolset.upstream")
 
 
 class UpstreamConnection:
-    """The state of one mounted server, and the way to call it."""
+    """The state of one mounted server, and the way to call it.
+
+    Attributes:
+        resilience: What repeats calls, or refuses them while too many fail; `None` for neither.
+    """
 
     def __init__(
         self,
@@ -63,6 +68,7 @@ class UpstreamConnection:
         options: SessionOptions | None = None,
         forward_authorization: bool = False,
         shows: Sequence[Asked] = (),
+        resilience: Settings = NEITHER,
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
@@ -74,6 +80,7 @@ class UpstreamConnection:
             options: In which era it is spoken to and how callers share sessions; see docs/sessions.md.
             forward_authorization: Whether a caller's own credentials are sent on to it.
             shows: What is declared for the sake of what it lists.
+            resilience: How often calls are repeated, and when it is not called any more.
         """
         self.link = link
         self.timeout = timeout
@@ -86,6 +93,7 @@ class UpstreamConnection:
         self._protocol: ProtocolRule = options.protocol
         self._server = KnownServer(link)
         self._state = MountState(link)
+        self.resilience = resilient(self._state, link.name, resilience)
         self._listing = ListingSession(link, forwards=forward_authorization, shows=self._shows)
         self._exchange = Exchange(link, self._listing, self.pool, self._state, timeout=timeout)
         self._rest = Rest(self.pool, at_work=self._at_work)
@@ -176,7 +184,7 @@ class UpstreamConnection:
         snapshot = self.snapshot
         return SourceStatus(
             state=self._state.now,
-            reason=self._state.reason or (self.pool.silence if self._state.now == "ready" else ""),
+            reason=self._state.reason or (self._silence() if self._state.now == "ready" else ""),
             retry_in=self._state.retry_in,
             tools=len(snapshot.tools),
             set_aside=(*snapshot.set_aside, *self.offers.set_aside),
@@ -185,6 +193,9 @@ class UpstreamConnection:
             remembered=bool(self.tools.remembered.tools),
             about=self._server.about,
         )
+
+    def _silence(self) -> str:
+        return (self.resilience.reason if self.resilience is not None else "") or self.pool.silence
 
     @property
     def identity(self) -> str:
@@ -267,9 +278,16 @@ class UpstreamConnection:
         return frozenset(self._refresh.said() | self.offers.said())
 
     def settle(
-        self, *, timeout: float, start_timeout: float, policy: PinPolicy, lock: LockEntry | None
+        self,
+        *,
+        timeout: float,
+        start_timeout: float,
+        policy: PinPolicy,
+        lock: LockEntry | None,
+        resilience: Settings,
     ) -> None:
-        """Take other times and another policy from now on; `UpstreamTools.judged_anew` applies the policy."""
+        """Take other settings from now on; `UpstreamTools.judged_anew` applies the policy."""
+        self.resilience = resilient(self._state, self.link.name, resilience, self.resilience)
         self.timeout = self._exchange.timeout = timeout
         self.pool.start_timeout = start_timeout
         self.pins.settle(policy, lock)
@@ -301,13 +319,19 @@ class UpstreamConnection:
             await self._state.arrived(self.timeout)
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
-        result = self._result(await self._exchange.perform("tools/call", params, context, definition))
+        if self.resilience is None:
+            result = self._result(await self._exchange.perform("tools/call", params, context, definition))
+        else:
+            result = await self.resilience.run(definition, partial(self._once, params, context, definition))
         output = definition.output_schema
         if output is None or "structuredContent" in result.wire or output.get("type") == "object":
             return result
         # The server may have answered in the revision of its client, which has structured objects alone.
         legacy = isinstance(context, WireContext) and not context.modern
         return replace(result, unstructured=legacy)
+
+    async def _once(self, params: dict[str, Any], context: ToolContext, tool: ToolDefinition) -> ToolResult:
+        return self._result(await self._exchange.perform("tools/call", dict(params), context, tool))
 
     def _result(self, wire: dict[str, Any]) -> ToolResult:
         fault = fault_of_task(wire) or fault_of_result(wire)

@@ -83,6 +83,8 @@ class RemoteToolset(Toolset):
         eras: Mapping[str, Era] | None = None,
         arguments: ArgumentRule = "lenient",
         login: str = "",
+        retries: int = 0,
+        breaker: tuple[int, float] | None = None,
     ) -> None:
         """Describe a mount; nothing is opened before `async with`.
 
@@ -116,6 +118,9 @@ class RemoteToolset(Toolset):
                 meant in one way only, `strict` refuses them; see docs/arguments.md.
             login: What logs somebody in to this server, for messages; by default `mcp-toolset login` with
                 its address.
+            retries: How often a call is repeated after a failure, from 0 to 10, if its tool is annotated as
+                read-only or idempotent; see docs/limits.md.
+            breaker: The failures in a row after which the server is not called, and for how many seconds.
             hidden: Values in the target that must not be shown in statuses, errors and logs, beside those
                 that count anyway; see docs/configuration.md.
 
@@ -164,6 +169,7 @@ class RemoteToolset(Toolset):
             options=SessionOptions(protocol, sessions, dict(eras or {})),
             forward_authorization=forward_authorization,
             shows=declared,
+            resilience=(retries, breaker),
         )
         reach = reach_of(link, forward)
         self._callers: CallerConnections | None = None

@@ -1,11 +1,14 @@
-"""`RetryLimit`: a circuit breaker for tools: a tool that fails repeatedly is refused for a while."""
+"""`RetryLimit`: a circuit breaker for tools: a tool that fails repeatedly is refused for a while.
+
+`FailureCounts` is what it counts with; mounted servers have breakers that count with it too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import anyio
 
@@ -27,10 +30,56 @@ RECOVERY: Final = 60.0
 """The default seconds for which a tool is refused."""
 
 
+_K = TypeVar("_K")
+
+
 @dataclass(slots=True)
 class _Failures:
     count: int = 0
     since: float = 0.0
+
+
+class FailureCounts(Generic[_K]):
+    """Counts consecutive failures by key, and says for how long a key is refused after too many of them."""
+
+    def __init__(
+        self, times: int, recover_after: float, *, max_entries: int, now: Callable[[], float]
+    ) -> None:
+        """Refuse for `recover_after` seconds after `times` failures, then let one trial through at a time."""
+        self._times = times
+        self._recover_after = recover_after
+        self._now = now
+        self._failures: Recent[_K, _Failures] = Recent(max_entries)
+
+    def waits(self, key: _K) -> float:
+        """The remaining seconds of refusal."""
+        failures = self._failures.get(key)
+        if failures is None or failures.count < self._times:
+            return 0.0
+        return max(0.0, failures.since + self._recover_after - self._now())
+
+    def refused_for(self, key: _K) -> float:
+        """The same for a call that is to run: once they are over, one trial call is let through."""
+        wait = self.waits(key)
+        failures = self._failures.get(key)
+        if not wait and failures is not None and failures.count >= self._times:
+            failures.since = self._now()
+        return wait
+
+    def failed(self, key: _K) -> None:
+        """Count a failure."""
+        failures = self._failures.get(key) or _Failures()
+        failures.count += 1
+        failures.since = self._now()
+        self._failures.put(key, failures)
+
+    def drop(self, key: _K) -> None:
+        """Start at zero again."""
+        self._failures.drop(key)
+
+    def keys(self) -> list[_K]:
+        """The keys with failures."""
+        return self._failures.keys()
 
 
 class RetryLimit:
@@ -68,26 +117,27 @@ class RetryLimit:
             found = f"{times} times and {recover_after} s"
             raise DefinitionError(f"RetryLimit needs positive numbers, not {found}")
         self._times = times
-        self._recover_after = inf if recover_after is None else recover_after
-        self._now = now
-        self._failures: Recent[tuple[str, str | None], _Failures] = Recent(max_entries)
+        seconds = inf if recover_after is None else recover_after
+        self._failures: FailureCounts[tuple[str, str | None]] = FailureCounts(
+            times, seconds, max_entries=max_entries, now=now
+        )
 
     async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
         """Run the call unless its tool has failed too often."""
         key = (call.name, caller_of(context))
-        wait = self._refused_for(key)
+        wait = self._failures.refused_for(key)
         if wait:
             return self._refusal(call, wait)
         try:
             result = await next()
         # Any exception counts and is raised again; a cancelled call is not an `Exception`.
         except Exception:
-            self._failed(key)
+            self._failures.failed(key)
             raise
         if result.is_complete and not result.is_error:
             self._failures.drop(key)
         elif result.is_complete and rejection_reason(result) is None:
-            self._failed(key)
+            self._failures.failed(key)
         return result
 
     def reset(self, tool: str | None = None) -> None:
@@ -95,24 +145,6 @@ class RetryLimit:
         for key in self._failures.keys():
             if tool in (None, key[0]):
                 self._failures.drop(key)
-
-    def _refused_for(self, key: tuple[str, str | None]) -> float:
-        """The remaining seconds of refusal; when they are over, one trial call is let through."""
-        failures = self._failures.get(key)
-        if failures is None or failures.count < self._times:
-            return 0.0
-        now = self._now()
-        wait = failures.since + self._recover_after - now
-        if wait > 0:
-            return wait
-        failures.since = now
-        return 0.0
-
-    def _failed(self, key: tuple[str, str | None]) -> None:
-        failures = self._failures.get(key) or _Failures()
-        failures.count += 1
-        failures.since = self._now()
-        self._failures.put(key, failures)
 
     def _refusal(self, call: ToolCall, wait: float) -> ToolResult:
         times = "" if self._times == 1 else f" {self._times} times in a row"

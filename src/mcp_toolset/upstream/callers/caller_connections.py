@@ -42,6 +42,7 @@ from mcp_toolset.upstream.callers.reach import Reach
 from mcp_toolset.upstream.callers.shared_definitions import shared
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.lists.client_lists import PATIENCE
+from mcp_toolset.upstream.resilience import Settings
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Link
 
@@ -63,6 +64,7 @@ class ConnectionOptions(TypedDict):
     options: SessionOptions
     forward_authorization: bool
     shows: tuple[Asked, ...]
+    resilience: Settings
 
 
 @dataclass(eq=False, slots=True)
@@ -277,13 +279,24 @@ class CallerConnections(UpstreamConnection):
         return STRICTEST
 
     def settle(
-        self, *, timeout: float, start_timeout: float, policy: PinPolicy, lock: LockEntry | None
+        self,
+        *,
+        timeout: float,
+        start_timeout: float,
+        policy: PinPolicy,
+        lock: LockEntry | None,
+        resilience: Settings,
     ) -> None:
         """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
 
         def settled(connection: UpstreamConnection) -> None:
             UpstreamConnection.settle(
-                connection, timeout=timeout, start_timeout=start_timeout, policy=policy, lock=lock
+                connection,
+                timeout=timeout,
+                start_timeout=start_timeout,
+                policy=policy,
+                lock=lock,
+                resilience=resilience,
             )
 
         self._settled = settled

@@ -1,0 +1,78 @@
+"""`"limits"` and `"breaker"` of a configuration: what callers may use of tools, and when a server rests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_toolset.config.entries import validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.policy.limits import Limits
+
+
+class BreakerEntry(BaseModel):
+    """When a server is not called any more, and for how long."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    failures: int = Field(5, gt=0, strict=True, description="a positive whole number")
+    seconds: float = Field(
+        30, gt=0, strict=True, allow_inf_nan=False, description="a positive number of seconds"
+    )
+
+
+def breaker_in(data: Mapping[str, Any] | None, place: Place) -> tuple[int, float] | None:
+    """The breaker of an entry.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if data is None:
+        return None
+    entry = validated(BreakerEntry, data, place.at("breaker"))
+    return entry.failures, entry.seconds
+
+
+def limits_in(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
+    """The limits of a section, by pattern; `place` is that of the section's holder.
+
+    Raises:
+        ConfigError: a pattern names nothing, or a limit cannot be used.
+    """
+    if not section:
+        return MappingProxyType({})
+    # Imported here, because few configurations have limits.
+    from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.security.policy.patterns import check_pattern
+
+    found: dict[str, Limits] = {}
+    for pattern, data in section.items():
+        at = place.at("limits", pattern)
+        try:
+            check_pattern(pattern, "limits")
+        except DefinitionError as fault:
+            raise at.error(str(fault).removeprefix("limits: "), "correct the pattern") from None
+        found[pattern] = Limits(**_checked(data, at))
+    return MappingProxyType(found)
+
+
+def _checked(data: object, place: Place) -> dict[str, Any]:
+    from mcp_toolset.security.policy.limits import NAMES, fault_of
+
+    if not isinstance(data, dict):
+        raise place.error("must be an object", 'write it as {"rate": "60/min"}')
+    table = cast("dict[str, Any]", data)
+    for key, value in table.items():
+        if key not in NAMES:
+            known = "use one of " + ", ".join(f"`{name}`" for name in NAMES)
+            raise place.at(key).error("unknown limit", did_you_mean(key, NAMES) or known)
+        if value is not None and (fault := fault_of(key, value)):
+            raise place.at(key).error("cannot be used", fault)
+    return table

@@ -1,0 +1,73 @@
+"""`limits`, `retries` and `breaker` of a configuration are read where they hold; a mistake is one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.test_config import hub, refusal, server, server_refusal
+
+from mcp_toolset.hub.mounts import mounted
+from mcp_toolset.security.policy.limits import Limits
+
+GIT = {"command": "git-server"}
+
+
+def test_i8_limits_stand_for_all_servers_and_in_one_of_them():
+    read = hub(
+        {
+            "toolset": {"limits": {"*": {"rate": "60/min", "timeout": None}, "git/*": {"calls": 1000}}},
+            "mcpServers": {"git": {**GIT, "limits": {"push": {"concurrency": 1, "timeout": 2.5}}}},
+        }
+    )
+    assert read.limits == {"*": Limits(rate="60/min"), "git/*": Limits(calls=1000)}
+    assert read.servers[0].limits == {"push": Limits(concurrency=1, timeout=2.5)}
+    assert hub({"mcpServers": {"git": GIT}}).limits == {}
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"*": {"rate": "60/mn"}}, 'limits["*"].rate: cannot be used; did you mean `60/min`?'),
+        ({"*": {"rte": "60/min"}}, 'limits["*"].rte: unknown limit; did you mean `rate`?'),
+        ({"*": {"x": 1}}, "unknown limit; use one of `rate`, `calls`"),
+        ({"*": {"concurrency": 0}}, "write a positive whole number"),
+        ({"*": {"concurrency": 2.5}}, "write a positive whole number"),
+        ({"*": {"timeout": -1}}, "write a positive number of seconds"),
+        ({"*": 5}, 'limits["*"]: must be an object; write it as {"rate": "60/min"}'),
+        ({"rate": "60/min"}, 'limits.rate: must be an object; write it as {"rate": "60/min"}'),
+        ({"readonly:*": {"rate": "1/s"}}, "did you mean `readOnly:*`?"),
+        ([], "write `limits` as an object"),
+    ],
+)
+def test_i8_limits_that_cannot_be_used_name_the_place_and_what_to_write(section: Any, told: str):
+    assert told in refusal({"toolset": {"limits": section}, "mcpServers": {}})
+    fault = server_refusal({**GIT, "limits": section})
+    assert told in fault and "mcpServers.git.limits" in fault
+
+
+def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():
+    read = server({**GIT, "retries": 2, "breaker": {"failures": 3}})
+    assert (read.retries, read.breaker) == (2, (3, 30.0))
+    resilience = mounted(read, None).connection.resilience
+    assert resilience is not None and resilience.settings == (2, (3, 30.0))
+    assert read.reached() == server(GIT).reached()
+    assert mounted(server(GIT), None).connection.resilience is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"retries": -1}, "write `retries` as a whole number from 0 to 10"),
+        ({"retries": 11}, "write `retries` as a whole number from 0 to 10"),
+        ({"retries": 1.5}, "write `retries` as a whole number from 0 to 10"),
+        ({"retries": True}, "write `retries` as a whole number from 0 to 10"),
+        ({"retires": 2}, "did you mean `retries`?"),
+        ({"breaker": 5}, 'write `breaker` as {"failures": 5, "seconds": 30}'),
+        ({"breaker": {"failures": 0}}, "breaker.failures"),
+        ({"breaker": {"seconds": -1}}, "write `seconds` as a positive number of seconds"),
+        ({"breaker": {"failuers": 1}}, "did you mean `failures`?"),
+    ],
+)
+def test_p9_retries_and_breakers_that_cannot_be_used_are_told(entry: dict[str, Any], told: str):
+    assert told in server_refusal({**GIT, **entry})
