@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.test_config import hub, refusal, server, server_refusal
 
+from mcp_toolset.config import load_config
 from mcp_toolset.hub.mounts import mounted
-from mcp_toolset.security.policy.limits import Limits
+from mcp_toolset.security.policy.limits import Limits, LimitTable
+from mcp_toolset.security.policy.patterns import ToolFacts
 
 GIT = {"command": "git-server"}
 
@@ -44,6 +47,15 @@ def test_i8_limits_that_cannot_be_used_name_the_place_and_what_to_write(section:
     assert told in refusal({"toolset": {"limits": section}, "mcpServers": {}})
     fault = server_refusal({**GIT, "limits": section})
     assert told in fault and "mcpServers.git.limits" in fault
+
+
+def test_p9_the_example_of_the_page_is_read_as_the_page_says():
+    read = load_config(Path(__file__).parents[1] / "examples" / "limits" / "mcp.json")
+    (git,) = read.servers
+    assert not git.fault and (git.retries, git.breaker) == (2, (5, 30.0))
+    table = LimitTable(read.limits, {"git": git.limits})
+    found = {limit.key: limit.value for limit in table.of(ToolFacts("git_log", "", "git", "git_log"))}
+    assert found == {"rate": "10/min", "concurrency": 2, "timeout": 30, "result_bytes": 200000}
 
 
 def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():
