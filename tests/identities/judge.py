@@ -55,6 +55,10 @@ class Judge(logging.Handler):
         self.counts[kind] += 1
         if sum(mark in text for mark in self.marks) > 1:
             self.crossing(kind, text[:300])
+        self.holds_no_token(kind, text)
+
+    def holds_no_token(self, kind: str, text: str) -> None:
+        """Something that holds no token of any user."""
         if any(word[-_TAIL:] in self._secrets for word in _WORD.findall(text)):
             self.crossing(kind, f"a token: {text[:300]}")
 

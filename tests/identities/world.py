@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
@@ -18,9 +21,11 @@ from tests.identities.upstreams import KEY, Upstreams
 from tests.support.authorization_server import AuthorizationServer
 
 from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import JWT, Authenticator
 from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.policy import Policy
+from mcp_toolset.security.audit.verification import verify
 from mcp_toolset.security.policy.sections import Permissions, Section
 
 DENIABLE: Final = "ledger"
@@ -91,10 +96,15 @@ class World:
     async def running(self) -> AsyncGenerator[None]:
         """Run the upstreams, the bridge and its clients for the length of a block."""
         self.issuing.set("published", "k1,k2")
-        with _judging(self.judge):
+        with _judging(self.judge), TemporaryDirectory() as folder:
             async with self.upstreams.running():
+                audit = Path(folder) / "audit.jsonl"
                 self.bridge = ToolsetServer(
-                    self._toolset(), middleware=[self.cache], auth=self.auth, policy=self._policy()
+                    self._toolset(),
+                    middleware=[self.cache],
+                    auth=self.auth,
+                    policy=self._policy(),
+                    audit=AuditLog(audit),
                 )
                 async with reached(self.bridge) as (http, group):
                     for user in self.users:
@@ -102,6 +112,7 @@ class World:
                         user.doors = {name: kind(http, heard, group) for name, kind in DOORS.items()}
                         await self.renew(user)
                     yield
+                self._judge_audit(audit)
 
     async def renew(self, user: User) -> None:
         """Get a user a token, which all clients of the user send from now on."""
@@ -141,6 +152,19 @@ class World:
             for door in user.doors.values():
                 if door.session:
                     self.judge.own(user.mark, door.session)
+
+    def _judge_audit(self, file: Path) -> None:
+        """Judge the lines of the audit log, and the chain that they are."""
+        for line in file.read_text().splitlines():
+            told = json.loads(line)
+            owner = self._owner(told.get("key") or told.get("principal") or "")
+            # A refusal tells what was asked for.
+            is_refusal = told.get("outcome") == "refused" or told.get("decision") == "deny"
+            self.judge.belongs(owner, f"audit line, {told['event']}", line, line if is_refusal else "")
+            self.judge.holds_no_token("audit line", line)
+        (verified,) = verify([file])
+        if verified.finding is not None:
+            self.judge.crossing("audit", verified.finding.text)
 
     def _owner(self, key: str) -> str | None:
         return next((user.mark for user in self.users if user.mark in key), None)
