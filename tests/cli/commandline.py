@@ -148,15 +148,15 @@ class CommandLine:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return self._started(command(*arguments))
 
-    def fork(self, *arguments: str) -> subprocess.Popen[str]:
+    def fork(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """As `start`, with a `command` that starts at once."""
-        return self._started(self.command(*arguments))
+        return self._started(self.command(*arguments), env)
 
-    def _started(self, command: Sequence[str]) -> subprocess.Popen[str]:
+    def _started(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command,
             cwd=self.folder,
-            env=environment(self.folder),
+            env=environment(self.folder, env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

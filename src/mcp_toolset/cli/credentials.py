@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-__all__ = ["Headers", "credential_options"]
+__all__ = ["Headers", "credential_options", "header_option", "headers_of"]
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -31,26 +31,28 @@ def credential_options(function: _Function) -> _Function:
 
     @wraps(function)
     def told(*args: Any, header: Sequence[str], token_env: str | None, **kwargs: Any) -> Any:
-        return function(*args, headers=_headers(header, token_env), **kwargs)
+        return function(*args, headers=headers_of(header, token_env), **kwargs)
 
-    for option in (
-        click.option(
-            "--token-env",
-            metavar="VAR",
-            help="Send the bearer token in this environment variable to the URL.",
-        ),
-        click.option(
-            "--header",
-            multiple=True,
-            metavar="NAME:VALUE",
-            help="Send a header to the URL; ${VAR}, ${keyring:NAME} and ${file:PATH} are replaced.",
-        ),
-    ):
-        told = option(told)
-    return cast("_Function", told)
+    token = click.option(
+        "--token-env", metavar="VAR", help="Send the bearer token in this environment variable to the URL."
+    )
+    return cast("_Function", header_option(token(told)))
 
 
-def _headers(written: Sequence[str], variable: str | None) -> Headers:
+header_option: Final = click.option(
+    "--header",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="Send a header to the URL; ${VAR}, ${keyring:NAME} and ${file:PATH} are replaced.",
+)
+
+
+def headers_of(written: Sequence[str], variable: str | None) -> Headers:
+    """The headers that `--header` and `--token-env` say.
+
+    Raises:
+        UsageError: one cannot be sent, or the variable is not set.
+    """
     found = [_header(text) for text in written]
     if variable is not None:
         token = os.environ.get(variable, "").strip()

@@ -96,7 +96,8 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
     """
     if options.headers and not isinstance(target, Url):
         raise TargetError(
-            "--header and --token-env are for a URL; in a configuration, write headers into its entry"
+            "--header and --token-env are for a URL; in a configuration, write headers into its entry; to "
+            "accept a token from clients over HTTP, use --auth-token-env with --transport http"
         )
     match target:
         case ConfigFile():

@@ -24,6 +24,7 @@ from mcp_toolset.config.rules import (
 
 __all__ = [
     "AuditEntry",
+    "Entry",
     "InputEntry",
     "ServerEntry",
     "ToolsetSection",
@@ -58,7 +59,9 @@ _TABLE = "an object with string values"
 _LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
+    """A table of a file."""
+
     # Pydantic would quote the offending input, which may be a secret.
     model_config = ConfigDict(
         frozen=True, extra="ignore", coerce_numbers_to_str=True, hide_input_in_errors=True
@@ -73,7 +76,7 @@ class _Entry(BaseModel):
         return {key: value for key, value in table.items() if value is not None}
 
 
-class ServerEntry(_Entry):
+class ServerEntry(Entry):
     """One server as a client's file has it, with our own options."""
 
     type: str | None = Field(None, description=_TEXT)
@@ -119,7 +122,7 @@ class ServerEntry(_Entry):
     eras: dict[str, Era] = Field({}, description='an object such as {"a_tool": "legacy"}, or "modern"')
 
 
-class ToolsetSection(_Entry):
+class ToolsetSection(Entry):
     """The `toolset` section. Only this package reads it, so an unknown key is a mistake."""
 
     model_config = ConfigDict(extra="forbid")
@@ -139,9 +142,10 @@ class ToolsetSection(_Entry):
     audit: str | dict[str, Any] | None = Field(
         None, description='the path of a file, or an object such as {"path": "audit.jsonl"}'
     )
+    auth: dict[str, Any] | None = Field(None, description="an object with `tokens` or `jwt`")
 
 
-class AuditEntry(_Entry):
+class AuditEntry(Entry):
     """The audit log of the `toolset` section."""
 
     model_config = ConfigDict(extra="forbid")
@@ -152,7 +156,7 @@ class AuditEntry(_Entry):
     key: str | None = Field(None, min_length=16, description="at least 16 characters, such as `${AUDIT_KEY}`")
 
 
-class InputEntry(_Entry):
+class InputEntry(Entry):
     """One of VS Code's `inputs`: only its id and default can be used without a user to ask."""
 
     id: str = Field(description=_TEXT)
@@ -175,7 +179,8 @@ def validated(model: type[_Model], data: object, place: Place) -> _Model:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    first = problems[0]
+    # A key that is misspelt may be the one that is missing.
+    first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     key = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
         cause, mend = "unknown option", did_you_mean(key, known_keys(model)) or _one_of(known_keys(model))

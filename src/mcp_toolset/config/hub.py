@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from mcp_toolset.config.auth import AuthConfig
 from mcp_toolset.config.entries import (
     AuditEntry,
     InputEntry,
@@ -84,6 +85,7 @@ def parse_config(
         _server(name, entry, section.at(name), surroundings, warnings.append)
         for name, entry in entries.items()
     )
+    auth = AuthConfig.read(defaults.auth, root.at("toolset", "auth"), surroundings.variables)
     lock = None if defaults.lock is None else path.parent / defaults.lock
     return HubConfig(
         path=path,
@@ -96,6 +98,7 @@ def parse_config(
         secret_files=tuple(references.files),
         audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
         limits=limits_in(defaults.limits, root.at("toolset")),
+        auth=auth,
     )
 
 

@@ -21,6 +21,7 @@ from mcp_toolset.config.rules import (
 
 if TYPE_CHECKING:
     from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.config.auth import AuthConfig
 
 __all__ = ["HubConfig", "ServerConfig"]
 
@@ -151,6 +152,7 @@ class HubConfig:
         secret_files: The files that `${file:…}` names, in the order in which they were read.
         audit: The audit log; None for none.
         limits: The limits of callers, by pattern of tools, for all servers.
+        auth: Who may call over HTTP; None means that the file does not say.
     """
 
     path: Path
@@ -163,6 +165,7 @@ class HubConfig:
     secret_files: tuple[Path, ...] = ()
     audit: AuditConfig | None = None
     limits: Mapping[str, Limits] = field(default_factory=_no_limits)
+    auth: AuthConfig | None = None
 
     @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:

@@ -267,12 +267,15 @@ def _reported(
     names = [server.name for server in enabled(wanted)]
     kept = [server for server in enabled(wanted) if server.name in known and server.name not in opening]
     other_lock = lock_path(before) != lock_path(wanted)
+    later = [key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)]
+    if before.auth is not None and wanted.auth is None:
+        later.append("auth")
     return ReloadReport(
         added=tuple(name for name in names if name not in mounts),
         removed=tuple(name for name in mounts if name not in names),
         restarted=tuple(name for name in names if name in mounts and name in opening),
         altered=tuple(one.name for one in kept if other_lock or one != known[one.name]),
         starting=tuple(name for name, one in opening.items() if not one.settled.is_set()),
-        at_restart=tuple(key for key in _AT_RESTART if getattr(before, key) != getattr(wanted, key)),
+        at_restart=tuple(later),
         misconfigured=tuple(one.name for one in wanted.misconfigured if one not in before.servers),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_toolset.config import HubConfig, chain, load_config
+from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of
 from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.reloadable import Reloading
@@ -36,6 +37,7 @@ class ConfiguredToolset(Toolset):
         """Mount every server of `config` that is not disabled; see `toolset_from_config`."""
         lock = lock_of(config)
         self._warned = frozenset[str]()
+        self._authentication = ConfiguredAuthentication()
         self.read = lambda: self._judged(read())
         self.config = self._judged(config)
         for server in self.config.misconfigured:
@@ -53,7 +55,10 @@ class ConfiguredToolset(Toolset):
 
     def wanted(self, config: HubConfig | None) -> HubConfig:
         """A configuration to replace this one, the given one or the file read again, with its faults."""
-        return self.read() if config is None else self._judged(config)
+        wanted = self.read() if config is None else self._judged(config)
+        if wanted.auth is not None and self._authentication.is_used:
+            authenticator_of(wanted.auth.rules(), wanted.auth)
+        return wanted
 
     def put(self, config: HubConfig, mounts: Mapping[str, Mount]) -> None:
         """Serve this configuration from the next compilation on.
@@ -63,10 +68,16 @@ class ConfiguredToolset(Toolset):
         """
         self._members = tuple(shaped(config, mounts))
         self.config, self.mounts = config, dict(mounts)
+        if self._authentication.is_used:
+            self.authenticator()
 
     def authenticator(self) -> Authenticator | None:
-        """Who may call, as the configuration says; `None` if it does not say."""
-        return None
+        """Who may call, as the configuration says; `None` if it does not say.
+
+        Raises:
+            ConfigError: what it says cannot be used.
+        """
+        return self._authentication.of(self.config.auth)
 
     def audit(self) -> AuditLog | None:
         """The audit log, as the configuration says; `None` if it does not say."""

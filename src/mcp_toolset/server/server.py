@@ -195,9 +195,7 @@ class ToolsetServer(HostCalls, LiveChanges):
         self._visibility = Visibility(policy, self.registry.toolsets, self._rules, self._guard)
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
-        self.auth = authenticator(auth)
-        if auth is None and self.configured is not None:
-            self.auth = self.configured.authenticator()
+        self._auth = authenticator(auth)
         self._stack: AsyncExitStack | None = None
         self._reloads: Reloading | None = None
         self._manual = ManualCalls(manual_timeout)

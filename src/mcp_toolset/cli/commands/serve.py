@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mcp_toolset.cli.credentials import Headers, credential_options
+from mcp_toolset.cli.authentication import Inbound, authentication_options
+from mcp_toolset.cli.credentials import header_option, headers_of
 from mcp_toolset.cli.options import (
     serving_options,
     target_and_words,
     target_command,
     verbose_option,
 )
-from mcp_toolset.cli.target import parse_target
+from mcp_toolset.cli.target import Url, parse_target
 
 if TYPE_CHECKING:
     from mcp_toolset.catalog.grants.ledger import GrantLedger
@@ -54,7 +56,14 @@ __all__ = ["serve_command"]
 @click.option("--allow-origin", multiple=True, metavar="ORIGIN", help="A further Origin that pages may have.")
 @click.option("--name", help="The server's name, as clients see it.")
 @serving_options
-@credential_options
+@authentication_options
+@header_option
+@click.option(
+    "--token-env",
+    metavar="VAR",
+    help="Send the bearer token in this environment variable to the URL; the same as --auth-token-env where "
+    "TARGET is no URL.",
+)
 @verbose_option
 @click.pass_context
 def serve_command(
@@ -72,7 +81,9 @@ def serve_command(
     audit: Path | None,
     watch: bool,
     deferred: bool | None,
-    headers: Headers,
+    inbound: Inbound,
+    header: Sequence[str],
+    token_env: str | None,
     timeout: float | None,
     verbose: int,
 ) -> None:
@@ -88,6 +99,9 @@ def serve_command(
     from mcp_toolset.cli.mount import MountOptions
     from mcp_toolset.serving.serve import Serving
 
+    if token_env and transport != "stdio" and not isinstance(place, Url):
+        inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
+    headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
     log_to_stderr(verbose, quiet=False)
     with _ledger(grants) as ledger:
         options = MountOptions(
@@ -95,7 +109,9 @@ def serve_command(
         )
         server = _mounted(place, options)
         single = bool(command) or "://" in (target or "")
-        _serve(server, single, Serving(transport, host, port, (*allow_host,), (*allow_origin,), watch))
+        names = (*allow_host,), (*allow_origin,)
+        how = Serving(transport, host, port, *names, watch, inbound.insecure, auth)
+        _serve(server, single, how)
 
 
 @contextmanager

@@ -91,7 +91,8 @@ class Authenticator:
 
         Args:
             verifiers: One or several; each an object of `mcp_toolset.auth`, or of the application's own.
-            resource: The URL of this server, such as `https://tools.example.com/mcp`.
+            resource: The URL of this server, such as `https://tools.example.com/mcp`; the audience of the
+                first verifier that has a URL unless given.
             required_scopes: Scopes without which a request is refused (403).
             authorization_servers: Issuers that clients are told of, besides those of the verifiers.
             clock: The seconds since the epoch.
@@ -99,18 +100,19 @@ class Authenticator:
         Raises:
             DefinitionError: there is none, or one is no verifier.
         """
-        self.resource = resource
         self.required_scopes = tuple(dict.fromkeys(required_scopes))
         several = verifiers if isinstance(verifiers, Sequence) else (verifiers,)
         if not several:
             raise DefinitionError("auth: no verifier is given, so nobody could call; give one, or no auth")
         self._verifiers = [remembered(one) for one in several]
+        self.resource = resource or next((one.resource for one in self._verifiers if one.resource), None)
         found = (*authorization_servers, *(one.issuer for one in self._verifiers if one.issuer))
         self.authorization_servers = tuple(dict.fromkeys(found))
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._flights: SingleFlight[bytes] = SingleFlight()
         self._revoked: dict[bytes, float] = {}
+        self._revoked_tokens: set[bytes] = set()
         self._forgotten = 0
         self._watchers: set[anyio.Event] = set()
         for one in self._verifiers:
@@ -156,6 +158,7 @@ class Authenticator:
         """
         wanted = who.key if isinstance(who, Identity) else who
         self._revoked[_digest(wanted)] = self._clock()
+        self._revoked_tokens.add(_digest(_signed_part(wanted)))
         self.forget(who)
 
     def become(self, other: Authenticator) -> None:
@@ -190,7 +193,7 @@ class Authenticator:
             self._watchers.discard(changed)
 
     async def _verified(self, token: str, digest: bytes) -> Identity | Refusal:
-        if digest in self._revoked:
+        if self._is_revoked_token(token):
             return _REVOKED
         refused, before = _UNKNOWN, self._forgotten
         for verifier in self._verifiers:
@@ -200,7 +203,7 @@ class Authenticator:
                 if self._forgotten != before:
                     # What was revoked or withdrawn meanwhile may be this token.
                     self._known.pop(digest, None)
-                return _REVOKED if digest in self._revoked else outcome
+                return _REVOKED if self._is_revoked_token(token) else outcome
             refused = found or refused
         return refused
 
@@ -209,7 +212,8 @@ class Authenticator:
             with anyio.fail_after(_PATIENCE):
                 return await verifier.verify(token)
         except InvalidTokenError as fault:
-            return Refusal(401, "invalid_token", str(fault))
+            # The text of an application's own verifier may quote the token.
+            return Refusal(401, "invalid_token", str(fault).replace(token, "…"))
         except TokenCheckError as fault:
             _log.warning("a token cannot be checked: %s", fault)
         # An application's verifier may raise anything, and the text of its error may quote the token.
@@ -234,6 +238,9 @@ class Authenticator:
         if len(self._known) > _KNOWN:
             self._known.popitem(last=False)
         return outcome
+
+    def _is_revoked_token(self, token: str) -> bool:
+        return bool(self._revoked_tokens) and _digest(_signed_part(token)) in self._revoked_tokens
 
     def _is_revoked(self, identity: Identity) -> bool:
         """Whether the identity was revoked after this token was issued."""
@@ -271,6 +278,11 @@ class Authenticator:
 
 Auth = Authenticator | Verifier | TokenVerifier | Sequence[Verifier | TokenVerifier]
 """What is given as `auth=`: one verifier, several, or an `Authenticator` of them with its options."""
+
+
+def _signed_part(token: str) -> str:
+    """What identifies a token: a JWT without its signature, of which there may be other valid spellings."""
+    return token.rpartition(".")[0] if token.count(".") == 2 else token
 
 
 def _digest(text: str) -> bytes:

@@ -89,7 +89,7 @@ class KeySet:
         self._texts: dict[str, str] = {}
         self._fetched = self._tried = float("-inf")
         self._turn = anyio.Lock()
-        self.withdrawn: Callable[[], None] = _nothing
+        self.withdrawn: list[Callable[[], None]] = []
 
     async def key(self, kid: str | None) -> PyJWK:
         """The key that a token names; the only one there is, if the token names none.
@@ -130,7 +130,7 @@ class KeySet:
             except (TokenCheckError, TimeoutError) as fault:
                 if self._found(kid) is None:
                     raise TokenCheckError(
-                        f"the keys of {self._issuer} cannot be fetched: {fault or 'no answer in time'}"
+                        f"the keys of {self._issuer} cannot be fetched: {str(fault) or 'no answer in time'}"
                     ) from None
                 return
             self._take(listed)
@@ -157,7 +157,8 @@ class KeySet:
         gone = any(texts.get(kid) != text for kid, text in self._texts.items())
         self._keys, self._texts = keys, texts
         if gone:
-            self.withdrawn()
+            for told in self.withdrawn:
+                told()
 
     async def _discovered(self) -> str:
         """The URL of the key set, in the metadata of the issuer (OpenID Connect Discovery, RFC 8414)."""
@@ -210,7 +211,3 @@ async def fetched(url: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise TokenCheckError(f"{url} answers with something else than a JSON object")
     return cast("dict[str, Any]", found)
-
-
-def _nothing() -> None:
-    """Nobody has to be told."""

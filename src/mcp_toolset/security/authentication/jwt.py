@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -35,6 +36,8 @@ _REASONS: Final = {
     "MissingRequiredClaimError": "the token lacks one of the claims exp, iss and aud",
 }
 _UNREADABLE: Final = "the token is malformed"
+_PART: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""Base64 as tokens have it (RFC 7515): other spellings of one token would be other tokens elsewhere."""
 
 
 class JWT(RememberedVerifier):
@@ -80,6 +83,7 @@ class JWT(RememberedVerifier):
         self._audience = [audience] if isinstance(audience, str) else list(audience)
         if not issuer or not self._audience or not all(self._audience):
             raise DefinitionError("JWT: give the issuer and the audience; without, any token would be valid")
+        self.resource = next((one for one in self._audience if one.startswith(("https://", "http://"))), None)
         self._secret = secret.encode() if isinstance(secret, str) else secret
         self._algorithms = _checked(algorithms, self._secret)
         self._roles, self._leeway = roles_claim, leeway
@@ -88,7 +92,7 @@ class JWT(RememberedVerifier):
     def on_withdrawal(self, withdrawn: Callable[[], None]) -> None:
         """Have a function called when the issuer no longer publishes a key."""
         if self._keys is not None:
-            self._keys.withdrawn = withdrawn
+            self._keys.withdrawn.append(withdrawn)
 
     async def verify(self, token: str) -> Identity | None:
         """The caller that a token of this issuer stands for; `None` for a token of another kind or issuer.
@@ -100,6 +104,8 @@ class JWT(RememberedVerifier):
         parts = token.split(".")
         if len(parts) != 3:
             return None
+        if not all(_PART.fullmatch(part) for part in parts):
+            raise InvalidTokenError(_UNREADABLE)
         header, payload = _decoded(parts[0]), _decoded(parts[1])
         if payload.get("iss") != self.issuer:
             return None

@@ -42,10 +42,12 @@ class RememberedVerifier(ABC):
     Attributes:
         memory: Seconds that a verified token is remembered at most.
         issuer: The authorization server whose tokens it verifies, if there is one.
+        resource: The URL of this server that the tokens name as their audience, if they name one.
     """
 
     memory: float = MEMORY
     issuer: str | None = None
+    resource: str | None = None
 
     @abstractmethod
     async def verify(self, token: str) -> Identity | None:

@@ -10,6 +10,7 @@ from mcp_toolset.server.interface.client_side import ClientSide
 from mcp_toolset.server.interface.parts import authenticator
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.offers.offering import Offering
+from mcp_toolset.server.reloadable import Reloadable
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
@@ -29,10 +30,21 @@ if TYPE_CHECKING:
 class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
 
-    auth: Authenticator | None
     audit: AuditLog | None
+    configured: Reloadable | None
+    _auth: Authenticator | None
     _manual: ManualCalls
     _offering: Offering
+
+    @property
+    def auth(self) -> Authenticator | None:
+        """Who may call over HTTP: as the server was told, else as its configuration says; `None`: everybody.
+
+        Raises:
+            ConfigError: what the configuration says cannot be used.
+        """
+        configured = self.configured if self._auth is None else None
+        return self._auth if configured is None else configured.authenticator()
 
     def tools(self) -> list[dict[str, Any]]:
         """What a client without grants sees in `tools/list`, in wire form."""

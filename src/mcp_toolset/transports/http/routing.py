@@ -46,6 +46,9 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _KNOWN: Final = 16
 """Values of one header whose check is remembered."""
 
+_SHOWN: Final = 100
+"""Bytes of a refused header that its refusal repeats."""
+
 _UNKNOWN: Final = b"the server cannot tell who has sent this request; its log says what to mend"
 
 _log = logging.getLogger("mcp_toolset.http")
@@ -82,11 +85,16 @@ class NameCheck:
     def refusal(self, fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """The status and the text that a request is refused with; `None` if it is accepted."""
         if not self._is_host(fields.get(b"host", b"")):
-            return 421, "Invalid Host header"
+            return 421, _refused("Host", fields.get(b"host", b""), "--allow-host", "allowed_hosts")
         origin = fields.get(b"origin")
         if origin and not self._is_origin(origin):
-            return 403, "Invalid Origin header"
+            return 403, _refused("Origin", origin, "--allow-origin", "allowed_origins")
         return None
+
+
+def _refused(header: str, raw: bytes, option: str, argument: str) -> str:
+    shown = raw[:_SHOWN].decode("ascii", "backslashreplace")
+    return f"Invalid {header} header: {shown!r} is not allowed; allow it with {option} or {argument}=[…]"
 
 
 def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:

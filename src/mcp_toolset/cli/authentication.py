@@ -1,0 +1,114 @@
+"""The options of `serve` that say who may call over HTTP: `--auth-token-env`, `--issuer` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.serving.serve import TransportName
+
+__all__ = ["Inbound", "authentication_options"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OPTIONS: Final = (
+    click.option(
+        "--auth-token-env",
+        multiple=True,
+        metavar="[NAME=]VAR",
+        help="Accept the bearer token in this environment variable, from a client that is called NAME.",
+    ),
+    click.option("--issuer", metavar="URL", help="Accept the tokens (JWT) of this authorization server."),
+    click.option(
+        "--audience", multiple=True, metavar="TEXT", help="What those tokens name as their audience."
+    ),
+    click.option("--jwks-url", metavar="URL", help="The keys of the issuer, if its metadata has no URL."),
+    click.option("--required-scope", multiple=True, metavar="SCOPE", help="A scope that each token needs."),
+    click.option("--insecure", is_flag=True, help="Let everybody call who reaches --host."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """What the command line says of who may call.
+
+    Attributes:
+        variables: Environment variables with tokens, each perhaps after the name of its holder.
+        issuer: An authorization server.
+        audience: What its tokens name as their audience.
+        jwks_url: Where its keys are.
+        required_scopes: What each token needs.
+        insecure: Whether everybody may call who reaches the server.
+    """
+
+    variables: tuple[str, ...]
+    issuer: str | None
+    audience: tuple[str, ...]
+    jwks_url: str | None
+    required_scopes: tuple[str, ...]
+    insecure: bool
+
+    def authenticator(self, transport: TransportName) -> Authenticator | None:
+        """Who may call; `None` if these options do not say.
+
+        Raises:
+            UsageError: options do not fit each other.
+            DefinitionError: a variable is not set, a token is too short, or a URL is not safe.
+        """
+        self._check(transport)
+        if not self.variables and self.issuer is None:
+            return None
+        from mcp_toolset.security.authentication.authenticator import Authenticator
+        from mcp_toolset.security.authentication.jwt import JWT
+        from mcp_toolset.security.authentication.static_tokens import StaticTokens
+
+        verifiers: list[StaticTokens | JWT] = []
+        if self.variables:
+            verifiers.append(StaticTokens.from_env(*self.variables, scopes=self.required_scopes))
+        if self.issuer is not None:
+            verifiers.append(JWT(issuer=self.issuer, audience=self.audience, jwks_url=self.jwks_url))
+        return Authenticator(verifiers, required_scopes=self.required_scopes)
+
+    def _check(self, transport: TransportName) -> None:
+        given = self.variables or self.issuer or self.audience or self.jwks_url or self.required_scopes
+        if given and transport == "stdio":
+            raise click.UsageError(
+                "options that say who may call are for HTTP: add --transport http; on stdio the program that "
+                "starts the server is its only client"
+            )
+        if (self.audience or self.jwks_url) and self.issuer is None:
+            raise click.UsageError("--audience and --jwks-url belong to --issuer; add it")
+        if self.issuer is not None and not self.audience:
+            raise click.UsageError(
+                "--issuer needs --audience, or tokens for other servers would be accepted; give what the "
+                "claim `aud` of the tokens for this server is"
+            )
+        if self.required_scopes and not (self.variables or self.issuer):
+            raise click.UsageError("--required-scope needs --issuer or --auth-token-env")
+
+
+def authentication_options(function: _Function) -> _Function:
+    """The options; the command receives them as `inbound`."""
+
+    @wraps(function)
+    def told(
+        *args: Any,
+        auth_token_env: Sequence[str],
+        issuer: str | None,
+        audience: Sequence[str],
+        jwks_url: str | None,
+        required_scope: Sequence[str],
+        insecure: bool,
+        **kwargs: Any,
+    ) -> Any:
+        inbound = Inbound((*auth_token_env,), issuer, (*audience,), jwks_url, (*required_scope,), insecure)
+        return function(*args, inbound=inbound, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        told = option(told)
+    return cast("_Function", told)

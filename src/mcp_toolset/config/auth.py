@@ -1,0 +1,184 @@
+"""The section `auth` of `toolset`: who may call over HTTP. Its references are expanded when it is used.
+
+A server on stdio needs no tokens, so a variable that is not set there is no error there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from mcp_toolset.config.entries import Entry, validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.variables import Variables
+
+__all__ = ["AuthConfig", "AuthRules", "AuthSection", "JwtEntry", "JwtRule", "TokenEntry", "TokenRule"]
+
+_TEXTS = "a list of strings"
+
+
+def _listed(value: object) -> Any:
+    return cast("Any", value) if isinstance(value, list) else [value]
+
+
+def _worded(value: object) -> object:
+    return value.split() if isinstance(value, str) else value
+
+
+_Words = Annotated[list[str], BeforeValidator(_worded)]
+
+
+class _Strict(Entry):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AuthSection(_Strict):
+    """The section itself."""
+
+    tokens: dict[str, Any] = Field(
+        {}, description='an object such as {"ci": {"token": "${CI_TOKEN}", "roles": ["robot"]}}'
+    )
+    jwt: Annotated[list[Any], BeforeValidator(_listed)] = Field(
+        [], description='a list of objects such as {"issuer": "https://…", "audience": "https://…/mcp"}'
+    )
+    resource: str | None = Field(None, description="the URL of this server, as clients write it")
+    required_scopes: _Words = Field([], description=_TEXTS)
+
+
+class TokenEntry(_Strict):
+    """A token that the operator has given to a program or a person."""
+
+    token: str = Field(description='a string; better a reference such as "${CI_TOKEN}"')
+    roles: _Words = Field([], description=_TEXTS)
+    scopes: _Words = Field([], description=_TEXTS)
+
+
+class JwtEntry(_Strict):
+    """An authorization server whose tokens are accepted."""
+
+    issuer: str = Field(min_length=1, description="the issuer's URL, as the claim `iss` has it")
+    audience: Annotated[list[str], BeforeValidator(_listed), Field(min_length=1)] = Field(
+        description="a string, or a list of strings: what the claim `aud` has for this server"
+    )
+    jwks_url: str | None = Field(None, description="an https URL")
+    algorithms: list[str] = Field([], description='a list such as ["RS256", "ES256"]')
+    secret: str | None = Field(None, description='a string; better a reference such as "${JWT_SECRET}"')
+    roles_claim: str = Field("roles", description="a claim, or a path such as `realm_access.roles`")
+    leeway: Annotated[float, Field(ge=0, le=600)] = Field(30.0, description="a number of seconds up to 600")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRule:
+    """One token of the section, expanded."""
+
+    name: str
+    token: str = field(repr=False)
+    roles: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JwtRule:
+    """One authorization server of the section, expanded."""
+
+    issuer: str
+    audience: tuple[str, ...]
+    jwks_url: str | None
+    algorithms: tuple[str, ...]
+    secret: str | None = field(repr=False)
+    roles_claim: str
+    leeway: float
+
+
+@dataclass(frozen=True, slots=True)
+class AuthRules:
+    """The section, expanded."""
+
+    tokens: tuple[TokenRule, ...]
+    jwt: tuple[JwtRule, ...]
+    resource: str | None
+    required_scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthConfig:
+    """The section, checked and not yet expanded.
+
+    Attributes:
+        place: Where it is in the file.
+        section: What it says.
+        tokens: Its tokens by name.
+        jwt: Its authorization servers.
+        variables: The values of references.
+    """
+
+    place: Place
+    section: AuthSection = field(repr=False)
+    tokens: Mapping[str, TokenEntry] = field(repr=False)
+    jwt: tuple[JwtEntry, ...] = field(repr=False)
+    variables: Variables = field(repr=False)
+
+    @classmethod
+    def read(cls, data: object, place: Place, variables: Variables) -> AuthConfig | None:
+        """The section in a file; `None` if there is none.
+
+        Raises:
+            ConfigError: it has a mistake, or names nobody.
+        """
+        if data is None:
+            return None
+        section = validated(AuthSection, data, place)
+        if not section.tokens and not section.jwt:
+            raise place.error("names nobody who may call", "add `tokens` or `jwt`, or remove the section")
+        tokens = {
+            name: validated(TokenEntry, _token(entry), place.at("tokens", name))
+            for name, entry in section.tokens.items()
+        }
+        issuers = tuple(
+            validated(JwtEntry, entry, place.at("jwt", index)) for index, entry in enumerate(section.jwt)
+        )
+        return cls(place, section, tokens, issuers, variables)
+
+    def rules(self) -> AuthRules:
+        """The section with its references expanded.
+
+        Raises:
+            ConfigError: a reference has no value.
+        """
+        tokens = tuple(
+            TokenRule(name, self._text(one.token, "tokens", name, "token"), (*one.roles,), (*one.scopes,))
+            for name, one in self.tokens.items()
+        )
+        jwt = tuple(self._rule(one, index) for index, one in enumerate(self.jwt))
+        section = self.section
+        resource = None if section.resource is None else self._text(section.resource, "resource")
+        return AuthRules(tokens, jwt, resource, tuple(section.required_scopes))
+
+    def _rule(self, one: JwtEntry, index: int) -> JwtRule:
+        def text(value: str | None, key: str) -> str | None:
+            return None if value is None else self._text(value, "jwt", index, key)
+
+        return JwtRule(
+            issuer=self._text(one.issuer, "jwt", index, "issuer"),
+            audience=tuple(self._text(each, "jwt", index, "audience") for each in one.audience),
+            jwks_url=text(one.jwks_url, "jwks_url"),
+            algorithms=tuple(one.algorithms),
+            secret=text(one.secret, "secret"),
+            roles_claim=one.roles_claim,
+            leeway=one.leeway,
+        )
+
+    def _text(self, value: str, *steps: str | int) -> str:
+        return self.variables.expand(value, self.place.at(*steps), _unheeded)
+
+
+def _token(entry: object) -> object:
+    """An entry of `tokens`, which may be the token alone."""
+    return {"token": entry} if isinstance(entry, str) else entry
+
+
+def _unheeded(secret: str) -> None:
+    """No message shows what this section holds, so that nothing has to be blanked."""
