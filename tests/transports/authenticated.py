@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any, Final
 
 import anyio
+from anyio.lowlevel import EventLoopToken, current_token
 from tests.security.authentication.issuer import AUDIENCE, Issuer, issuing
 from tests.transports.test_http_endpoint import HEADERS, META
 from tests.transports.test_legacy_sessions import INITIALIZE
 
 from mcp_toolset import ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator, StaticToken, StaticTokens
+from mcp_toolset.security.authentication.jwks import KeySet
 from mcp_toolset.serving import bound_socket, run_app
 
 SOON: Final = 60.0
@@ -43,6 +46,19 @@ def legacy(name: str = "whoami") -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": name, "arguments": {}}}
 
 
+class Moved:
+    """The seconds of a clock that a test can move on."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def move(self, seconds: float) -> None:
+        self.ahead += seconds
+
+
 @dataclass
 class Answer:
     """A whole response."""
@@ -65,14 +81,20 @@ class Served:
     issuer: Issuer
     auth: Authenticator
     app: Any
+    keys: Moved
+    loop: EventLoopToken
     leaving: list[HTTPConnection] = field(default_factory=list[HTTPConnection])
+
+    def soon(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the event loop of the server."""
+        anyio.from_thread.run_sync(function, *arguments, token=self.loop)
 
     def opened(self, method: str, path: str, headers: Headers, message: Any = None) -> HTTPResponse:
         """A response, of which the head has come; headers may be there more than once."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=SOON)
         self.leaving.append(connection)
         body = b"" if message is None else json.dumps(message).encode()
-        connection.putrequest(method, path)
+        connection.putrequest(method, path, skip_host=any(name == "host" for name, _ in headers))
         for name, value in [*headers, ("content-length", str(len(body)))]:
             connection.putheader(name, value)
         connection.endheaders(body)
@@ -107,34 +129,36 @@ def bearer(token: str) -> tuple[str, str]:
 
 
 @contextmanager
-def serving_with_auth() -> Iterator[Served]:
-    """Serve over HTTP, in a thread with an event loop of its own."""
+def serving_with_auth(clock: Callable[[], float] = time.time) -> Iterator[Served]:
+    """Serve over HTTP, in a thread with an event loop of its own; `clock` is for the tokens."""
     with issuing() as issuer, bound_socket("127.0.0.1", 0) as listening:
         tokens = {
             "ann": StaticToken(ANN, scopes=["mcp"]),
             "bob": StaticToken(BOB, scopes=["mcp"]),
             "weak": WEAK,
         }
-        jwt = JWT(issuer=issuer.url, audience=AUDIENCE, jwks_url=f"{issuer.url}/jwks")
-        auth = Authenticator([StaticTokens(tokens), jwt], required_scopes=["mcp"])
+        keys = Moved()
+        key_set = KeySet(issuer.url, f"{issuer.url}/jwks", clock=keys)
+        jwt = JWT(issuer=issuer.url, audience=AUDIENCE, keys=key_set)
+        auth = Authenticator([StaticTokens(tokens), jwt], required_scopes=["mcp"], clock=clock)
         server = ToolsetServer(Toolset(whoami), auth=auth)
         app, ready, stop = server.http_app(), threading.Event(), list[Any]()
 
         async def run() -> None:
             async with anyio.create_task_group() as group:
-                stop.append((anyio.lowlevel.current_token(), group.cancel_scope))
+                stop.append((current_token(), group.cancel_scope))
                 group.start_soon(run_app, app, listening)
                 ready.set()
 
         thread = threading.Thread(target=anyio.run, args=(run,))
         thread.start()
         assert ready.wait(SOON)
-        served = Served(listening.getsockname()[1], issuer, auth, app)
+        token, scope = stop[0]
+        served = Served(listening.getsockname()[1], issuer, auth, app, keys, token)
         try:
             yield served
         finally:
             for connection in served.leaving:
                 connection.close()
-            token, scope = stop[0]
-            anyio.from_thread.run_sync(scope.cancel, token=token)
+            served.soon(scope.cancel)
             thread.join(SOON)

@@ -20,8 +20,8 @@ from mcp_toolset.config.rules import (
 )
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.policy.limits import Limits
     from mcp_toolset.config.auth import AuthConfig
+    from mcp_toolset.security.policy.limits import Limits
 
 __all__ = ["HubConfig", "ServerConfig"]
 

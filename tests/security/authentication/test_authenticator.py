@@ -227,3 +227,56 @@ async def test_i1_other_rules_hold_for_tokens_that_were_verified_before() -> Non
     auth.become(Authenticator(StaticTokens({"ci": CI}), required_scopes=["read"]))
     assert status(await auth.identify(bearer(ANN))) == 401
     assert status(await auth.identify(bearer(CI))) == 403
+
+
+@dataclass
+class Stream:
+    """An open stream of a caller, and whether it was ended."""
+
+    ended: bool = False
+
+    async def run(self, auth: Authenticator, token: str) -> None:
+        found = await auth.identify(bearer(token))
+        assert isinstance(found, Identity)
+        await auth.until_refused(bearer(token), found)
+        self.ended = True
+
+
+async def test_i1_a_later_token_of_the_same_caller_keeps_a_stream_open_and_another_callers_does_not() -> None:
+    clock = Clock()
+    soon, later = clock.now + 60, clock.now + 120
+    tokens = {
+        "ann 1": Identity.of("app", "ann", expires=soon),
+        "ann 2": Identity.of("app", "ann", expires=later),
+        "bob 1": Identity.of("app", "bob", expires=soon),
+    }
+    auth = Authenticator(Watched({name.replace(" ", ""): one for name, one in tokens.items()}), clock=clock)
+    ann, bob = Stream(), Stream()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ann.run, auth, "ann1")
+            group.start_soon(bob.run, auth, "bob1")
+            await anyio.wait_all_tasks_blocked()
+            assert status(await auth.identify(bearer("ann2"))) == 200
+            clock.now += 61
+            auth.forget("nobody")
+            await anyio.wait_all_tasks_blocked()
+            assert (ann.ended, bob.ended) == (False, True)
+            clock.now += 61
+            auth.forget("nobody")
+    assert ann.ended
+
+
+async def test_i1_the_streams_of_other_callers_stay_open_when_one_is_revoked() -> None:
+    auth = Authenticator(StaticTokens({"ci": CI, "ann": ANN}))
+    ann, ci = Stream(), Stream()
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ann.run, auth, ANN)
+            group.start_soon(ci.run, auth, CI)
+            await anyio.wait_all_tasks_blocked()
+            auth.revoke("ann")
+            await anyio.wait_all_tasks_blocked()
+            assert (ann.ended, ci.ended) == (True, False)
+            group.cancel_scope.cancel()
+    assert not auth._watchers

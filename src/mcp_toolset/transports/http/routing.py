@@ -94,7 +94,8 @@ class NameCheck:
 
 def _refused(header: str, raw: bytes, option: str, argument: str) -> str:
     shown = raw[:_SHOWN].decode("ascii", "backslashreplace")
-    return f"Invalid {header} header: {shown!r} is not allowed; allow it with {option} or {argument}=[…]"
+    allowing = f'{option} or {argument}=["NAME"]'
+    return f"Invalid {header} header: {shown!r} is not allowed; allow it with {allowing}"
 
 
 def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:
