@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 Headers = Mapping[str, str]
 
@@ -26,6 +27,8 @@ class PersonalServer:
         received: Every request: its head and its body as one text.
         calls: The user and the tool of each call.
         sessions: The user of each session (legacy).
+        held: What calls wait for.
+        token: Answers forms at `/token`: a status, and JSON.
     """
 
     who: Callable[[Headers], str | None]
@@ -37,6 +40,7 @@ class PersonalServer:
     calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     sessions: dict[str, str] = field(default_factory=dict[str, str])
     held: threading.Event | None = None
+    token: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] | None = None
 
     def answer(self, user: str, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         info = {"name": "personal", "version": "1"}
@@ -92,6 +96,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         self._received(body)
+        if self.state.token is not None and self.path == "/token":
+            status, answer = self.state.token(dict(parse_qsl(body.decode())))
+            return self._reply(status, {"content-type": "application/json"}, answer)
         headers = {name.lower(): value for name, value in self.headers.items()}
         user = self.state.who(headers)
         if user is None:

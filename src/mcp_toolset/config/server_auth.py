@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp_toolset.errors import DefinitionError
@@ -17,7 +17,16 @@ from mcp_toolset.errors import DefinitionError
 if TYPE_CHECKING:
     from mcp_toolset.security.secrets.credential_store import CredentialStore
 
-__all__ = ["ClientCredentials", "EnterpriseLogin", "LoginPage", "OAuth", "ServerAuth"]
+__all__ = [
+    "CallerAuth",
+    "ClientCredentials",
+    "EnterpriseLogin",
+    "Forward",
+    "LoginPage",
+    "OAuth",
+    "ServerAuth",
+    "TokenExchange",
+]
 
 
 class LoginPage(Protocol):
@@ -156,6 +165,56 @@ class EnterpriseLogin:
         """The values in it that must not be shown."""
         return (self.client_secret, *([self.id_token] if isinstance(self.id_token, str) else ()))
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenExchange:
+    """Each caller's own token is exchanged for one of the server (RFC 8693).
+
+    Attributes:
+        token_url: The token endpoint; the tokens of callers are sent there.
+        client_id: The id of the bridge as a client there.
+        client_secret: Its secret.
+        audience: What the tokens are for, by a name that the authorization server knows.
+        resource: The same, by an address; the address of the server if neither is given.
+        scopes: What is asked for.
+        client_authentication: How the secret is sent.
+    """
+
+    token_url: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    audience: str | None = None
+    resource: str | None = None
+    scopes: Sequence[str] = ()
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+
+    def __post_init__(self) -> None:
+        """Check what has been given.
+
+        Raises:
+            DefinitionError: an address is none.
+        """
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+        _check_issuer(self.token_url, "token_url")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values in it that must not be shown."""
+        return tuple(filter(None, [self.client_secret]))
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The `Authorization` of each caller is passed through, which the MCP specification forbids servers."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values in it that must not be shown."""
+        return ()
+
+
+CallerAuth: TypeAlias = TokenExchange | Forward
+"""The ways to send a mounted server what callers have sent."""
 
 ServerAuth: TypeAlias = OAuth | ClientCredentials | EnterpriseLogin
 """The ways to get tokens for a mounted server."""

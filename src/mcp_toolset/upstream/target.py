@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from mcp_toolset.config import chain
-from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, OAuth, ServerAuth
+from mcp_toolset.config.server_auth import (
+    CallerAuth,
+    ClientCredentials,
+    EnterpriseLogin,
+    Forward,
+    OAuth,
+    ServerAuth,
+    TokenExchange,
+)
 from mcp_toolset.config.variables import PLAIN_VARIABLES
 from mcp_toolset.errors import DefinitionError, UpstreamUnavailableError
 from mcp_toolset.protocol.dispatch import Dispatcher
@@ -200,7 +208,7 @@ def link_to(
     name: str,
     transport: Literal["auto", "stdio", "http", "sse"] = "auto",
     headers: Mapping[str, str] | None = None,
-    auth: httpx2.Auth | ServerAuth | None = None,
+    auth: httpx2.Auth | ServerAuth | CallerAuth | None = None,
     login: str = "",
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
@@ -236,7 +244,9 @@ def link_to(
     )
 
 
-def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | None, login: str) -> Link:
+def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | CallerAuth | None, login: str) -> Link:
+    if isinstance(auth, TokenExchange | Forward):
+        return link
     if not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin):
         return replace(link, auth=auth)
     from mcp_toolset.upstream.credentials.token_source import token_source

@@ -16,7 +16,7 @@ from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
-from mcp_toolset.config.server_auth import ServerAuth
+from mcp_toolset.config.server_auth import CallerAuth, Forward, ServerAuth
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
@@ -32,7 +32,7 @@ from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
-from mcp_toolset.upstream.callers.reach import reach_of
+from mcp_toolset.upstream.callers.reaches import reach_of
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
@@ -67,7 +67,7 @@ class RemoteToolset(Toolset):
         name: str,
         transport: Literal["auto", "stdio", "http", "sse"] = "auto",
         headers: Mapping[str, str] | None = None,
-        auth: ServerAuth | httpx2.Auth | None = None,
+        auth: ServerAuth | CallerAuth | httpx2.Auth | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
@@ -142,6 +142,7 @@ class RemoteToolset(Toolset):
         if unknown := [name for name in declared if name not in get_args(Asked)]:
             known = ", ".join(get_args(Asked))
             raise DefinitionError(f"mount {name!r}: declare takes some of {known}, not {unknown[0]!r}")
+        forward_authorization = forward_authorization or isinstance(auth, Forward)
         link = link_to(
             target,
             name=name,
@@ -171,7 +172,7 @@ class RemoteToolset(Toolset):
             shows=declared,
             resilience=(retries, breaker),
         )
-        reach = reach_of(link, forward)
+        reach = reach_of(link, forward, auth)
         self._callers: CallerConnections | None = None
         if reach is None:
             self.connection = UpstreamConnection(link, pins=judge(), **given)

@@ -24,6 +24,9 @@ class ClientSide(ServerParts):
 
     async def call(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run one call; see `ServedTools.call`."""
+        if call.name not in self._served.table or self._served.is_personal:
+            await self.known_to(context)
+            await self._current()
         if call.name not in self._served.table and (source := await self._absent(call.name, context)):
             return self._not_ready(source, call, context)
         try:

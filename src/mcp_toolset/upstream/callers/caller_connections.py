@@ -32,7 +32,7 @@ from mcp_toolset.errors import (
 )
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.binding.binding import StoreMiss
-from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
@@ -114,7 +114,8 @@ class CallerConnections(UpstreamConnection):
             lenient: Whether arguments are repaired.
             options: See `UpstreamConnection`.
         """
-        super().__init__(link, pins=pins(), **options)
+        super().__init__(reach.link(link, LOCAL_CONTEXT), pins=pins(), **options)
+        self._plain = link
         self._reach = reach
         self._fresh_pins = pins
         self._lenient = lenient
@@ -179,7 +180,7 @@ class CallerConnections(UpstreamConnection):
         if self._group is None:
             raise UpstreamUnavailableError(self.link.name, "the server is closed")
         connection = UpstreamConnection(
-            self._reach.link(self.link, context), pins=self._fresh_pins(), **self._given
+            self._reach.link(self._plain, context), pins=self._fresh_pins(), **self._given
         )
         connection.tools.similar = self.snapshot
         self._settled(connection)

@@ -31,7 +31,7 @@ class Reach(Protocol):
         ...
 
     def link(self, link: Link, context: ToolContext) -> Link:
-        """How the server is reached for a caller."""
+        """How the server is reached for a caller; without one, for a request that has none."""
         ...
 
 
@@ -139,22 +139,3 @@ def _joined(kind: str, values: frozenset[str]) -> str:
     if any("," in value or " " in value for value in values):
         raise CallError(f"a {kind} of this caller has a comma or a space in it; nothing was sent")
     return ",".join(sorted(values)) if kind == "role" else " ".join(sorted(values))
-
-
-def reach_of(link: Link, forward: Mapping[str, str] | None) -> Reach | None:
-    """How a server is reached for each caller; `None` if it is reached alike for all.
-
-    Raises:
-        DefinitionError: what is asked for does not go with the server.
-    """
-    if not forward:
-        return None
-    if not link.url:
-        raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")
-    mapping = HeaderMapping(forward)
-    given = {name.lower() for name in link.headers}
-    if twice := [name for name in mapping.headers if name.lower() in given]:
-        raise DefinitionError(
-            f"mount {link.name!r}: `headers` and `forward` both have {twice[0]}; remove one of them"
-        )
-    return mapping

@@ -1,0 +1,72 @@
+"""`Exchange`: each caller reaches a mounted server with a token that its own token is exchanged for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+
+from mcp_toolset.config.server_auth import TokenExchange
+from mcp_toolset.context.caller import Caller
+from mcp_toolset.errors import CallError, UpstreamUnavailableError
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.upstream.credentials.token_exchange import ExchangedToken
+from mcp_toolset.upstream.target import Link
+
+_NO_CALLER: Final = "it wants the token of a caller, and this request has none"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """See `Reach`: each token of a caller has a connection of its own, as it may allow less than another."""
+
+    auth: TokenExchange
+
+    def key(self, context: ToolContext) -> str:
+        """A digest of the caller and of the caller's token."""
+        if context.identity is None:
+            return ""
+        sent = json.dumps([context.identity.key, _token(context)])
+        return hashlib.sha256(sent.encode()).hexdigest()
+
+    def link(self, link: Link, context: ToolContext) -> Link:
+        """The link with the token of a caller."""
+        caller, hidden = context.identity, (*link.hidden, *self.auth.secrets)
+        if caller is None:
+            return replace(link, hidden=hidden, credentials=NoToken(link.name))
+        source = ExchangedToken(link.name, link.url, self.auth, caller, _token(context))
+        return replace(link, hidden=hidden, credentials=source)
+
+
+def _token(context: ToolContext) -> str:
+    sent = context.sent("authorization") if isinstance(context, Caller) else []
+    scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
+    if scheme.lower() != "bearer" or not token:
+        raise CallError("the request has no bearer token that can be exchanged for one of the server")
+    return token
+
+
+@dataclass(frozen=True)
+class NoToken:
+    """The credentials of requests without a caller: there are none, and the server is not asked."""
+
+    name: str
+    secrets: tuple[str, ...] = ()
+
+    async def header(self, caller: Identity | None) -> str | None:
+        """See `TokenSource`."""
+        raise UpstreamUnavailableError(self.name, _NO_CALLER)
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        """See `TokenSource`."""
+        return False
+
+    async def changed(self) -> None:
+        """See `TokenSource`."""
+        await anyio.sleep_forever()

@@ -1,0 +1,57 @@
+"""`reach_of`: how a mounted server is reached for each caller, by what its entry says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_toolset.config.server_auth import CallerAuth, ServerAuth, TokenExchange
+from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.callers.exchange import Exchange
+from mcp_toolset.upstream.callers.reach import HeaderMapping, Reach
+from mcp_toolset.upstream.target import Link
+
+if TYPE_CHECKING:
+    import httpx2
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Two ways at once."""
+
+    one: Reach
+    other: Reach
+
+    def key(self, context: ToolContext) -> str:
+        keys = [self.one.key(context), self.other.key(context)]
+        return json.dumps(keys) if any(keys) else ""
+
+    def link(self, link: Link, context: ToolContext) -> Link:
+        return self.other.link(self.one.link(link, context), context)
+
+
+def reach_of(
+    link: Link, forward: Mapping[str, str] | None, auth: ServerAuth | CallerAuth | httpx2.Auth | None
+) -> Reach | None:
+    """How a server is reached for each caller; `None` if it is reached alike for all.
+
+    Raises:
+        DefinitionError: what is asked for does not go with the server.
+    """
+    exchange = Exchange(auth) if isinstance(auth, TokenExchange) else None
+    mapping = _mapping(link, forward) if forward else None
+    if (exchange or mapping) is not None and not link.url:
+        raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")
+    return _Both(mapping, exchange) if mapping and exchange else mapping or exchange
+
+
+def _mapping(link: Link, forward: Mapping[str, str]) -> HeaderMapping:
+    given = {name.lower() for name in link.headers}
+    if twice := [name for name in forward if name.lower() in given]:
+        raise DefinitionError(
+            f"mount {link.name!r}: `headers` and `forward` both have {twice[0]}; remove one of them"
+        )
+    return HeaderMapping(forward)
