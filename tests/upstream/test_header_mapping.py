@@ -70,9 +70,35 @@ async def test_i6_what_the_server_says_of_a_tool_to_one_caller_is_shown_to_no_ot
     with personal_server(TOOLS, user) as up:
         async with listening(bridge(up)) as url, client_of(url, "ann") as ann, client_of(url, "bob") as bob:
             assert (await tools(ann))["own"] == "The tool of Ann."
-            assert (await tools(bob))["own"] != "The tool of Ann."
-            assert (await tools(ann))["own"] != "The tool of Bob."
+            assert (await tools(bob))["own"] == "The tool of Bob."
+            assert (await tools(ann))["own"] == "The tool of Ann."
             assert text_of(await bob.call_tool("own", {})) == "own by bob"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_i6_a_search_finds_what_the_server_lists_to_the_caller_who_searches(mode: str) -> None:
+    with personal_server(TOOLS, user) as up:
+        remote = RemoteToolset(up.url, name="up", start_timeout=20, forward={"X-User": "identity.name"})
+        server = ToolsetServer(remote.deferred(), auth=Callers())
+        async with (
+            listening(server) as url,
+            client_of(url, "ann", mode) as ann,
+            client_of(url, "bob", mode) as bob,
+        ):
+            for client, mine, others in (
+                (ann, "of_ann", "of_bob"),
+                (bob, "of_bob", "of_ann"),
+                (ann, "of_ann", "of_bob"),
+            ):
+                found = text_of(
+                    await client.call_tool("search_tools", {"query": "of ann of bob both", "resolve": 3})
+                )
+                assert mine in found and others not in found
+                assert (
+                    "The tool of" not in found or f"The tool of {'Ann' if client is ann else 'Bob'}" in found
+                )
+            listed = repr(await bob.list_tools())
+            assert "of_ann" not in listed
 
 
 @pytest.mark.parametrize("name", ["eve", "joe"])

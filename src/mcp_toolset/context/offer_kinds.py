@@ -137,6 +137,11 @@ class SnapshotSource(Protocol):
 class VaryingSource(Protocol):
     """A mounted source that does not list the same tools to every client."""
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether each caller has a list of its own."""
+        ...
+
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that are listed to other clients than this one, by their own names."""
         ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mcp_toolset.context.offer_kinds import VaryingSource
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolBinding
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 Hidden = tuple[tuple[str, frozenset[str]], ...]
 """Which tools of which sources a client does not see, by the sources' own names for them."""
+
+Texts = dict[str, ToolDefinition | None]
+"""What one caller is listed in place of shared definitions, by public name; `None` for nothing as yet."""
+
+_NO_TEXTS: Final[Texts] = {}
+_SHARED: Final = object()
 
 MAX_LISTS: Final = 256
 """Lists that are kept at once."""
@@ -59,7 +66,8 @@ class ListVariants:
         self._varying = varying or {}
         self._searching = searching
         self._found: dict[Hashable, dict[str, Any]] = {}
-        self._lists: dict[tuple[Hidden, Hashable], list[dict[str, Any]]] = {}
+        self._lists: dict[Hashable, list[dict[str, Any]]] = {}
+        self.personal = [each for each in shown if each.binding.personal is not None]
 
     def renewed(self) -> ListVariants:
         """The same tools, after the status of a source has changed; previews stay as they were."""
@@ -72,7 +80,17 @@ class ListVariants:
         hidden: Hidden = tuple(
             (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
         )
-        return self._list(hidden, context.identity)
+        return self._list(hidden, context.identity, self._texts(context) if self.personal else _NO_TEXTS)
+
+    def _texts(self, context: ToolContext) -> Texts:
+        """The definitions of tools that a caller is listed otherwise than they are shared."""
+        found: Texts = {}
+        for each in self.personal:
+            personal = each.binding.personal
+            own = None if personal is None else personal.own(context)
+            if personal is not None and own is not None and own.digest != personal.shared.digest:
+                found[each.binding.name] = own if personal.exists(context) else None
+        return found
 
     def unknown_to(self, context: ToolContext) -> list[VaryingSource]:
         """The sources of which it has still to be found out what they list to a caller."""
@@ -88,22 +106,29 @@ class ListVariants:
         """Whether a caller without sessions of its own with the sources sees another list than before."""
         return self._list((), identity) != before._list((), identity)
 
-    def _list(self, hidden: Hidden, identity: Identity | None) -> list[dict[str, Any]]:
-        key = (hidden, None if self.policy is None else self.policy.group(identity))
+    def _list(
+        self, hidden: Hidden, identity: Identity | None, texts: Texts = _NO_TEXTS
+    ) -> list[dict[str, Any]]:
+        said = tuple((name, own and own.digest) for name, own in texts.items())
+        key = (hidden, None if self.policy is None else self.policy.group(identity), said)
         known = self._lists.get(key)
         if known is None:
             if len(self._lists) >= MAX_LISTS:
                 self._lists.clear()
             aside = dict(hidden)
             known = self._lists[key] = [
-                self._wire(each, identity)
+                self._wire(each, identity, texts)
                 for each in self._shown
-                if each.binding.definition.name not in aside.get(each.binding.source, _NONE)
+                if texts.get(each.binding.name, _SHARED) is not None
+                and each.binding.definition.name not in aside.get(each.binding.source, _NONE)
                 and (self.policy is None or self.policy.decide(each.binding, identity).kind != "deny")
             ]
         return known
 
-    def _wire(self, each: Shown, identity: Identity | None) -> dict[str, Any]:
+    def _wire(self, each: Shown, identity: Identity | None, texts: Texts) -> dict[str, Any]:
+        own = texts.get(each.binding.name)
+        if own is not None and each.binding.personal is not None:
+            return each.binding.personal.wire(each.wire, own)
         if self.policy is None or self._searching is None or each.binding.place != DEFERRED_CATALOG:
             return each.wire
         group = self.policy.group(identity)

@@ -236,6 +236,11 @@ class RemoteToolset(Toolset):
         """What the server offers beside its tools."""
         return self.connection.client_offers if self._callers is None else self._callers.caller_offers
 
+    @property
+    def is_personal(self) -> bool:
+        """Whether each caller has a connection, and with it lists, of its own."""
+        return self._callers is not None
+
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that the server lists to other clients than this one, by its own names."""
         return self.connection.hidden_from(context)
@@ -313,7 +318,8 @@ class RemoteToolset(Toolset):
             output=tool.output,
             source=self.source_name,
             place=f"server {self.source_name!r}",
-            gate=None if self._callers is None else partial(self._callers.admit, definition.name),
+            gate=None if self._callers is None else partial(self._callers.admit, definition),
+            personal=None if self._callers is None else self._callers.personal(definition),
             provenance=partial(self._provenance, definition.name),
             prepare=partial(repaired, definition.input_schema, tool.arguments) if self._lenient else None,
         )

@@ -50,11 +50,13 @@ class FindableTools:
         self._ledger = ledger
         self._sources = sources
         self._hidden: dict[Hashable, frozenset[str]] = {}
+        self._is_personal = False
 
     def changed(self, tools: dict[str, ToolBinding], held: dict[str, tuple[ToolBinding, str]]) -> None:
         """Have other tools."""
         self.tools, self.held = tools, held
         self._hidden = {}
+        self._is_personal = any(tool.personal is not None for tool in self.every().values())
 
     def every(self) -> dict[str, ToolBinding]:
         """Every tool that a search can find, those held back too."""
@@ -63,7 +65,9 @@ class FindableTools:
     def hidden(self, context: ToolContext) -> frozenset[str]:
         """The names of the tools that the caller is not to know of."""
         group = self.policy.visible.group(context.identity)
-        if self.policy or group is None:
+        if group is None and not (self.policy or self._is_personal):
+            return frozenset()
+        if self.policy or self._is_personal or group is None:
             return self.policy.hidden(self.every(), context)
         if group not in self._hidden:
             if len(self._hidden) >= MAX_GROUPS:

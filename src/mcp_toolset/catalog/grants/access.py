@@ -90,7 +90,7 @@ class AccessPolicy:
 
     def withheld(self, binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
         """Why a caller may not use a tool; `None` if the caller may."""
-        if self.visible.hides(binding, context.identity):
+        if self.visible.hides(binding, context.identity) or not binding.exists_for(context):
             return _HIDDEN
         return self._refused(binding, context)
 
@@ -113,7 +113,7 @@ class AccessPolicy:
     def hidden(self, tools: Mapping[str, ToolBinding], context: ToolContext) -> frozenset[str]:
         """The public names of all tools that this caller must not learn of."""
         if self._access is None and self.visible.group(context.identity) is None:
-            return frozenset()
+            return frozenset(name for name, tool in tools.items() if not tool.exists_for(context))
         return frozenset(name for name, tool in tools.items() if self.hides(tool, context))
 
     def hidden_in_texts(self, tools: Mapping[str, ToolBinding], identity: Identity | None) -> frozenset[str]:
@@ -125,6 +125,7 @@ class AccessPolicy:
         return frozenset(
             name
             for name, tool in tools.items()
-            if hides(tool, identity)
+            if tool.personal is not None
+            or hides(tool, identity)
             or ((refused := self._refused(tool, LOCAL_CONTEXT)) is not None and not refused.shown)
         )

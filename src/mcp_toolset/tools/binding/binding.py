@@ -41,6 +41,33 @@ DEFERRED_CATALOG: Final = "the deferred catalog"
 """The `place` of the tools that find and call deferred tools."""
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Personal:
+    """What a tool is to single callers, where its source lists to each caller what is that caller's own.
+
+    Attributes:
+        shared: The definition as the source gave it, before rules and verbs, for names and rules.
+        own: The definition that a caller is listed; `None` if the tool does not exist for that caller.
+        exists: Whether what is made of `shared` is for a caller.
+    """
+
+    shared: ToolDefinition
+    own: Callable[[ToolContext], ToolDefinition | None]
+    exists: Callable[[ToolContext], bool]
+
+    def wire(self, shown: Mapping[str, Any], own: ToolDefinition) -> dict[str, Any]:
+        """An entry of `tools/list` for one caller; what rules or verbs have changed stays as it is."""
+        shared, mine = self.shared.to_wire(), own.to_wire()
+        wire = dict(shown)
+        for key in (shared.keys() | mine.keys()) - {"name"}:
+            if wire.get(key) == shared.get(key):
+                wire.pop(key, None)
+                wire |= {key: mine[key]} if key in mine else {}
+        return wire
+
+
 _log = logging.getLogger("mcp_toolset.tools")
 
 
@@ -73,6 +100,7 @@ class ToolBinding:
         supplies: The values for its injected parameters, the innermost first.
         tags: The host's words for selectors and policies; clients do not see them.
         metadata: The host's notes about it; clients do not see them.
+        personal: Set on tools that do not exist for every caller, or are described otherwise to some.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -101,6 +129,11 @@ class ToolBinding:
     supplies: tuple[Supplies, ...] = field(default=(), compare=False, repr=False)
     tags: frozenset[str] = frozenset()
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
+    personal: Personal | None = field(default=None, compare=False, repr=False)
+
+    def exists_for(self, context: ToolContext) -> bool:
+        """Whether its source lists it to a caller."""
+        return self.personal is None or self.personal.exists(context)
 
     def called(self, name: str) -> ToolBinding:
         """The binding under another public name; hooks and middleware for the old name still apply to it."""

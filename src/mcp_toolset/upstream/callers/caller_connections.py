@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import anyio
 import anyio.abc
@@ -31,7 +31,7 @@ from mcp_toolset.errors import (
     sole,
 )
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
-from mcp_toolset.tools.binding.binding import StoreMiss
+from mcp_toolset.tools.binding.binding import Personal, StoreMiss
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
@@ -338,7 +338,24 @@ class CallerConnections(UpstreamConnection):
         hidden = UpstreamConnection.hidden_from(connection, context)
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
 
-    def admit(self, name: str, call: ToolCall, context: ToolContext) -> None:
+    def personal(self, definition: ToolDefinition) -> Personal:
+        """What a tool of the shared list is to single callers."""
+
+        def own(context: ToolContext) -> ToolDefinition | None:
+            found = self._seen(context).get(definition.name)
+            return None if found is None else found.definition
+
+        return Personal(definition, own, partial(self._covers, definition))
+
+    def _covers(self, definition: ToolDefinition, context: ToolContext) -> bool:
+        """Whether a shared definition is for a caller: it is the caller's own, or made of that and others."""
+        own = self._seen(context).get(definition.name)
+        if own is None or own.definition.digest == definition.digest:
+            return own is not None
+        # A definition that this caller's own is not part of yet has what is another caller's.
+        return self.snapshot.tools[definition.name].definition is definition
+
+    def admit(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> None:
         """The gate of a tool: it does not exist for callers to whom the server does not list it.
 
         Raises:
@@ -349,7 +366,7 @@ class CallerConnections(UpstreamConnection):
         connection = self.of(context)
         if not connection.tools.known and connection._state.now in ("closed", "starting"):
             raise StoreMiss(partial(self.known_to, context, self.timeout))
-        if name not in self._seen(context):
+        if not self._covers(definition, context):
             raise UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -370,12 +387,3 @@ class CallerConnections(UpstreamConnection):
             faults = "; ".join(own.arguments.problems(call.arguments))
             raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
         return call
-
-    def own_texts(self, context: ToolContext) -> Mapping[str, tuple[dict[str, Any], dict[str, Any]]]:
-        """By name, the tools that a caller is listed otherwise: the shared definition, and the own one."""
-        whole = self.snapshot.tools
-        return {
-            name: (whole[name].definition.to_wire(), tool.definition.to_wire())
-            for name, tool in self._seen(context).items()
-            if name in whole and whole[name].definition.digest != tool.definition.digest
-        }
