@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_toolset.context.offer_kinds import VaryingSource
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG
-from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.view.view import ToolBinding
@@ -67,6 +67,8 @@ class ListVariants:
         self._searching = searching
         self._found: dict[Hashable, dict[str, Any]] = {}
         self._lists: dict[Hashable, list[dict[str, Any]]] = {}
+        # What is listed to single clients alone is told to these alone.
+        self._common = self._hidden_from(LOCAL_CONTEXT)
         self.personal = [each for each in shown if each.binding.personal is not None]
 
     def renewed(self) -> ListVariants:
@@ -77,10 +79,13 @@ class ListVariants:
 
     def of(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that a caller sees without grants."""
-        hidden: Hidden = tuple(
+        hidden = self._hidden_from(context)
+        return self._list(hidden, context.identity, self._texts(context) if self.personal else _NO_TEXTS)
+
+    def _hidden_from(self, context: ToolContext) -> Hidden:
+        return tuple(
             (name, names) for name, source in self._varying.items() if (names := source.hidden_from(context))
         )
-        return self._list(hidden, context.identity, self._texts(context) if self.personal else _NO_TEXTS)
 
     def _texts(self, context: ToolContext) -> Texts:
         """The definitions of tools that a caller is listed otherwise than they are shared."""
@@ -104,7 +109,7 @@ class ListVariants:
 
     def differs(self, before: ListVariants, identity: Identity | None) -> bool:
         """Whether a caller without sessions of its own with the sources sees another list than before."""
-        return self._list((), identity) != before._list((), identity)
+        return self._list(self._common, identity) != before._list(before._common, identity)
 
     def _list(
         self, hidden: Hidden, identity: Identity | None, texts: Texts = _NO_TEXTS
