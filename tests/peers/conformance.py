@@ -1,13 +1,15 @@
 """The official conformance suite, run against what this project makes, and what came of it as a table.
 
-    scripts/conformance                 servers/everything, the bridge over it, and the upstream connection
+    scripts/conformance                 servers/everything, the bridge over it, the upstream connection, and
+                                        servers/everything once more, which wants a token (`tokens`)
     scripts/conformance --fastmcp       FastMCP's proxy over the same server as well, for the record
     scripts/conformance server bridge   only these subjects
     scripts/conformance --sdk DIR server bridge stdio
                                         the SDK's everything-server in place of ours, from a checkout of its
                                         `examples/servers`; `stdio` is the bridge that starts it
 
-Fails if a scored scenario of `server` or `client` fails, or if `bridge` differs from `server` in any check.
+Fails if a scored scenario of `server` or `client` fails, or if `bridge` or `tokens` differs from `server` in
+any check.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import json
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -35,7 +38,7 @@ from tests.peers.processes import listening_process
 from tests.peers.programs import HERE, NODE_PLACE, ROOT, node_script
 
 REVISIONS = ("2026-07-28", "2025-11-25")
-SUBJECTS = ("server", "bridge", "client")
+SUBJECTS = ("server", "bridge", "client", "tokens")
 STDIO = "from mcp_everything_server.server import mcp; mcp.run(transport='stdio')"
 SUITE = "conformance/dist/index.js"
 EVERYTHING = ROOT / "servers" / "everything" / "everything.py"
@@ -118,6 +121,22 @@ def everything() -> Generator[str]:
     """`servers/everything` over HTTP; yields its address."""
     with listening_process([*SERVE, str(EVERYTHING), *OVER_HTTP], SAID) as base:
         yield f"{base}/mcp"
+
+
+@contextmanager
+def everything_with_tokens() -> Generator[str]:
+    """The same where each request needs a token, behind a proxy that adds it; yields the proxy's address.
+
+    The suite has no scenarios for servers with authentication, and its client sends no token.
+    """
+    environment = {**os.environ, "TOKEN": secrets.token_urlsafe(24), "PYTHONPATH": str(ROOT)}
+    command = [*SERVE, str(EVERYTHING), *OVER_HTTP, "--auth-token-env", "TOKEN"]
+    proxy = [sys.executable, str(HERE / "token_proxy.py")]
+    with (
+        listening_process(command, SAID, environment) as base,
+        listening_process([*proxy, base], r"proxy at (\S+)", environment) as proxied,
+    ):
+        yield f"{proxied}/mcp"
 
 
 @contextmanager
@@ -205,6 +224,10 @@ def _address(subject: str, direct: str, sdk: Path | None) -> Generator[str]:
         with bridge_on_stdio(sdk) as url:
             yield url
         return
+    if subject == "tokens":
+        with everything_with_tokens() as url:
+            yield url
+        return
     with (bridge if subject == "bridge" else fastmcp)(direct) as url:
         yield url
 
@@ -240,7 +263,7 @@ def faults(runs: dict[tuple[str, str], Run]) -> list[str]:
         if subject in ("server", "client")
         for failure in run.failures()
     ]
-    for subject, revision in product(("bridge", "stdio"), REVISIONS):
+    for subject, revision in product(("bridge", "stdio", "tokens"), REVISIONS):
         if ("server", revision) in runs and (subject, revision) in runs:
             compared = difference(runs["server", revision], runs[subject, revision])
             found += [f"{subject} {revision}: {line}" for line in compared]
