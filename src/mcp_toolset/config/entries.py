@@ -24,6 +24,7 @@ from mcp_toolset.config.rules import (
 
 __all__ = [
     "AuditEntry",
+    "TEXTS",
     "Entry",
     "InputEntry",
     "ServerEntry",
@@ -50,17 +51,19 @@ def _no_prefix(value: object) -> object:
 _Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 _Texts = list[str]
 _TEXT = "a string"
-_TEXTS = "a list of strings"
+TEXTS = "a list of strings"
+"""The remedy for a list of another kind."""
 _SECONDS = "a positive number of seconds"
 _SWITCH = "true or false"
 _CHANGES = '"accept", "warn" or "quarantine"'
 _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
+_RULES = "an object with `allow`, `ask` and `deny`"
 _TABLE = "an object with string values"
 _LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
 
 class Entry(BaseModel):
-    """A table of a file."""
+    """A part of a configuration file; its values stay out of errors."""
 
     # Pydantic would quote the offending input, which may be a secret.
     model_config = ConfigDict(
@@ -82,7 +85,7 @@ class ServerEntry(Entry):
     type: str | None = Field(None, description=_TEXT)
     transport: str | None = Field(None, description=_TEXT)
     command: str | None = Field(None, description=_TEXT)
-    args: _Texts = Field([], description=_TEXTS)
+    args: _Texts = Field([], description=TEXTS)
     env: dict[str, str | None] = Field({}, description=_TABLE)
     env_file: str | None = Field(None, alias="envFile", description="the path of a file, as a string")
     cwd: str | None = Field(None, description=_TEXT)
@@ -92,12 +95,12 @@ class ServerEntry(Entry):
     headers: dict[str, str] = Field({}, description=_TABLE)
     disabled: bool = Field(False, description=_SWITCH)
     enabled: bool = Field(True, description=_SWITCH)
-    include_tools: _Texts | None = Field(None, alias="includeTools", description=_TEXTS)
-    exclude_tools: _Texts = Field([], alias="excludeTools", description=_TEXTS)
-    disabled_tools: _Texts = Field([], alias="disabledTools", description=_TEXTS)
-    codex_enabled: _Texts | None = Field(None, alias="enabled_tools", description=_TEXTS)
-    codex_disabled: _Texts = Field([], alias="disabled_tools", description=_TEXTS)
-    copilot_tools: _Texts | None = Field(None, alias="tools", description=_TEXTS + ' such as `["*"]`')
+    include_tools: _Texts | None = Field(None, alias="includeTools", description=TEXTS)
+    exclude_tools: _Texts = Field([], alias="excludeTools", description=TEXTS)
+    disabled_tools: _Texts = Field([], alias="disabledTools", description=TEXTS)
+    codex_enabled: _Texts | None = Field(None, alias="enabled_tools", description=TEXTS)
+    codex_disabled: _Texts = Field([], alias="disabled_tools", description=TEXTS)
+    copilot_tools: _Texts | None = Field(None, alias="tools", description=TEXTS + ' such as `["*"]`')
     deferred: bool | None = Field(None, description=_SWITCH)
     prefix: Annotated[str | None, BeforeValidator(_no_prefix)] = Field(
         None, description="a string, null for the default, or false for none"
@@ -120,6 +123,7 @@ class ServerEntry(Entry):
     retries: int = Field(0, ge=0, le=10, strict=True, description="a whole number from 0 to 10")
     breaker: dict[str, Any] | None = Field(None, description='{"failures": 5, "seconds": 30}')
     eras: dict[str, Era] = Field({}, description='an object such as {"a_tool": "legacy"}, or "modern"')
+    permissions: object = Field(None, description=_RULES)
 
 
 class ToolsetSection(Entry):
@@ -139,6 +143,7 @@ class ToolsetSection(Entry):
     lock: str | None = Field(None, min_length=1, description="the path of a file, as a string")
     list_patience: _Seconds | None = Field(None, description=_SECONDS)
     limits: dict[str, Any] = Field({}, description=_LIMITS)
+    permissions: object = Field(None, description=_RULES)
     audit: str | dict[str, Any] | None = Field(
         None, description='the path of a file, or an object such as {"path": "audit.jsonl"}'
     )

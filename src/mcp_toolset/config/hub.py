@@ -25,6 +25,7 @@ from mcp_toolset.config.jsonc import Place, decode, read_text
 from mcp_toolset.config.keys import FILE_KEYS, did_you_mean, nearest, unknown_keys
 from mcp_toolset.config.limits import limits_in
 from mcp_toolset.config.models import AuditConfig, HubConfig, ServerConfig
+from mcp_toolset.config.permissions import permissions_at
 from mcp_toolset.config.server import Surroundings, server_config
 from mcp_toolset.config.variables import Variables
 from mcp_toolset.errors import ConfigError
@@ -99,6 +100,7 @@ def parse_config(
         audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
         limits=limits_in(defaults.limits, root.at("toolset")),
         auth=auth,
+        rules=permissions_at(defaults.permissions, root.at("toolset", "permissions")),
     )
 
 

@@ -18,6 +18,7 @@ from mcp_toolset.config.rules import (
     SessionRule,
     Transport,
 )
+from mcp_toolset.security.policy.sections import Permissions, Section
 
 if TYPE_CHECKING:
     from mcp_toolset.config.auth import AuthConfig
@@ -79,6 +80,7 @@ class ServerConfig:
         limits: The limits of callers, by pattern of its tools.
         retries: How often a call of a read-only or idempotent tool is repeated after a failure.
         breaker: The failures in a row after which it is not called, and for how many seconds.
+        permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
     """
 
     name: str
@@ -113,6 +115,7 @@ class ServerConfig:
     limits: Mapping[str, Limits] = field(default_factory=_no_limits, hash=False)
     retries: int = 0
     breaker: tuple[int, float] | None = None
+    permissions: Section | None = None
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.
@@ -123,7 +126,8 @@ class ServerConfig:
         rest = (
             "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
         )
-        kept = {name: getattr(plain, name) for name in (*rest.split(), "limits", "retries", "breaker")}
+        judged = ("limits", "retries", "breaker", "permissions")
+        kept = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
         return replace(self, **kept)
 
 
@@ -149,6 +153,7 @@ class HubConfig:
         lock: The path of the lock file; None means in the folder of the configuration.
         warnings: A line for each place with unknown keys, and for each secret that every user can read.
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
+        rules: What the file says, for all servers, of who may use which tools.
         secret_files: The files that `${file:…}` names, in the order in which they were read.
         audit: The audit log; None for none.
         limits: The limits of callers, by pattern of tools, for all servers.
@@ -166,6 +171,13 @@ class HubConfig:
     audit: AuditConfig | None = None
     limits: Mapping[str, Limits] = field(default_factory=_no_limits)
     auth: AuthConfig | None = None
+    rules: Permissions = Permissions()
+
+    @property
+    def permissions(self) -> Permissions:
+        """Who may use which tools, with what the entries of servers say of their own."""
+        own = {server.name: server.permissions for server in self.servers if server.permissions is not None}
+        return replace(self.rules, servers=own)
 
     @property
     def misconfigured(self) -> tuple[ServerConfig, ...]:

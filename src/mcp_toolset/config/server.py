@@ -16,6 +16,7 @@ from mcp_toolset.config.jsonc import Place, read_text
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.config.limits import breaker_in, limits_in
 from mcp_toolset.config.models import ServerConfig
+from mcp_toolset.config.permissions import section_at
 from mcp_toolset.config.rules import Transport
 from mcp_toolset.config.variables import Variables, parse_env_file
 
@@ -104,6 +105,7 @@ def server_config(
         limits=limits_in(entry.limits, place),
         retries=entry.retries,
         breaker=breaker_in(entry.breaker, place),
+        permissions=section_at(entry.permissions, place.at("permissions")),
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":

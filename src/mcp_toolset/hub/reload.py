@@ -277,5 +277,6 @@ def _reported(
         altered=tuple(one.name for one in kept if other_lock or one != known[one.name]),
         starting=tuple(name for name, one in opening.items() if not one.settled.is_set()),
         at_restart=tuple(later),
+        settings=("permissions",) if before.permissions != wanted.permissions else (),
         misconfigured=tuple(one.name for one in wanted.misconfigured if one not in before.servers),
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset.config import HubConfig, chain, load_config
 from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of
 from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
+from mcp_toolset.security.policy.sections import Permissions
 from mcp_toolset.security.secrets.vault import Vault
 from mcp_toolset.server.reloadable import Reloading
 from mcp_toolset.tools.core.source import ToolSource
@@ -52,6 +53,11 @@ class ConfiguredToolset(Toolset):
                 _log.warning("%s", warning)
         self._warned |= frozenset(config.warnings)
         return judged(config)
+
+    @property
+    def stated_permissions(self) -> Permissions:
+        """Who may use which tools; see `server.visibility.Permitting`."""
+        return self.config.permissions
 
     def wanted(self, config: HubConfig | None) -> HubConfig:
         """A configuration to replace this one, the given one or the file read again, with its faults."""

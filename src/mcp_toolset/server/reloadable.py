@@ -33,6 +33,7 @@ class ReloadReport:
         starting: Of those added or restarted, the ones that have not answered yet. One that is started
             again is called as it was until then.
         at_restart: Settings that hold from the next start of the server on.
+        settings: Settings of the file, such as `permissions`, that have changed and hold now.
         misconfigured: Those whose entries cannot be used, where that was otherwise before; each has its
             reason as its status.
     """
@@ -44,11 +45,12 @@ class ReloadReport:
     starting: tuple[str, ...] = ()
     at_restart: tuple[str, ...] = ()
     misconfigured: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything was different."""
         differs = (self.added, self.removed, self.restarted, self.altered, self.at_restart)
-        return any((*differs, self.misconfigured))
+        return any((*differs, self.misconfigured, self.settings))
 
     def __str__(self) -> str:
         """One line for people."""
@@ -60,6 +62,7 @@ class ReloadReport:
             ("still starting", self.starting),
             ("to hold from the next start", self.at_restart),
             ("misconfigured", self.misconfigured),
+            ("changed", self.settings),
         )
         return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names) or "nothing differs"
 

@@ -147,7 +147,7 @@ class ServedTools:
             described = await self._rules.described(members, names)
             bound = await self._beside(partial(self._bind, described))
             # From here on nothing is refused: the new policy holds, also for tools that are served already.
-            self.visibility.sight = Sight(policy, [*bound, *self._held(bound)])
+            self.visibility.sight = Sight(policy, [*bound, *self._held(bound)], self.visibility.sight)
             await self._fill_catalog(bound)
             compiled = await self._beside(partial(self._compiled, bound))
             sources = self.registry.sources().values()

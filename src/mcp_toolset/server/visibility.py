@@ -17,7 +17,6 @@ from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
-    from mcp_toolset.security.policy.patterns import ToolFacts
     from mcp_toolset.security.policy.policy import Group, Policy
     from mcp_toolset.security.policy.sections import Permissions
 
@@ -48,27 +47,31 @@ class Sight:
         policy: `None` where every caller may know of everything.
     """
 
-    def __init__(self, policy: Policy | None = None, tools: Iterable[ToolBinding] = ()) -> None:
-        """Judge servers by `tools`: the listed, the deferred and those held back."""
+    def __init__(
+        self, policy: Policy | None = None, tools: Iterable[ToolBinding] = (), before: Sight | None = None
+    ) -> None:
+        """Judge servers by `tools`, the listed, the deferred and those held back; else by those `before`."""
         self.policy = policy
-        self._tools: dict[str, list[ToolFacts]] = {}
+        self._tools: dict[str, list[ToolBinding]] = {}
         self._secret: dict[tuple[Group, str], bool] = {}
         if policy is not None:
             for binding in tools:
-                self._tools.setdefault(binding.source, []).append(policy.facts(binding))
+                self._tools.setdefault(binding.source, []).append(binding)
+            self._tools = {**(before._tools if before is not None else {}), **self._tools}
 
     def hides_server(self, name: str, identity: Identity | None) -> bool:
         """Whether a mounted server does not exist for a caller: not one of its tools does.
 
-        Of a server without any known tool, the rules for all its tools (`*`, `server/*`) decide.
+        A server that lists nothing now is judged by what it listed before. Of one that never did, the
+        rules for all its tools (`*`, `server/*`) decide.
         """
         policy = self.policy
-        if policy is None:
+        if policy is None or not name:
             return False
         key = (policy.group(identity), name)
         known = self._secret.get(key)
         if known is None:
-            tools = self._tools.get(name) or [policy.any_tool_of(name)]
+            tools = [policy.facts(tool) for tool in self._tools.get(name, ())] or [policy.any_tool_of(name)]
             denied = (policy.decide_facts(tool, key[0]).kind == "deny" for tool in tools)
             known = self._secret[key] = all(denied)
         return known

@@ -64,14 +64,21 @@ def split_hint(pattern: str) -> tuple[str, str]:
     return (hint, rest) if colon and hint in HINTS else ("", pattern)
 
 
-def check_pattern(pattern: str, place: str) -> None:
-    """Raise `DefinitionError` for a pattern that is empty, or has a hint that is misspelt."""
+def fault_of(pattern: str) -> tuple[str, str] | None:
+    """What is wrong with a pattern that names nothing, or whose hint is misspelt; and the remedy."""
     hint, colon, rest = pattern.partition(":")
-    if not split_hint(pattern)[1]:
-        raise DefinitionError(f"{place}: {pattern!r} names no tool; write a name or a pattern, such as `*`")
+    if not split_hint(pattern)[1].strip():
+        return "names no tool", "write a name or a pattern, such as `*`"
     meant = {known.lower(): known for known in HINTS}.get(hint.lower().replace("_", ""))
     if colon and meant and meant != hint:
-        raise DefinitionError(f"{place}: there is no hint {hint!r}; did you mean `{meant}:{rest}`?")
+        return f"there is no hint `{hint}`", f"did you mean `{meant}:{rest}`?"
+    return None
+
+
+def check_pattern(pattern: str, place: str) -> None:
+    """Raise `DefinitionError` for a pattern with a fault."""
+    if fault := fault_of(pattern):
+        raise DefinitionError(f"{place}: {pattern!r}: {fault[0]}; {fault[1]}")
 
 
 def is_caller(pattern: str, name: str, key: str) -> bool:

@@ -53,7 +53,7 @@ class Permissions:
     """
 
     general: Section = Section("permissions")
-    servers: Mapping[str, Section] = field(default_factory=lambda: MappingProxyType({}))
+    servers: Mapping[str, Section] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     callers: tuple[Section, ...] = ()
 
     def __bool__(self) -> bool:

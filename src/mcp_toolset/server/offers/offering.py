@@ -185,7 +185,7 @@ class Offering:
 
     def sees_some(self, sources: Collection[str], identity: Identity | None) -> bool:
         """Whether some of these sources exist for a caller; `sources` is empty where any may be meant."""
-        return not sources or not self.seen(identity).keys().isdisjoint(sources)
+        return not sources or not all(self._visible.hides_server(name, identity) for name in sources)
 
     def leads(self, uri: str, identity: Identity | None) -> bool:
         """Whether a public URI leads to a source that exists for a caller."""

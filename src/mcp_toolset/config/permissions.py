@@ -1,0 +1,72 @@
+"""The `permissions` of a configuration: for all servers and callers, for some callers, and of one server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from mcp_toolset.config.entries import TEXTS, Entry, validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.security.policy.patterns import fault_of
+from mcp_toolset.security.policy.sections import Permissions, Section
+
+__all__ = ["permissions_at", "section_at"]
+
+_PATTERNS = TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
+_Some = Annotated[list[str], Field(min_length=1)]
+
+
+class _SectionEntry(Entry):
+    model_config = ConfigDict(extra="forbid")
+
+    allow: list[str] | None = Field(None, description=_PATTERNS)
+    ask: list[str] = Field([], description=_PATTERNS)
+    deny: list[str] = Field([], description=_PATTERNS)
+
+
+class _CallersEntry(_SectionEntry):
+    principals: _Some | None = Field(None, description=TEXTS + ", the names of callers")
+    roles: _Some | None = Field(None, description=TEXTS)
+    scopes: _Some | None = Field(None, description=TEXTS)
+
+
+class _GeneralEntry(_SectionEntry):
+    callers: list[object] = Field([], alias="for", description="a list of objects")
+
+
+def permissions_at(data: object, place: Place) -> Permissions:
+    """The `permissions` of the `toolset` section; those of servers are added by `HubConfig`.
+
+    Raises:
+        ConfigError: a key or a pattern cannot be used.
+    """
+    if data is None:
+        return Permissions()
+    entry = validated(_GeneralEntry, data, place)
+    callers = (_callers_at(one, place.at("for", number)) for number, one in enumerate(entry.callers))
+    return Permissions(_section(entry, place), callers=tuple(callers))
+
+
+def section_at(data: object, place: Place) -> Section | None:
+    """The `permissions` of one server's entry; raises as `permissions_at` does."""
+    return None if data is None else _section(validated(_SectionEntry, data, place), place)
+
+
+def _callers_at(data: object, place: Place) -> Section:
+    entry = validated(_CallersEntry, data, place)
+    if entry.principals is None and entry.roles is None and entry.scopes is None:
+        raise place.error("does not say for which callers it is", "add `principals`, `roles` or `scopes`")
+    if entry.allow is None and not entry.ask and not entry.deny:
+        raise place.error("has no rules", "add `allow`, `ask` or `deny`")
+    return _section(entry, place, entry.principals, entry.roles, entry.scopes)
+
+
+def _section(entry: _SectionEntry, place: Place, *of_callers: list[str] | None) -> Section:
+    for kind, patterns in (("allow", entry.allow or ()), ("ask", entry.ask), ("deny", entry.deny)):
+        for number, pattern in enumerate(patterns):
+            if fault := fault_of(pattern):
+                raise place.at(kind, number).error(*fault)
+    allow = None if entry.allow is None else tuple(entry.allow)
+    callers = (None if some is None else tuple(some) for some in of_callers)
+    return Section(place.path, allow, tuple(entry.ask), tuple(entry.deny), *callers)
