@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
-import logging
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.cli.commandline import CommandLine, line
+from tests.cli.telling import COMMANDS, said_by, shown
 
-from mcp_toolset.cli.main import cli
-from mcp_toolset.errors import ToolsetError, innermost
+from mcp_toolset.security.secrets.named_secrets import NamedSecrets
+from mcp_toolset.security.secrets.vault import Vault
 
 __all__ = ["line"]
 
@@ -32,15 +33,26 @@ sys.exit(1)
 LONG = st.from_regex(r"[A-Za-z0-9_+=-]{3}[QXZ][0-9]{4}[A-Za-z0-9_-]{0,12}", fullmatch=True)
 SHORT = st.from_regex(r"[QXZJ]{2}[0-9]{2,4}", fullmatch=True)
 SECRET = LONG | SHORT
-VERBS = [["list"], ["list", "--json"], ["inspect"], ["inspect", "--json"], ["-vv"], ["search"], ["call"]]
+KEPT = ("one/two", "long")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    secrets: list[str]
+    environ: dict[str, str]
+    servers: dict[str, Any]
+    kept: dict[str, str]
+    file: str
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+def entries(draw: st.DrawFn) -> Drawn:
     """Secrets, the environment, and servers that have them in every place where one can be."""
-    secrets = draw(st.lists(SECRET, min_size=10, max_size=10, unique=True))
-    env, header, user, password, path, query, argument, option, folder, variable = secrets
+    secrets = draw(st.lists(SECRET, min_size=13, max_size=13, unique=True))
+    env, header, user, password, path, query, argument, option, folder, variable, *kept, file = secrets
+    key = base64.b64encode(draw(st.binary(min_size=32, max_size=32))).decode()
     environ = {"U19_ARGUMENT": argument, "U19_FOLDER": folder, "U19_HEADER": header}
+    environ |= {"MCP_TOOLSET_KEY": key, "MCP_TOOLSET_CREDENTIALS": "kept"}
     servers = {
         "child": {
             "command": sys.executable,
@@ -51,6 +63,17 @@ def entries(draw: st.DrawFn) -> tuple[list[str], dict[str, str], dict[str, Any]]
             "url": f"http://{user}:{password}@127.0.0.1:9/s/x{path}/mcp?key={query}",
             "headers": {"Authorization": "Bearer ${U19_HEADER}", "X": env},
         },
+        "kept": {
+            "command": sys.executable,
+            "args": ["echo.py", "${keyring:one/two}", "-p=${keyring:long}", "${file:file.txt}"],
+            "env": {"A": "${file:file.txt}", "B": "Bearer ${keyring:one/two}"},
+        },
+        "kept web": {
+            "url": "http://127.0.0.1:9/${keyring:one/two}/${file:file.txt}",
+            "headers": {"X": "a ${keyring:long}", "Y": "${file:file.txt}"},
+        },
+        "no folder": {"command": "${keyring:long}", "cwd": "/none/${file:file.txt}"},
+        "no secret": {"command": "${keyring:long}", "args": ["${file:file.txt}", "${file:kept/none}"]},
         "lost": {"command": "${U19_FOLDER}/bin/none", "args": [variable]},
         "folder": {"command": "x", "cwd": "/none/${U19_FOLDER}"},
         "file": {"command": "x", "envFile": "/none/${U19_FOLDER}.env"},
@@ -58,7 +81,7 @@ def entries(draw: st.DrawFn) -> tuple[list[str], dict[str, str], dict[str, Any]]
         "mistyped": {"comand": env, "headers": {"X": query}},
         "web address": {"url": f"ftp://{user}:{password}@h/{path}?{query}"},
     }
-    return [*secrets, f"x{path}"], environ, servers
+    return Drawn([*secrets, f"x{path}", key], environ, servers, dict(zip(KEPT, kept, strict=True)), file)
 
 
 @contextmanager
@@ -70,56 +93,27 @@ def surroundings(folder: str, environ: Mapping[str, str]) -> Iterator[None]:
         yield
 
 
-def arguments(verb: list[str]) -> list[str]:
-    match verb[0]:
-        case "-vv":
-            return ["list", "mcp.json", "-vv"]
-        case "search":
-            return ["search", "mcp.json", "anything"]
-        case "call":
-            return ["call", "mcp.json", "child_tool"]
-        case _:
-            return [verb[0], "mcp.json", *verb[1:]]
-
-
-def run(words: list[str]) -> str:
-    """Run a command line in this process; the error that it ends with."""
-    try:
-        cli.main([*words, "--timeout", "20"], prog_name="mcp-toolset", standalone_mode=False)
-    except (ToolsetError, ExceptionGroup) as fault:
-        return str(innermost(fault, ToolsetError))
-    return ""
-
-
-def glued(secret: str, text: str) -> bool:
-    """Whether a short secret is only found inside of other words, where the rule lets it stand."""
-    return len(secret) < 8 and not re.search(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", text)
-
-
 @settings(
-    max_examples=5,
+    max_examples=settings().max_examples // 8,
     deadline=None,
     # Each example starts processes; what it has found stands in the assertion.
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(drawn=entries(), verb=st.sampled_from(VERBS))
-def test_u19_no_verb_shows_a_secret_of_a_configuration(
-    drawn: tuple[list[str], dict[str, str], dict[str, Any]],
-    verb: list[str],
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+@given(drawn=entries(), words=st.sampled_from(COMMANDS))
+def test_u19_no_command_shows_a_secret_of_a_configuration(
+    drawn: Drawn, words: list[str], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    secrets, environ, servers = drawn
-    caplog.clear()
-    caplog.set_level(logging.DEBUG)
-    with tempfile.TemporaryDirectory() as folder, surroundings(folder, environ):
+    with tempfile.TemporaryDirectory() as folder, surroundings(folder, drawn.environ):
         Path("echo.py").write_text(ECHO)
-        Path("mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        fault = run(arguments(verb))
-        said = "\n".join((*capfd.readouterr(), caplog.text, fault))
-    assert "cannot log in" in said or "misconfigured" in said or fault
-    assert [secret for secret in secrets if secret in said and not glued(secret, said)] == []
+        Path("file.txt").write_text(f"{drawn.file}\n")
+        Path("mcp.json").write_text(json.dumps({"mcpServers": drawn.servers}))
+        named = NamedSecrets(Vault())
+        for name, secret in drawn.kept.items():
+            named.set(name, secret)
+        said = said_by(words, "mcp.json", caplog, capfd)
+    assert "cannot log in" in said or "misconfigured" in said or "an encrypted file" in said
+    assert shown(drawn.secrets, said) == []
 
 
 @pytest.mark.parametrize("verb", ["list", "inspect", "pin"])

@@ -76,3 +76,18 @@ def test_u19_an_address_that_cannot_be_used_is_not_quoted() -> None:
     with pytest.raises(DefinitionError) as refused:
         link_to("ftp://me:abcdef12@host/NmE3MTIz", name="up")
     assert "abcdef12" not in str(refused.value) and "NmE3MTIz" not in str(refused.value)
+
+
+def test_u19_tokens_that_are_issued_later_are_blanked_from_then_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    issued: list[str] = []
+    secrets = Secrets.of([], issued=lambda: tuple(issued))
+    log = logging.getLogger("httpcore2.http11")
+    with secrets.kept_from_logs():
+        for token in ("f1rstF1rst", "sec0ndSec0nd"):
+            assert secrets.scrubbed(token) == token
+            issued.append(token)
+            log.debug("receive_response_headers %s", issued)
+            assert secrets.cleaned({token: [f"<{token}>"]}) == {"***": ["<***>"]}
+    assert "receive_response_headers ['***', '***']" in caplog.text
+    assert not [token for token in issued if token in caplog.text]

@@ -15,9 +15,9 @@ import json
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -54,23 +54,31 @@ _LOGGERS: Final = ("mcp_toolset", "mcp", "httpx2", "httpcore2", "httpx", "httpco
 
 @dataclass(frozen=True)
 class Secrets:
-    """The values to blank, longest first, and the address to shorten; false if there is nothing to do."""
+    """The values to blank, longest first, and the address to shorten; false if there is nothing to do.
+
+    `issued` tells the tokens that have been issued so far: they are blanked as the other values are.
+    """
 
     values: tuple[str, ...] = ()
     url: str = ""
+    issued: Callable[[], tuple[str, ...]] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, found: Iterable[str], url: str = "") -> Secrets:
+    def of(
+        cls, found: Iterable[str], url: str = "", issued: Callable[[], tuple[str, ...]] | None = None
+    ) -> Secrets:
         """The secrets among the values that were found, in every spelling in which they may come out."""
         spelt = {spelling for value in found for spelling in _spellings(value) if _counts(spelling)}
-        return cls(tuple(sorted(spelt, key=lambda value: (-len(value), value))), url)
+        return cls(tuple(sorted(spelt, key=lambda value: (-len(value), value))), url, issued)
 
     def __bool__(self) -> bool:
         """Whether there is anything to blank."""
-        return bool(self.values or self.url)
+        return bool(self.values or self.url or self.issued)
 
     def scrubbed(self, text: str) -> str:
         """`text` with its secrets blanked and the address shortened."""
+        if self.issued is not None:
+            text = self._of_tokens(self.issued()).scrubbed(text)
         if self._address is not None:
             text = self._address.sub(lambda found: self._shortened(found[0]), text)
         return text if self._pattern is None else self._pattern.sub(BLANK, text)
@@ -100,6 +108,18 @@ class Secrets:
             yield
         finally:
             blanking.release()
+
+    def _of_tokens(self, tokens: tuple[str, ...]) -> Secrets:
+        """The secrets of these tokens; they are the same for many texts."""
+        found = self._tokens.get(tokens)
+        if found is None:
+            self._tokens.clear()
+            found = self._tokens[tokens] = Secrets.of(tokens)
+        return found
+
+    @cached_property
+    def _tokens(self) -> dict[tuple[str, ...], Secrets]:
+        return {}
 
     @cached_property
     def _blanking(self) -> _Blanking:

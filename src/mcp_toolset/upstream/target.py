@@ -176,17 +176,16 @@ class Link:
             found += (value for name, value in (self.process.env or {}).items() if name not in plain)
             found += secret_arguments(self.process.args)
         found += secrets_of_url(self.url) if self.url else ()
-        return Secrets.of(found, self.url)
+        credentials = self.credentials
+        return Secrets.of(found, self.url, None if credentials is None else lambda: credentials.secrets)
 
     def scrubbed(self, text: str) -> str:
         """`text` without the secrets that this mount was given, and without its tokens."""
-        text = self.secrets.scrubbed(text)
-        return text if self.credentials is None else Secrets.of(self.credentials.secrets).scrubbed(text)
+        return self.secrets.scrubbed(text)
 
     def cleaned(self, value: Any) -> Any:
         """A JSON value, every text in it scrubbed."""
-        cleaned = self.secrets.cleaned(value)
-        return cleaned if self.credentials is None else Secrets.of(self.credentials.secrets).cleaned(cleaned)
+        return self.secrets.cleaned(value)
 
     def _check_command(self, process: ProcessTarget) -> None:
         if process.cwd is not None and not Path(process.cwd).is_dir():

@@ -65,7 +65,8 @@ _TEXTS: Final = frozenset(("description", "title", "reason", "version", "before"
 def clearing(server: ToolsetServer) -> Callable[[Any], Any]:
     """A function that clears the texts in a JSON value; a bare text is cleared whole.
 
-    Only texts for people are cleared. Names, schemas and results are data and stay unchanged.
+    Only texts for people are cleared, and all that a server says of itself (`server`). Names, schemas and
+    results are data and stay unchanged.
     """
     from mcp_toolset.upstream.toolset import RemoteToolset
 
@@ -77,14 +78,17 @@ def clearing(server: ToolsetServer) -> Callable[[Any], Any]:
             said = link.scrubbed(said)
         return said
 
-    def clear(value: Any, is_text: bool = True) -> Any:
+    def clear(value: Any, is_text: bool = True, whole: bool = False) -> Any:
         if isinstance(value, str):
             return text(value) if is_text else value
         if isinstance(value, list | tuple):
-            return [clear(item, is_text) for item in cast("list[Any]", value)]
+            return [clear(item, is_text, whole) for item in cast("list[Any]", value)]
         if isinstance(value, Mapping):
             table = cast("Mapping[str, Any]", value)
-            return {key: clear(item, key in _TEXTS) for key, item in table.items()}
+            about = {
+                key for key, item in table.items() if whole or (key == "server" and isinstance(item, dict))
+            }
+            return {key: clear(item, key in about | _TEXTS, key in about) for key, item in table.items()}
         return value
 
     return clear

@@ -42,6 +42,9 @@ from mcp_toolset.upstream.credentials.token_endpoint import authorization_http
 LOOK: Final = 2.0
 """Seconds between two looks whether somebody has logged in."""
 
+REMEMBERED: Final = 30
+"""Secrets of earlier tokens that are still not shown: a server may repeat what it has refused."""
+
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
@@ -79,7 +82,7 @@ class TokenSource(Protocol):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that must not be shown."""
+        """The values that must not be shown: those in use, and those that were used until lately."""
         ...
 
 
@@ -115,6 +118,7 @@ class StoredTokens:
         self._how = how
         self._now = now
         self._held: Credential | None = None
+        self._secrets = tuple[str, ...]()
         self._refused = ""
         self._lock = anyio.Lock()
 
@@ -171,7 +175,7 @@ class StoredTokens:
     @property
     def secrets(self) -> tuple[str, ...]:
         """See `TokenSource`."""
-        return () if self._held is None else self._held.secrets
+        return self._secrets
 
     async def login(self, challenge: Challenge) -> Credential:
         """Get new tokens, whatever is stored.
@@ -194,7 +198,13 @@ class StoredTokens:
 
     async def _kept(self) -> Credential | None:
         record = await self._store.load(self.key)
-        return None if record is None else Credential.kept(record)
+        return None if record is None else self._noted(Credential.kept(record))
+
+    def _noted(self, credential: Credential) -> Credential:
+        """The credential, whose secrets are not shown from now on."""
+        found = credential.secrets
+        self._secrets = (*found, *(secret for secret in self._secrets if secret not in found))[:REMEMBERED]
+        return credential
 
     async def _usable(self) -> Credential | None:
         """The stored credential, renewed if it is time to; `None` if there is none to try with."""
@@ -229,7 +239,7 @@ class StoredTokens:
             renewed = await http.renewed(kept, self._now())
         if renewed is None:
             _log.info("%s: the authorization server refuses the refresh token", self._name)
-        await self._store.save(self.key, (renewed or kept.without_tokens()).record())
+        await self._store.save(self.key, self._noted(renewed or kept.without_tokens()).record())
         return renewed
 
     async def _obtained(self, challenge: Challenge, kept: Credential | None) -> Credential:
@@ -242,7 +252,7 @@ class StoredTokens:
         async with authorization_http(self._name, self.key.upstream) as http:
             found = await obtained(http, self.key.upstream, auth, challenge, kept or Credential(), self._now)
         async with self._store.locked(self.key):
-            await self._store.save(self.key, found.record())
+            await self._store.save(self.key, self._noted(found).record())
         return found
 
 
