@@ -46,8 +46,11 @@ _TOKEN: Final = re.compile(r"(?=.*[0-9A-Z%=~])|.{16}")
 """A segment of a path that may be a token; plain words in lower case name places."""
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
-_LATE: Final = ("connection", "http11", "http2", "proxy", "socks")
-"""Loggers of the HTTP client's lower half, which are made with its first connection."""
+_LATE: Final = (
+    *("httpx2", *(f"httpcore2.{name}" for name in ("connection", "http11", "http2", "proxy", "socks"))),
+    *(f"mcp.client.{name}" for name in ("auth.oauth2", "sse", "streamable_http")),
+)
+"""Loggers of modules that may be imported after a connection is opened."""
 
 _LOGGERS: Final = ("mcp_toolset", "mcp", "httpx2", "httpcore2", "httpx", "httpcore", "asyncio", "anyio")
 
@@ -181,7 +184,7 @@ class _Blanking(logging.Filter):
 def _loggers() -> list[str]:
     prefixes = tuple(f"{name}." for name in _LOGGERS)
     known = {name for name in list(logging.root.manager.loggerDict) if f"{name}.".startswith(prefixes)}
-    return sorted(known | {f"httpcore2.{name}" for name in _LATE})
+    return sorted(known | {*_LATE})
 
 
 def origin_of(url: str) -> str:
