@@ -47,7 +47,7 @@ def echo() -> Iterator[Echoing]:
 @st.composite
 def logins(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, Any]]:
     """Secrets by their roles, and how they are used."""
-    names = ("access", "refresh", "client", "issued", "second")
+    names: list[str] = ["access", "refresh", "client", "issued", "second"]
     secrets = dict(zip(names, draw(st.lists(TOKEN, min_size=5, max_size=5, unique=True)), strict=True))
     path = draw(st.sampled_from(PATHS))
     stored, renewable, due, issues = (draw(st.booleans()) for _ in range(4))
