@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Final, cast
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.authentication.verifier import RememberedVerifier
@@ -96,6 +96,12 @@ class StaticTokens(RememberedVerifier):
         token = given.token
         if not name.strip():
             raise DefinitionError("StaticTokens: a token has no name; name it after its holder")
+        # What was written the other way round must not be quoted: the name is the token then.
+        if not isinstance(cast("object", token), str) or len(token) < SHORTEST <= len(name):
+            raise DefinitionError(
+                "StaticTokens takes each token under the name of its holder, {name: token}; an entry seems "
+                f"to be the other way round, or its token has fewer than {SHORTEST} characters; {_MEND}"
+            )
         if len(token) < SHORTEST:
             raise DefinitionError(
                 f"the token {name} has fewer than {SHORTEST} characters, which can be guessed; {_MEND}"
