@@ -94,6 +94,7 @@ def test_help_names_every_command(line: CommandLine):
         "install",
         "uninstall",
         "secret",
+        "audit",
     ]
 
 

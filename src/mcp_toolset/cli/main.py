@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from mcp_toolset import __version__
+from mcp_toolset.cli.commands.audit import audit_command
 from mcp_toolset.cli.commands.call import call_command
 from mcp_toolset.cli.commands.get import get_command
 from mcp_toolset.cli.commands.inspect import inspect_command
@@ -83,6 +84,7 @@ for _command in (
     install_command,
     uninstall_command,
     secret_command,
+    audit_command,
 ):
     cli.add_command(_command)
 

@@ -145,6 +145,9 @@ class _Check:
         finding = (self._read_head() if self._whole else None) or self._begin(firsts)
         for file in self._files:
             finding = finding or self._follow(file)
+        # A line is found out by the next one, when it was counted already.
+        if finding and self._last and (finding.file, finding.line) == (self._last.file, self._last.number):
+            self._count -= 1
         finding = finding or self._end()
         began = firsts[0].fields.get("time", "") if firsts else ""
         ended = self._last.fields.get("time", "") if self._last else ""
