@@ -68,6 +68,18 @@ class Step:
         answer = await self.ask("tools/call", name="shared_note", arguments={"note": note})
         return self.mine("result", answer, note)
 
+    async def exchange(self) -> str:
+        """Call a server by a token that was got in exchange for the caller's."""
+        note = f"n{self.chance.randrange(5)}"
+        answer = await self.ask("tools/call", name="exchange_note", arguments={"note": note})
+        return self.mine("result", answer, f'\\"caller\\": \\"{self.user.mark}\\"')
+
+    async def exchange_own(self) -> str:
+        """Call a tool that the server lists to this user alone."""
+        name = f"exchange_of_{self.user.mark}"
+        answer = await self.ask("tools/call", name=name, arguments={})
+        return self.mine("result", answer, f'\\"caller\\": \\"{self.user.mark}\\"')
+
     async def search(self) -> str:
         query = self.chance.choice(["diary", "ledger", "note of the caller", self.other.mark])
         answer = await self.ask("tools/call", name="search_tools", arguments={"query": query})
@@ -117,6 +129,7 @@ class Step:
         ways: list[Callable[[str], dict[str, Any]]] = [
             lambda mark: {"name": f"only_{mark}", "arguments": {}},
             lambda mark: {"name": f"secret_{mark}", "arguments": {}},
+            lambda mark: {"name": f"exchange_of_{mark}", "arguments": {}},
             lambda mark: {"name": "resolve_tools", "arguments": {"ids": [f"secret_{mark}"]}},
             lambda mark: {"name": "call_tool", "arguments": {"grant": f"secret_{mark}"}},
         ]
@@ -187,6 +200,8 @@ WEIGHTS: Final[dict[Callable[[Step], Awaitable[str]], int]] = {
     Step.list: 20,
     Step.whoami: 25,
     Step.shared: 20,
+    Step.exchange: 15,
+    Step.exchange_own: 8,
     Step.search: 10,
     Step.resolve: 6,
     Step.use: 12,

@@ -10,11 +10,13 @@ from tests.identities.steps import run
 from tests.identities.world import World
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 
+from mcp_toolset import ToolContext
 from mcp_toolset.calls.middleware import cache
 from mcp_toolset.catalog.grants import ledger
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
 from mcp_toolset.transports.http.session_table import SessionTable
+from mcp_toolset.upstream.callers.exchange import Exchange
 
 pytestmark = pytest.mark.anyio
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -36,7 +38,7 @@ async def judged(issuing: AuthorizationServer, steps: int, *, until_crossing: bo
 async def test_f30_i3_nothing_of_one_user_reaches_another(issuing: AuthorizationServer) -> None:
     judge = (await judged(issuing, 200)).judge
     assert judge.crossings == []
-    for kind in ("list", "whoami", "shared", "search", "resolve", "use", "private", "resources"):
+    for kind in ("list", "whoami", "shared", "search", "resolve", "use", "private", "exchange", "resources"):
         assert judge.counts[f"step {kind}, good"] > 3, judge.counts
     assert judge.counts["step guess, answered alike"] and judge.counts["step reload, done"]
     assert judge.counts["step take_session, status 404"] and judge.counts["step take_grant, refused"]
@@ -55,6 +57,10 @@ def _any_session(table: SessionTable[Any], name: str, principal: str | None) -> 
     return next((one for one in table.all() if one.name == name), None)
 
 
+def _one_key(self: Exchange, context: ToolContext) -> str:
+    return "" if context.identity is None else "all"
+
+
 BREAKS: dict[str, Patch] = {
     "results are cached for all callers": lambda patch: patch.setattr(
         cache, "caller_of", lambda _: "principal:all"
@@ -65,6 +71,7 @@ BREAKS: dict[str, Patch] = {
         Policy, "group", lambda self, identity: ((0, 0),)
     ),
     "policies are for nobody": lambda patch: patch.setattr(Policy, "group", lambda self, identity: ()),
+    "connections are for all callers": lambda patch: patch.setattr(Exchange, "key", _one_key),
     "tokens are confused": lambda patch: patch.setattr(authenticator, "sha256", _OneDigest),
 }
 

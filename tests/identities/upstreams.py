@@ -107,6 +107,7 @@ class Upstreams:
         if claims["aud"] != self.url(name):
             self.judge.crossing("credential", f"a token for {claims['aud']} reached {name}")
             return None
+        self.judge.keep_secret(claims["sub"], token)
         return str(claims["sub"])
 
     def _server(self, name: str) -> Server[Any]:

@@ -18,12 +18,13 @@ import anyio.to_thread
 from tests.identities.doors import DOORS, Door, reached
 from tests.identities.judge import Judge
 from tests.identities.upstreams import KEY, Upstreams
-from tests.support.authorization_server import AuthorizationServer
+from tests.support.authorization_server import MACHINE, AuthorizationServer
 
 from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import JWT, Authenticator
 from mcp_toolset.catalog.registry.registry import SourceHandle
+from mcp_toolset.config.server_auth import TokenExchange
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.audit.verification import verify
 from mcp_toolset.security.policy.sections import Permissions, Section
@@ -189,6 +190,10 @@ class World:
 
     def _toolset(self) -> Toolset:
         url, shared = self.upstreams.url, {"authorization": f"Bearer {KEY}"}
+        client, secret = MACHINE
+        exchange = TokenExchange(
+            token_url=f"{self.issuing.issuer}/token", client_id=client, client_secret=secret
+        )
         return Toolset(
             tool(whoami),
             *(self._private(user, user.private[0]) for user in self.users),
@@ -196,6 +201,7 @@ class World:
                 tool(diary), tool(ledger), *(self._private(user, user.private[1]) for user in self.users)
             ).deferred(),
             RemoteToolset(url("shared"), name="shared", headers=shared),
+            RemoteToolset(url("exchange"), name="exchange", auth=exchange),
         )
 
 
