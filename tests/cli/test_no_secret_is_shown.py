@@ -40,7 +40,7 @@ KEPT = ("one/two", "long")
 class Drawn:
     secrets: list[str]
     environ: dict[str, str]
-    servers: dict[str, Any]
+    configuration: dict[str, Any]
     kept: dict[str, str]
     file: str
 
@@ -48,8 +48,10 @@ class Drawn:
 @st.composite
 def entries(draw: st.DrawFn) -> Drawn:
     """Secrets, the environment, and servers that have them in every place where one can be."""
-    secrets = draw(st.lists(SECRET, min_size=13, max_size=13, unique=True))
-    env, header, user, password, path, query, argument, option, folder, variable, *kept, file = secrets
+    secrets = draw(st.lists(SECRET, min_size=14, max_size=14, unique=True))
+    env, header, user, password, path, query, argument, option, folder, variable, *kept, file, inbound = (
+        secrets
+    )
     key = base64.b64encode(draw(st.binary(min_size=32, max_size=32))).decode()
     environ = {"U19_ARGUMENT": argument, "U19_FOLDER": folder, "U19_HEADER": header}
     environ |= {"MCP_TOOLSET_KEY": key, "MCP_TOOLSET_CREDENTIALS": "kept"}
@@ -81,7 +83,17 @@ def entries(draw: st.DrawFn) -> Drawn:
         "mistyped": {"comand": env, "headers": {"X": query}},
         "web address": {"url": f"ftp://{user}:{password}@h/{path}?{query}"},
     }
-    return Drawn([*secrets, f"x{path}", key], environ, servers, dict(zip(KEPT, kept, strict=True)), file)
+    issuer = {"issuer": "https://idp.example", "audience": "me", "algorithms": ["HS256"], "secret": inbound}
+    tokens = {"ci": {"token": inbound}, "me": "${keyring:long}", "you": {"token": "${file:file.txt}"}}
+    audit = {"path": "audit.jsonl", "key": f"${{U19_HEADER}}-{inbound}-of-16-characters"}
+    section = {"auth": {"tokens": tokens, "jwt": [issuer]}, "audit": audit}
+    return Drawn(
+        [*secrets, f"x{path}", key],
+        environ,
+        {"mcpServers": servers, "toolset": section},
+        dict(zip(KEPT, kept, strict=True)),
+        file,
+    )
 
 
 @contextmanager
@@ -107,11 +119,12 @@ def test_u19_no_command_shows_a_secret_of_a_configuration(
     with tempfile.TemporaryDirectory() as folder, surroundings(folder, drawn.environ):
         Path("echo.py").write_text(ECHO)
         Path("file.txt").write_text(f"{drawn.file}\n")
-        Path("mcp.json").write_text(json.dumps({"mcpServers": drawn.servers}))
+        Path("mcp.json").write_text(json.dumps(drawn.configuration))
         named = NamedSecrets(Vault())
         for name, secret in drawn.kept.items():
             named.set(name, secret)
         said = said_by(words, "mcp.json", caplog, capfd)
+        said += "".join(path.read_text() for path in Path().glob("audit.jsonl*"))
     assert "cannot log in" in said or "misconfigured" in said or "an encrypted file" in said
     assert shown(drawn.secrets, said) == []
 

@@ -96,7 +96,7 @@ def parse_config(
         lock=lock,
         warnings=(*warnings, *references.warnings),
         list_patience=defaults.list_patience,
-        secret_files=tuple(references.files),
+        references=references,
         audit=_audit(defaults.audit, surroundings.variables, root.at("toolset", "audit")),
         limits=limits_in(defaults.limits, root.at("toolset")),
         auth=auth,

@@ -19,6 +19,7 @@ from mcp_toolset.config.rules import (
     Transport,
 )
 from mcp_toolset.security.policy.sections import Permissions, Section
+from mcp_toolset.security.secrets.references import References
 
 if TYPE_CHECKING:
     from mcp_toolset.config.auth import AuthConfig
@@ -154,7 +155,7 @@ class HubConfig:
         warnings: A line for each place with unknown keys, and for each secret that every user can read.
         list_patience: Seconds that lists wait for servers whose tools are unknown; None means the default.
         rules: What the file says, for all servers, of who may use which tools.
-        secret_files: The files that `${file:…}` names, in the order in which they were read.
+        references: What references to secrets stand for, and the files that they have named so far.
         audit: The audit log; None for none.
         limits: The limits of callers, by pattern of tools, for all servers.
         auth: Who may call over HTTP; None means that the file does not say.
@@ -167,7 +168,7 @@ class HubConfig:
     lock: Path | None = None
     warnings: tuple[str, ...] = ()
     list_patience: float | None = None
-    secret_files: tuple[Path, ...] = ()
+    references: References = field(default_factory=References, repr=False, compare=False)
     audit: AuditConfig | None = None
     limits: Mapping[str, Limits] = field(default_factory=_no_limits)
     auth: AuthConfig | None = None

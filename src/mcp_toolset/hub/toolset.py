@@ -96,10 +96,10 @@ class ConfiguredToolset(Toolset):
         return AuditLog(said.path, max_bytes=said.max_bytes, keep=said.keep, key=said.key)
 
     def watched(self) -> list[Path]:
-        """The configuration file, its lock file, and its servers' files with environments and secrets."""
+        """The configuration file, its lock file, and the files of environments and secrets that it names."""
         files = (server.env_file for server in enabled(self.config))
         own = (file for file in files if file is not None)
-        return [self.config.path, lock_path(self.config), *own, *self.config.secret_files]
+        return [self.config.path, lock_path(self.config), *own, *self.config.references.files]
 
     def reloads(
         self,

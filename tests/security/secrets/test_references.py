@@ -154,6 +154,20 @@ def test_i7_files_of_secrets_are_watched_for_changes(folder: Folder) -> None:
     assert toolset.read().servers[0].args == ("w", "")
 
 
+def test_i7_a_file_with_the_token_of_a_caller_is_read_when_it_is_used_and_watched(folder: Folder) -> None:
+    path = folder.file("token", "tok3n" * 8 + "\n")
+    servers = {"mcpServers": {"up": {"command": "x"}}}
+    auth = {"tokens": {"ci": {"token": "${file:token}"}, "me": {"token": "${keyring:me}"}}}
+    folder.backend.kept["me"] = "s3cret" * 8
+    file = folder.path / "mcp.json"
+    file.write_text(json.dumps({**servers, "toolset": {"auth": auth}}))
+    toolset = toolset_from_config(load_config(file, vault=folder.vault))
+    assert folder.backend.asked == 0 and path not in toolset.watched()
+    authenticator = toolset.authenticator()
+    assert authenticator is not None and path in toolset.watched()
+    assert "tok3n" not in repr((toolset.config, authenticator)) and "s3cret" not in repr(toolset.config)
+
+
 def test_i7_what_is_missing_is_looked_for_again_by_the_next_reading(folder: Folder) -> None:
     entry = {"command": "x", "args": ["${keyring:a}"]}
     assert "no secret 'a' is kept" in folder.server(entry).fault
