@@ -46,7 +46,7 @@ model, so they never carry secrets, tracebacks or another caller's data.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 __all__ = [
     "AuditError",
@@ -222,6 +222,10 @@ class UpstreamError(ToolsetError):
 
 class UpstreamUnavailableError(UpstreamError):
     """The mounted server is down, starting or broken; the call was not sent, or was not answered."""
+
+
+NEEDS_LOGIN: Final = "needs login: "
+"""How a status begins whose server somebody has to log in to; what follows is the command."""
 
 
 class LoginRequiredError(UpstreamUnavailableError):

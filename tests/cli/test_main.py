@@ -90,6 +90,8 @@ def test_help_names_every_command(line: CommandLine):
         "get",
         "read",
         "inspect",
+        "login",
+        "logout",
         "pin",
         "install",
         "uninstall",

@@ -22,6 +22,7 @@ from mcp_toolset.cli.commands.get import get_command
 from mcp_toolset.cli.commands.inspect import inspect_command
 from mcp_toolset.cli.commands.install import install_command, uninstall_command
 from mcp_toolset.cli.commands.list import list_command
+from mcp_toolset.cli.commands.login import login_command, logout_command
 from mcp_toolset.cli.commands.pin import pin_command
 from mcp_toolset.cli.commands.read import read_command
 from mcp_toolset.cli.commands.search import search_command
@@ -80,6 +81,8 @@ for _command in (
     get_command,
     read_command,
     inspect_command,
+    login_command,
+    logout_command,
     pin_command,
     install_command,
     uninstall_command,

@@ -106,7 +106,9 @@ def mount(target: Target, options: MountOptions, *, serving: bool = False) -> To
             return _served(load(target, is_mountable), target, options)
         case Url():
             name = default_name(target.url)
-            mounted = _remote(target.url, name, options, _address(target.url), headers=dict(options.headers))
+            mounted = _remote(
+                target.url, name, options, _address(target.url), **_credentials(target, options)
+            )
             return _server(mounted, name, options)
         case Command():
             name = default_name(None, target.argv)
@@ -131,6 +133,16 @@ def _remote(target: Any, name: str, options: MountOptions, pinned: str, **more: 
 
     entry = LockFile(options.lock or Path(LOCK_HERE)).entry(pinned)
     return RemoteToolset(target, name=name, lock=entry, **_times(options.timeout), **more)
+
+
+def _credentials(target: Url, options: MountOptions) -> dict[str, Any]:
+    """The headers of the command line, and unless they have credentials the tokens of a login."""
+    from mcp_toolset.config.server_auth import OAuth
+
+    headers = dict(options.headers)
+    if any(name.lower() == "authorization" for name in headers):
+        return {"headers": headers}
+    return {"headers": headers, "auth": OAuth()}
 
 
 def _address(url: str) -> str:

@@ -116,6 +116,8 @@ class ServerEntry(Entry):
     sessions: SessionRule = Field("auto", description="one of auto, shared, capabilities, client and call")
     forward_authorization: bool = Field(False, description=_SWITCH)
     forward: dict[str, str] = Field({}, description='an object such as {"X-User": "identity.name"}')
+    auth: Any = Field(None, description='"oauth" or an object such as {"type": "oauth"}')
+    oauth: Any = Field(None, description="an object, as other clients write it")
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
     protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
     arguments: ArgumentRule | None = Field(None, description="one of strict and lenient")

@@ -15,11 +15,11 @@ __all__ = ["CLIENT_KEYS", "FILE_KEYS", "did_you_mean", "nearest", "synonym", "un
 
 CLIENT_KEYS: Final = frozenset(
     # Claude Code and Claude Desktop: https://code.claude.com/docs/en/mcp
-    "type command args env url headers headersHelper oauth scopes alwaysLoad "
+    "type command args env url headers headersHelper scopes alwaysLoad "
     # VS Code: https://code.visualstudio.com/docs/copilot/reference/mcp-configuration
     "envFile cwd dev gallery version sandboxEnabled sandbox inputs "
     # Cursor: https://cursor.com/docs/context/mcp
-    "auth serverUrl icon icons "
+    "serverUrl icon icons "
     # Cline, Roo Code, Kiro, Windsurf: https://docs.cline.bot/mcp, https://docs.roocode.com/features/mcp
     "alwaysAllow autoApprove disabled disabledTools timeout watchPaths networkTimeout "
     "remoteConfigured registryUrl "

@@ -18,6 +18,7 @@ from mcp_toolset.config.rules import (
     SessionRule,
     Transport,
 )
+from mcp_toolset.config.server_auth import ServerAuth
 from mcp_toolset.security.policy.sections import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
@@ -82,6 +83,7 @@ class ServerConfig:
         retries: How often a call of a read-only or idempotent tool is repeated after a failure.
         breaker: The failures in a row after which it is not called, and for how many seconds.
         permissions: Which of its tools exist, and which need an approval; see docs/policies.md.
+        auth: How tokens are got for it; None means without OAuth.
     """
 
     name: str
@@ -117,6 +119,7 @@ class ServerConfig:
     retries: int = 0
     breaker: tuple[int, float] | None = None
     permissions: Section | None = None
+    auth: ServerAuth | None = field(default=None, repr=False)
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.

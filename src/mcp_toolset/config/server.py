@@ -18,6 +18,7 @@ from mcp_toolset.config.limits import breaker_in, limits_in
 from mcp_toolset.config.models import ServerConfig
 from mcp_toolset.config.permissions import section_at
 from mcp_toolset.config.rules import Transport
+from mcp_toolset.config.server_logins import server_auth
 from mcp_toolset.config.variables import Variables, parse_env_file
 
 __all__ = ["Surroundings", "server_config"]
@@ -109,6 +110,8 @@ def server_config(
     )
     reader = _Reader(place, None if disabled else surroundings.variables)
     if common.transport == "stdio":
+        if entry.auth is not None:
+            raise place.at("auth").error("is for a server at a URL", "give a program its secrets in `env`")
         read = _local(common, entry, reader, surroundings.start_in)
     else:
         read = _remote(common, entry, reader)
@@ -154,6 +157,7 @@ def _remote(common: ServerConfig, entry: ServerEntry, reader: _Reader) -> Server
         transport=common.transport if entry.type or entry.transport else _transport_of(url),
         url=url,
         headers=MappingProxyType(reader.table(entry.headers, "headers")),
+        auth=None if common.disabled else server_auth(entry.auth, entry.oauth, reader.place, reader.text),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -288,6 +289,8 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         arguments=server.arguments,
         retries=server.retries,
         breaker=server.breaker,
+        auth=server.auth,
+        login=f"mcp-toolset login {shlex.quote(server.name)}",
     )
 
 

@@ -2,7 +2,8 @@
 
 The SDK's providers authenticate a request while it is sent, and hold a lock until it is answered. Here the
 request is never sent: the answer that it would get is the challenge that a real request met. Discovery,
-registration and the token request are sent by the caller. `_select_authorization_server` is private.
+registration and the token request are sent by the caller. `_select_authorization_server` and
+`_perform_authorization` are private.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ async def granted(
     """
     found = Granted(before.tokens, before.client)
     provider = _provider(url, auth, found, page, id_jag)
+    if isinstance(provider, _LeastScopes):
+        provider.is_told = "scope=" in challenge[1]
     request = httpx2.Request("POST", url, headers={"mcp-protocol-version": LATEST_PROTOCOL_VERSION})
     with _unlogged():
         try:
@@ -161,7 +164,7 @@ def _provider(
     scope = " ".join(auth.scopes) or None
     match auth:
         case ClientCredentials(client_secret=str()):
-            return ClientCredentialsOAuthProvider(
+            return _Secret(
                 url, found, auth.client_id, auth.client_secret or "", scope=scope, issuer=auth.issuer
             )
         case ClientCredentials():
@@ -172,9 +175,7 @@ def _provider(
                 signing_algorithm=auth.algorithm,
             )
             assertion = signing.create_assertion_provider()
-            return PrivateKeyJWTOAuthProvider(
-                url, found, auth.client_id, assertion, scope=scope, issuer=auth.issuer
-            )
+            return _Key(url, found, auth.client_id, assertion, scope=scope, issuer=auth.issuer)
         case EnterpriseLogin():
             return IdentityAssertionOAuthProvider(
                 url,
@@ -191,7 +192,27 @@ def _provider(
             return _Login(url, auth, found, page)
 
 
-class _Login(OAuthClientProvider):
+class _LeastScopes(OAuthClientProvider):
+    """Asks for no scope unless somebody has said which; the SDK asks for all of the authorization server."""
+
+    is_told = False
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        resource = self.context.protected_resource_metadata
+        if not self.is_told and (resource is None or resource.scopes_supported is None):
+            self.context.client_metadata.scope = None
+        return await super()._perform_authorization()
+
+
+class _Secret(_LeastScopes, ClientCredentialsOAuthProvider):
+    """The client credentials grant with a secret."""
+
+
+class _Key(_LeastScopes, PrivateKeyJWTOAuthProvider):
+    """The client credentials grant with a private key."""
+
+
+class _Login(_LeastScopes):
     """The authorization code grant, with the checks that the SDK leaves to its caller."""
 
     def __init__(self, url: str, auth: OAuth, found: Granted, page: LoginPage) -> None:

@@ -4,8 +4,8 @@ import pytest
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def issuer() -> Iterator[AuthorizationServer]:
-    """A real authorization server, for all tests of a session."""
+    """A real authorization server, for the tests of a file."""
     with authorization_server() as running:
         yield running

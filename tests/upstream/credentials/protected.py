@@ -13,7 +13,12 @@ from tests.support.authorization_server import AuthorizationServer
 
 from mcp_toolset import Toolset, ToolsetServer, tool
 from mcp_toolset.auth import JWT, Authenticator
+from mcp_toolset.config.server_auth import OAuth
+from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.transports.http.app import bound_socket, run_app
+from mcp_toolset.upstream.credentials.credential import Credential
+from mcp_toolset.upstream.credentials.login import Challenge
+from mcp_toolset.upstream.credentials.token_source import StoredTokens
 
 
 @tool
@@ -50,6 +55,7 @@ class Protected:
     """
 
     url: str
+    auth: Authenticator
     seen: list[str] = field(default_factory=list[str])
     refuse: set[str] = field(default_factory=set[str])
 
@@ -76,9 +82,9 @@ async def protected(issuer: AuthorizationServer, **options: Any) -> AsyncGenerat
     """Run a server that wants tokens of `issuer` for the length of a block."""
     with bound_socket("127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        where = Protected(url)
         verifier = JWT(issuer=issuer.issuer, audience=url, jwks_url=issuer.jwks_url)
-        auth = Authenticator(verifier, resource=url, **options)
+        auth = Authenticator(verifier, resource=url, **{"required_scopes": ["tools:read"], **options})
+        where = Protected(url, auth)
         server = ToolsetServer(Toolset(whose), name="protected", auth=auth)
         async with server, anyio.create_task_group() as group:
             app = server.http_app()
@@ -88,3 +94,25 @@ async def protected(issuer: AuthorizationServer, **options: Any) -> AsyncGenerat
                 yield where
             finally:
                 group.cancel_scope.cancel()
+
+
+def source_of(server: Protected, store: MemoryCredentialStore, **auth: Any) -> StoredTokens:
+    """The tokens for a server, as one process has them."""
+    return StoredTokens("protected", server.url, OAuth(**auth), store, how="mcp-toolset login protected")
+
+
+async def logged_in(server: Protected, person: Person | None = None) -> MemoryCredentialStore:
+    """A store with the tokens of a person who has just logged in."""
+    store = MemoryCredentialStore()
+    challenge = Challenge(401, 'Bearer scope="tools:read"')
+    await source_of(server, store, page=person or Person()).login(challenge)
+    return store
+
+
+async def change(server: Protected, store: MemoryCredentialStore, /, **members: Any) -> Credential:
+    """Change what is kept for a server."""
+    key = source_of(server, store).key
+    record = await store.load(key)
+    assert record is not None
+    await store.save(key, {**record, **members})
+    return Credential.kept({**record, **members})

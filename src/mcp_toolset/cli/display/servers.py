@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mcp_toolset.cli.display.output import complain, one_line
-from mcp_toolset.errors import TargetError
+from mcp_toolset.errors import NEEDS_LOGIN, TargetError
 from mcp_toolset.serving.announcement import progress
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.text.screen import counted
@@ -114,4 +114,5 @@ def _shown(server: ToolsetServer, name: str) -> str:
 
 def _reason(status: SourceStatus) -> str:
     reason = status.reason or f"it is {status.state}"
-    return reason if ";" in reason else f"{reason}; check that it runs and answers there"
+    says_how = ";" in reason or reason.startswith(NEEDS_LOGIN)
+    return reason if says_how else f"{reason}; check that it runs and answers there"

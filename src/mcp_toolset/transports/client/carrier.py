@@ -139,6 +139,7 @@ class Carrier:
     Attributes:
         faults: What a request, or reading a reply, fails with on its way.
         host: The host that the mount is at, for messages.
+        sends_credentials: Whether requests have credentials.
     """
 
     def __init__(
@@ -153,6 +154,9 @@ class Carrier:
         self.host = parts.hostname or ""
         self.faults: tuple[type[Exception], ...] = FAULTS
         self._url = url
+        self.sends_credentials = bool(auth or credentials) or any(
+            name.lower() == "authorization" for name in headers
+        )
         self._auth = auth
         self._credentials = credentials
         if credentials is not None:

@@ -33,7 +33,7 @@ from mcp_toolset.transports.client.carrier import (
 from mcp_toolset.transports.client.dispatcher import ClientDispatcher, Flight, message_in
 from mcp_toolset.transports.client.events import EventParser, EventTooLongError
 from mcp_toolset.transports.client.intake import Intake, Meter
-from mcp_toolset.transports.client.refusals import is_good, refusal_of
+from mcp_toolset.transports.client.refusals import is_good, refusal_of, unauthorized
 from mcp_toolset.transports.http.kept_events import closing
 
 if TYPE_CHECKING:
@@ -213,7 +213,10 @@ class HttpClient(ClientDispatcher):
             raise
         await reply.aclose()
         if not is_good(reply.status):
-            raise refusal_of(reply, body, kind, self._url)
+            refusal = refusal_of(reply, body, kind, self._url)
+            if reply.status == 401:
+                raise unauthorized(self._name, refusal, sent=self._carrier.sends_credentials)
+            raise refusal
         message = message_in(body) if kind.startswith(_JSON) or not kind else None
         if message is not None and "method" not in message:
             return message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from mcp_toolset.errors import LoginRequiredError
 from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.carrier import Reply, redirect_of, shown
@@ -41,6 +42,23 @@ def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
         # Without a session it is how a gateway spells that a method is not there.
         return MCPError(METHOD_NOT_FOUND, "Not Found")
     return MCPError(INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
+
+
+def unauthorized(name: str, error: MCPError, *, sent: bool) -> LoginRequiredError:
+    """The error for 401: it says nothing about the method, nor about the revision that the server speaks.
+
+    Args:
+        name: The name of the mount.
+        error: The server's own error.
+        sent: Whether the request had credentials.
+    """
+    said = f": {in_log(error.message)}" if error.code != INTERNAL_ERROR else ""
+    if sent:
+        return LoginRequiredError(
+            name, f"it refuses the credentials that it was sent (HTTP 401{said}); renew them"
+        )
+    mend = 'give it `"auth": "oauth"` and log in, or `headers` with a token'
+    return LoginRequiredError(name, f"it wants credentials (HTTP 401{said}); {mend}")
 
 
 def _redirected(url: str, target: str) -> str:

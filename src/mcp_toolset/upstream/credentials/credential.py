@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, cast
+from urllib.parse import urlsplit
 
 EARLY: Final = 30.0
 """Seconds before it expires that a token is renewed, so that it does not expire on its way."""
@@ -94,6 +95,13 @@ class Credential:
     def has_expired(self, now: float) -> bool:
         """Whether its token has expired."""
         return self.expires_at is not None and now >= self.expires_at
+
+    @property
+    def redirect_port(self) -> int:
+        """The port that the last login came back to, which the client is registered with; else 0."""
+        known: object = self.client.get("redirect_uris")
+        first = str(next(iter(cast("list[object]", known)), "")) if isinstance(known, list) else ""
+        return urlsplit(first).port or 0
 
     @property
     def issuer(self) -> str:

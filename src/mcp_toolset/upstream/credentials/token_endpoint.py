@@ -88,6 +88,21 @@ class AuthorizationHttp:
             parts.append(chunk)
         return b"".join(parts)
 
+    async def challenge(self, request: httpx2.Request) -> str:
+        """The challenge in the answer of the mounted server itself, whose body is not read."""
+        import httpx2
+
+        try:
+            with anyio.fail_after(PATIENCE):
+                answer = await self._client.send(request, stream=True)
+                await answer.aclose()
+        except TimeoutError:
+            raise UpstreamUnavailableError(self._name, f"no answer within {PATIENCE:g} s") from None
+        except httpx2.HTTPError as fault:
+            why = in_log(f"{type(fault).__name__}: {fault}")
+            raise UpstreamUnavailableError(self._name, f"it cannot be reached ({why})") from None
+        return answer.headers.get("www-authenticate", "") if answer.status_code == 401 else ""
+
     async def form(self, url: str, form: Mapping[str, str], client: Mapping[str, Any]) -> httpx2.Response:
         """Post a form as a registered client (RFC 6749, section 2.3.1)."""
         import httpx2
@@ -128,6 +143,21 @@ class AuthorizationHttp:
         raise self.fault(
             f"{in_log(urlsplit(endpoint).netloc)} did not renew the token: {told(answer)}; {_AGAIN}"
         )
+
+    async def revoke(self, credential: Credential) -> bool:
+        """Have the tokens revoked (RFC 7009); `False` if the authorization server does not offer that.
+
+        Raises:
+            UpstreamUnavailableError: it does not answer, or refuses.
+        """
+        endpoint = credential.server.get("revocation_endpoint")
+        token = credential.refresh_token or credential.header.partition(" ")[2]
+        if not isinstance(endpoint, str) or not token:
+            return False
+        answer = await self.form(endpoint, {"token": token}, credential.client)
+        if answer.status_code != 200:
+            raise self.fault(f"{in_log(urlsplit(endpoint).netloc)}: {told(answer)}")
+        return True
 
     def fault(self, reason: str) -> UpstreamUnavailableError:
         """The error that no credentials could be got."""

@@ -26,7 +26,7 @@ from typing import Final, Protocol
 import anyio
 
 from mcp_toolset.config.server_auth import OAuth, ServerAuth
-from mcp_toolset.errors import LoginRequiredError, SecretError, UpstreamUnavailableError
+from mcp_toolset.errors import NEEDS_LOGIN, LoginRequiredError, SecretError, UpstreamUnavailableError
 from mcp_toolset.security.secrets.credential_store import (
     CredentialKey,
     CredentialStore,
@@ -245,8 +245,10 @@ class StoredTokens:
     async def _obtained(self, challenge: Challenge, kept: Credential | None) -> Credential:
         auth = self._auth
         if isinstance(auth, OAuth) and auth.page is None:
-            more = challenge.member("scope") if challenge.status == 403 else ""
-            why = f"needs login: {self._how}{_for_scopes(more)}"
+            known = () if kept is None else kept.scopes
+            more = [] if challenge.status == 401 else challenge.member("scope").split()
+            options = "".join(f" --scope {in_log(scope)}" for scope in more if scope not in known)
+            why = f"{NEEDS_LOGIN}{self._how}{options}"
             raise LoginRequiredError(self._name, why, for_more=challenge.status == 403)
         challenge = replace(challenge, scopes=(*challenge.scopes, *auth.scopes))
         async with authorization_http(self._name, self.key.upstream) as http:
@@ -254,10 +256,6 @@ class StoredTokens:
         async with self._store.locked(self.key):
             await self._store.save(self.key, self._noted(found).record())
         return found
-
-
-def _for_scopes(more: str) -> str:
-    return "".join(f" --scope {in_log(scope)}" for scope in more.split())
 
 
 def token_source(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource:

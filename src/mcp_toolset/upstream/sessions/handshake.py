@@ -39,6 +39,7 @@ async def negotiate(
     *,
     protocol: ProtocolRule = "auto",
     known_legacy: bool = False,
+    answers_all: bool = False,
 ) -> Introduction:
     """Settle the revision with a server; returns what the server says of itself.
 
@@ -48,6 +49,8 @@ async def negotiate(
         declares: What clients can be asked for.
         protocol: The era that the mount asks for.
         known_legacy: Whether an earlier connection to the server spoke a legacy revision.
+        answers_all: Whether servers of this transport answer methods that they do not know: then one that is
+            slow is waited for, and not taken for an older one.
 
     Raises:
         MCPError: the server refused what it was offered, or the connection broke.
@@ -55,7 +58,9 @@ async def negotiate(
     handshake = ClientHandshake(CLIENT_INFO, declares, eras=protocol, known_legacy=known_legacy)
     while (request := handshake.request) is not None:
         try:
-            result = await dispatcher.send_raw_request(request.method, request.params, _options(request))
+            result = await dispatcher.send_raw_request(
+                request.method, request.params, _options(request, answers_all)
+            )
         except MCPError as fault:
             if closed.is_set():
                 raise
@@ -70,12 +75,12 @@ async def negotiate(
     return server
 
 
-def _options(request: HandshakeRequest) -> CallOptions:
+def _options(request: HandshakeRequest, answers_all: bool) -> CallOptions:
     """How a request is sent: one of a handshake is not cancelled, and a probe has its deadline."""
     opts: CallOptions = {"cancel_on_abandon": False}
     if request.headers:
         opts["headers"] = dict(request.headers)
-    if request.method == DISCOVER:
+    if request.method == DISCOVER and not answers_all:
         opts["timeout"] = PROBE_DEADLINE
     return opts
 

@@ -155,6 +155,8 @@ class UpstreamSession:
             {**self._shows, **self.declares},
             protocol=protocol,
             known_legacy=era == "legacy",
+            # An answer to a POST is owed by HTTP itself.
+            answers_all=self.link.facts.binds_messages,
         )
         self.protocol_version, self.modern = said.protocol_version, said.is_modern
         self.capabilities = {key: value for key, value in said.capabilities.items() if value is not None}

@@ -1,0 +1,244 @@
+"""`mcp-toolset login` and `logout`: get, list and remove the tokens for servers that want OAuth."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mcp_toolset.cli.options import examples, json_option, verbose_option
+from mcp_toolset.errors import TargetError
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.server_auth import LoginPage
+    from mcp_toolset.upstream.credentials.account import Account
+    from mcp_toolset.upstream.credentials.credential import Credential
+
+__all__ = ["login_command", "logout_command"]
+
+FILES: Final = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
+"""Where a server is looked for without `--config`, in this folder."""
+
+_DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+
+_config_option = click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The configuration that names SERVER; by default mcp.json, or an editor's file, in this folder.",
+)
+
+
+@click.command(
+    "login",
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset login github --config mcp.json",
+        "mcp-toolset login https://host/mcp --scope read --scope write",
+        "mcp-toolset login github --no-browser",
+        "mcp-toolset login --list",
+    ),
+)
+@click.argument("server", required=False, metavar="SERVER|URL")
+@_config_option
+@click.option("--no-browser", is_flag=True, help="Print the page's address, and take what the browser shows.")
+@click.option("--scope", multiple=True, metavar="SCOPE", help="A further scope to ask for.")
+@click.option("--list", "listed", is_flag=True, help="List the servers that tokens are kept for.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the person.",
+)
+@json_option
+@verbose_option
+@click.pass_context
+def login_command(
+    ctx: click.Context,
+    server: str | None,
+    config: Path | None,
+    no_browser: bool,
+    scope: Sequence[str],
+    listed: bool,
+    timeout: float,
+    as_json: bool,
+    verbose: int,
+) -> None:
+    """Log in to a server that wants OAuth, in a browser. The tokens are kept, encrypted, for all programs.
+
+    A bridge that is running takes them up by itself.
+    """
+    if listed == (server is not None):
+        raise click.UsageError("give a SERVER or a URL, or --list", ctx)
+    from mcp_toolset.cli.display.output import answering, log_to_stderr
+    from mcp_toolset.cli.mount import run
+
+    log_to_stderr(verbose, quiet=True)
+    with answering(as_json=as_json) as output:
+        if server is None:
+            rows = run(_rows)
+            if as_json:
+                output.json([dict(zip(("server", "issuer", "state"), row, strict=True)) for row in rows])
+            elif rows:
+                from mcp_toolset.cli.display.tables import Column
+
+                output.table((Column("server"), Column("issuer"), Column("state", prose=True)), rows)
+            else:
+                output.say("no tokens are kept")
+            return
+        account = _account(server, config)
+        found = run(lambda: _logged_in(account, scope, timeout, no_browser=no_browser))
+        if as_json:
+            output.json({"server": account.name, "issuer": found.issuer, "scopes": [*found.scopes]})
+        else:
+            output.say(f"logged in to {account.name} at {found.issuer}{_granted(found)}")
+
+
+@click.command("logout", epilog=examples("mcp-toolset logout github", "mcp-toolset logout https://host/mcp"))
+@click.argument("server", metavar="SERVER|URL")
+@_config_option
+def logout_command(server: str, config: Path | None) -> None:
+    """Remove the tokens for a server, and have its authorization server revoke them."""
+    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.mount import run
+
+    account = _account(server, config)
+    with answering() as output:
+        output.say(f"{account.name}: {run(account.logout)}")
+
+
+def _account(server: str, config: Path | None) -> Account:
+    """The account that a word of the command line names.
+
+    Raises:
+        ToolsetError: there is no such server, or no login to it.
+    """
+    from mcp_toolset.cli.target import default_name
+    from mcp_toolset.config.server_auth import OAuth
+    from mcp_toolset.upstream.credentials.account import Account
+
+    if "://" in server:
+        if not server.startswith(("http://", "https://")):
+            raise TargetError(f"{server.partition('://')[0]}: no login to such an address; give an https URL")
+        return Account(default_name(server), server, OAuth())
+    file = config or next((path for path in map(Path, FILES) if path.is_file()), None)
+    if file is None:
+        raise TargetError(f"{server}: no configuration in this folder names it; give --config FILE, or a URL")
+    return _configured(server, file)
+
+
+def _configured(name: str, file: Path) -> Account:
+    from mcp_toolset.config import load_config
+    from mcp_toolset.config.keys import did_you_mean
+    from mcp_toolset.config.server_auth import OAuth
+    from mcp_toolset.upstream.credentials.account import Account
+
+    servers = {server.name: server for server in load_config(file).servers}
+    server = servers.get(name)
+    if server is None:
+        mend = did_you_mean(name, list(servers)) or f"it has {', '.join(servers) or 'no servers'}"
+        raise TargetError(f"{file}: no server {name!r}; {mend}")
+    if server.fault:
+        raise TargetError(server.fault)
+    if server.url is None:
+        raise TargetError(
+            f"{file}: {name!r} is a program, which wants no login; write secrets into its `env`"
+        )
+    if server.auth is None:
+        raise TargetError(f'{file}: {name!r} has no `auth`; add "auth": "oauth" to its entry')
+    if not isinstance(server.auth, OAuth):
+        raise TargetError(f"{file}: {name!r} needs no login: its entry has all that gets its tokens")
+    return Account(name, server.url, server.auth, server.headers)
+
+
+async def _logged_in(
+    account: Account, scopes: Sequence[str], patience: float, *, no_browser: bool
+) -> Credential:
+    import anyio
+
+    from mcp_toolset.upstream.credentials.loopback import PastedPage, loopback_page
+
+    port = await account.port()
+    try:
+        with anyio.fail_after(patience):
+            if no_browser:
+                return await account.login(PastedPage(port, _pasted), scopes)
+            async with loopback_page(port, _open) as page:
+                return await _shown(account, page, scopes)
+    except TimeoutError:
+        raise TargetError(
+            f"{account.name}: nobody has logged in within {patience:g} s; allow more with --timeout"
+        ) from None
+    except OSError as fault:
+        raise TargetError(
+            f"{account.name}: port {port} of 127.0.0.1 cannot be used ({fault.strerror}); give another "
+            "`redirect_port`, or use --no-browser"
+        ) from None
+
+
+async def _shown(account: Account, page: LoginPage, scopes: Sequence[str]) -> Credential:
+    """Log in, and tell the browser how that has ended."""
+    from mcp_toolset.upstream.credentials.loopback import LoopbackPage
+
+    assert isinstance(page, LoopbackPage)
+    try:
+        found = await account.login(page, scopes)
+    # Whatever it is, the browser is told, and the command tells more.
+    except Exception:
+        await page.show("The login has failed; the terminal says why. You can close this window.")
+        raise
+    await page.show(f"You are logged in to {account.name}. You can close this window.")
+    return found
+
+
+async def _open(url: str) -> None:
+    import webbrowser
+
+    import anyio.to_thread
+
+    from mcp_toolset.cli.display.output import note
+
+    note(f"log in with your browser; if none opens, open this address yourself: {url}")
+    # Without a display Python would take a browser for terminals, in this one.
+    if sys.platform != "linux" or any(os.environ.get(name) for name in _DISPLAYS):
+        await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+
+
+async def _pasted(url: str) -> str:
+    import anyio.to_thread
+
+    from mcp_toolset.cli.display.output import note
+
+    note(f"open this address in a browser, on any machine, and log in: {url}")
+    note("then paste the address that the browser ends at (its page need not load), and press Enter")
+    pasted = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    if not pasted.strip():
+        raise TargetError("nothing was pasted; log in again")
+    return pasted
+
+
+async def _rows() -> list[tuple[str, str, str]]:
+    from mcp_toolset.upstream.credentials.account import accounts
+
+    return [(key.upstream, found.issuer, _state(found)) for key, found in await accounts()]
+
+
+def _state(credential: Credential) -> str:
+    now = time.time()
+    if not credential.header or (credential.has_expired(now) and not credential.refresh_token):
+        return "needs login"
+    if credential.refresh_token:
+        return "logged in"
+    left = None if credential.expires_at is None else credential.expires_at - now
+    return "logged in" if left is None else f"logged in for {left / 60:.0f} minutes"
+
+
+def _granted(credential: Credential) -> str:
+    return f", for {' '.join(credential.scopes)}" if credential.scopes else ""

@@ -1,0 +1,125 @@
+"""`"auth"` in a server's entry → `ServerAuth`: how the bridge gets tokens for that server.
+
+Two other clients write down the same: Cursor in `auth` (`CLIENT_ID`), Claude Code and Gemini CLI in `oauth`
+(`clientId`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from pydantic import ConfigDict, Field
+
+from mcp_toolset.config.entries import Entry, validated
+from mcp_toolset.config.jsonc import Place
+from mcp_toolset.config.keys import did_you_mean
+from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, OAuth, ServerAuth
+from mcp_toolset.errors import DefinitionError
+
+__all__ = ["server_auth"]
+
+_TEXT: Final = "a string"
+_SCOPES: Final = 'a list of strings such as ["read"]'
+
+
+class _Login(Entry):
+    model_config = ConfigDict(extra="forbid")
+
+    type: str = Field("oauth", description=_TEXT)
+    scopes: list[str] = Field([], description=_SCOPES)
+
+
+class _OAuth(_Login):
+    client_id: str | None = Field(None, min_length=1, description=_TEXT)
+    client_secret: str | None = Field(None, description=_TEXT)
+    client_metadata_url: str | None = Field(None, description="an https address")
+    issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
+    redirect_port: int = Field(0, ge=0, le=65535, description="the number of a port")
+
+
+class _ClientCredentials(_Login):
+    client_id: str = Field(min_length=1, description=_TEXT)
+    client_secret: str | None = Field(None, description=_TEXT)
+    private_key: str | None = Field(None, description="a private key (PEM)")
+    algorithm: str = Field("RS256", description="an algorithm such as ES256")
+    issuer: str = Field(min_length=1, description="the address of an authorization server")
+
+
+class _Enterprise(_Login):
+    client_id: str = Field(min_length=1, description=_TEXT)
+    client_secret: str = Field(min_length=1, description=_TEXT)
+    issuer: str = Field(min_length=1, description="the address of an authorization server")
+    idp_token_endpoint: str = Field(min_length=1, description="the address of a token endpoint")
+    idp_client_id: str = Field(min_length=1, description=_TEXT)
+    id_token: str = Field(min_length=1, description="an ID token, such as ${ID_TOKEN}")
+
+
+_KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., ServerAuth]]]] = {
+    "oauth": (_OAuth, OAuth),
+    "client_credentials": (_ClientCredentials, ClientCredentials),
+    "enterprise": (_Enterprise, EnterpriseLogin),
+}
+_CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
+_CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
+
+
+def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> ServerAuth | None:
+    """How tokens are got for a server; `None` if its entry does not say.
+
+    Args:
+        auth: The value of `auth`.
+        oauth: The value of `oauth`, as other clients write it.
+        place: The place of the entry.
+        expanded: Expands the references in a text; it takes the steps to the text too.
+
+    Raises:
+        ConfigError: `auth` is wrong.
+    """
+    if auth is None:
+        return _of_other_client(oauth, place, expanded)
+    if isinstance(auth, str) and auth not in _KINDS:
+        raise place.at("auth").error(
+            "a text other than `oauth`", "write a token into `headers`, as `Authorization: Bearer ${TOKEN}`"
+        )
+    table = {"type": auth} if isinstance(auth, str) else _table(auth, place.at("auth"))
+    return _read(_renamed(table, _CURSOR), place, "auth", expanded)
+
+
+def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) -> ServerAuth | None:
+    table = cast("dict[str, Any]", oauth) if isinstance(oauth, dict) else {}
+    if not isinstance(table.get("clientId"), str) or table.get("enabled") is False:
+        return None
+    known = {key: table[key] for key in (*_CAMEL, "scopes") if key in table}
+    return _read(_renamed(known, _CAMEL), place, "oauth", expanded)
+
+
+def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[..., str]) -> ServerAuth:
+    said = table.get("type", "oauth")
+    kind = _KINDS.get(said) if isinstance(said, str) else None
+    if kind is None:
+        known = list(_KINDS)
+        mend = did_you_mean(said if isinstance(said, str) else "", known) or f"use one of {', '.join(known)}"
+        raise place.at(key, "type").error("no kind of login of that name", mend)
+    model, made = kind
+    entry = validated(model, dict(table), place.at(key))
+    read: dict[str, Any] = {
+        name: expanded(value, key, name) if isinstance(value, str) else value
+        for name, value in entry.model_dump(exclude={"type", "scopes"}).items()
+    }
+    scopes = [expanded(scope, key, "scopes", index) for index, scope in enumerate(entry.scopes)]
+    try:
+        return made(**read, scopes=scopes)
+    except DefinitionError as fault:
+        cause, _, mend = str(fault).partition("; ")
+        raise place.at(key).error(cause, mend) from None
+
+
+def _renamed(table: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in table.items()}
+
+
+def _table(value: object, place: Place) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise place.error("must be `oauth` or an object", 'write it as {"type": "oauth"}')
+    return cast("dict[str, Any]", value)

@@ -1,0 +1,87 @@
+"""`mcp-toolset login` and `logout`, with a real authorization server and a program in place of a browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import pytest
+from tests.cli.commandline import CommandLine, line
+from tests.support.authorization_server import AuthorizationServer, authorization_server
+from tests.upstream.credentials.protected import protected
+
+__all__ = ["line"]
+BROWSER = """
+import sys
+import httpx2
+with httpx2.Client(timeout=30, follow_redirects=True) as browser:
+    page = browser.get(sys.argv[1] + "&login_hint=USER")
+    open("page.html", "w").write(page.text)
+"""
+SECRETS = ("Bearer ", "access_token", "refresh_token", "client_secret")
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[AuthorizationServer]:
+    with authorization_server() as running:
+        yield running
+
+
+class Desk:
+    """A person at a command line with a browser."""
+
+    def __init__(self, line: CommandLine, user: str = "alice") -> None:
+        self.line = line
+        browser = line.write("browser.py", BROWSER.replace("USER", user))
+        self.env = {
+            "BROWSER": f"{sys.executable} {browser} %s",
+            "MCP_TOOLSET_CREDENTIALS": str(line.folder / "credentials"),
+        }
+
+    async def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        run = partial(self.line.process, *words, env=self.env)
+        return await anyio.to_thread.run_sync(run)
+
+    async def said(self, *words: str) -> str:
+        done = await self.run(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@pytest.mark.anyio
+async def test_i4_a_login_serves_configurations_and_addresses_until_a_logout(
+    line: CommandLine, issuer: AuthorizationServer
+) -> None:
+    desk = Desk(line)
+    async with protected(issuer) as server:
+        line.write("mcp.json", json.dumps({"mcpServers": {"up": {"url": server.url, "auth": "oauth"}}}))
+        before = await desk.run("list", "mcp.json")
+        assert before.returncode == 1 and "needs login: mcp-toolset login up\n" in before.stderr
+        done = await desk.run("login", "up")
+        assert done.stdout.strip() == f"logged in to up at {issuer.issuer}, for tools:read"
+        page = (line.folder / "page.html").read_text()
+        assert "You are logged in to up. You can close this window." in page
+        kept = b"".join(path.read_bytes() for path in (line.folder / "credentials").iterdir())
+        shown = done.stdout + done.stderr + page + (line.folder / "mcp.json").read_text() + repr(kept)
+        assert not [secret for secret in SECRETS if secret in shown]
+        assert await desk.said("call", "mcp.json", "up_whose") == "it ran"
+        listed = json.loads(await desk.said("login", "--list", "--json"))
+        assert listed == [{"server": server.url, "issuer": issuer.issuer, "state": "logged in"}]
+        assert await desk.said("logout", "up") == "up: logged out"
+        assert (await desk.run("call", server.url, "whose")).returncode == 1
+
+
+@pytest.mark.anyio
+async def test_i4_a_person_who_refuses_is_told_in_one_line(
+    line: CommandLine, issuer: AuthorizationServer
+) -> None:
+    async with protected(issuer) as server:
+        done = await Desk(line, user="nobody").run("login", server.url)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "the login was refused: access_denied: the user refused" in last
+    assert "The login has failed; the terminal says why." in (line.folder / "page.html").read_text()

@@ -1,0 +1,38 @@
+"""`mcp-toolset login` for what has no login."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.commandline import CommandLine, line
+
+__all__ = ["line"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["login"], "give a SERVER or a URL, or --list"),
+        (["login", "up"], "no configuration in this folder names it; give --config FILE, or a URL"),
+        (["login", "up", "--config", "mine.json"], "mine.json: no such file"),
+        (["login", "hots", "--config", "all.json"], "all.json: no server 'hots'; did you mean `host`?"),
+        (["login", "host", "--config", "all.json"], """'host' has no `auth`; add "auth": "oauth" to its"""),
+        (["login", "run", "--config", "all.json"], "'run' is a program, which wants no login"),
+        (["login", "robot", "--config", "all.json"], "'robot' needs no login: its entry has all"),
+        (["login", "bad", "--config", "all.json"], "mcpServers.bad.auth.type: no kind of login of that name"),
+        (["login", "ftp://host"], "ftp: no login to such an address; give an https URL"),
+        (["logout", "http://127.0.0.1:9/mcp"], "no tokens are kept"),
+    ],
+)
+def test_i4_what_nobody_can_log_in_to_is_told(line: CommandLine, words: list[str], told: str) -> None:
+    robot = {"type": "client_credentials", "client_id": "r", "client_secret": "s", "issuer": "https://i"}
+    servers = {
+        "host": {"url": "https://host/mcp"},
+        "run": {"command": "x"},
+        "robot": {"url": "https://robot/mcp", "auth": robot},
+        "bad": {"url": "https://bad/mcp", "auth": {"type": "x"}},
+    }
+    line.write("all.json", json.dumps({"mcpServers": servers}))
+    done = line.run(*words)
+    assert told in done.stderr + done.stdout and len((done.stderr + done.stdout).splitlines()) == 1
