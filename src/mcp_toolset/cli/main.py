@@ -18,6 +18,7 @@ import click
 from mcp_toolset import __version__
 from mcp_toolset.cli.commands.audit import audit_command
 from mcp_toolset.cli.commands.call import call_command
+from mcp_toolset.cli.commands.explain import explain_command
 from mcp_toolset.cli.commands.get import get_command
 from mcp_toolset.cli.commands.inspect import inspect_command
 from mcp_toolset.cli.commands.install import install_command, uninstall_command
@@ -84,6 +85,7 @@ for _command in (
     login_command,
     logout_command,
     pin_command,
+    explain_command,
     install_command,
     uninstall_command,
     secret_command,

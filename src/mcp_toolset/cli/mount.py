@@ -44,6 +44,7 @@ __all__ = [
     "mount",
     "opened",
     "own_bindings",
+    "visible_bindings",
     "run",
     "run_on",
 ]
@@ -306,10 +307,16 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in passed_anyway}
 
 
+def visible_bindings(server: ToolsetServer) -> list[ToolBinding]:
+    """Every tool that exists for a caller without a name: the person at the command line."""
+    policy = server.policy
+    return [one for one in server.bindings() if policy is None or policy.decide(one, None).kind != "deny"]
+
+
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
-    """Every callable tool, without the tools that only search and grant."""
+    """Of these, those that do more than search and grant."""
     names = FIXED_TOOLS if server.toolset.defers else ()
-    return [binding for binding in server.bindings() if binding.name not in names]
+    return [binding for binding in visible_bindings(server) if binding.name not in names]
 
 
 def run(work: Callable[[], Awaitable[_Result]]) -> _Result:

@@ -29,6 +29,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit
 
 TransportName = Literal["stdio", "http", "sse"]
@@ -64,6 +65,7 @@ def serve(
     state: str | PathLike[str] | StateStore | None = None,
     watch: bool = True,
     auth: Auth | None = None,
+    policy: Policy | None = None,
     audit: Audit | None = None,
     insecure: bool = False,
 ) -> None:
@@ -91,6 +93,7 @@ def serve(
             `ToolsetServer`.
         watch: Read a configuration again when its file has changed.
         auth: Who may call over HTTP; see `ToolsetServer`.
+        policy: Which tools exist for which caller, and which need an approval; see `ToolsetServer`.
         audit: The audit log, or the path of its file; see `ToolsetServer`.
         insecure: Listen on addresses that other machines reach even if everybody may call.
 
@@ -115,6 +118,7 @@ def serve(
         prompts=prompts,
         completions=completions,
         auth=auth,
+        policy=policy,
         audit=audit,
     )
     capture = capturing.get()
@@ -273,6 +277,7 @@ def server_of(
     prompts: PromptProvider | None = None,
     completions: CompletionProvider | None = None,
     auth: Auth | None = None,
+    policy: Policy | None = None,
     audit: Audit | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
@@ -283,7 +288,7 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        if any(own) or rules or grants or client_prefix or state or auth or audit:
+        if any(own) or rules or grants or client_prefix or state or auth or policy or audit:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
@@ -311,5 +316,6 @@ def server_of(
         prompts=prompts,
         completions=completions,
         auth=auth,
+        policy=policy,
         audit=audit,
     )

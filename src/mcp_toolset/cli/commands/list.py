@@ -123,15 +123,18 @@ def _status(status: SourceStatus) -> dict[str, Any]:
 
 
 def _deferred(server: ToolsetServer) -> Mapping[str, int]:
-    return Counter(binding.source for binding in server.bindings() if binding.deferred)
+    from mcp_toolset.cli.mount import visible_bindings
+
+    return Counter(binding.source for binding in visible_bindings(server) if binding.deferred)
 
 
 def _show(server: ToolsetServer, output: Output) -> None:
     from mcp_toolset.catalog.search.entry import CatalogEntry
     from mcp_toolset.cli.display.changes import clearing
+    from mcp_toolset.cli.mount import visible_bindings
 
     clear = clearing(server)
-    listed = [binding for binding in server.bindings() if not binding.deferred]
+    listed = [binding for binding in visible_bindings(server) if not binding.deferred]
     rows = [
         (tool.name, tool.source, clear(CatalogEntry(tool.definition, tool.name).description_line))
         for tool in listed

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.transports.http.limits import HttpLimits
 
 
@@ -58,6 +59,11 @@ class HostCalls(ClientSide):
     def bindings(self) -> list[ToolBinding]:
         """Everything that can be called, resident and deferred, under its public name."""
         return list(self._served.table.values())
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy that holds now: the program's and the configuration's together; `None` for none."""
+        return self._visibility.policy
 
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""

@@ -1,0 +1,171 @@
+"""`mcp-toolset explain`: what the permissions say of a tool and a caller, and which rule decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mcp_toolset.cli.display.tables import Column
+from mcp_toolset.cli.options import Reach, json_option, reach_options, target_and_words, target_command
+from mcp_toolset.cli.target import parse_target
+from mcp_toolset.errors import TargetError
+
+if TYPE_CHECKING:
+    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.security.policy.policy import Policy
+    from mcp_toolset.server.server import ToolsetServer
+    from mcp_toolset.tools.core.identity import Identity
+    from mcp_toolset.tools.view.view import ToolBinding
+
+__all__ = ["explain_command"]
+
+DENIED: Final = 1
+_COLUMNS: Final = (
+    Column("tool"),
+    Column("verdict", state=True, label=False),
+    Column("rule", prose=True, label=False),
+)
+_NO_RULE: Final = "no rule is about it"
+
+
+@target_command(
+    "explain",
+    "TARGET [TOOL] | [TOOL] -- COMMAND…",
+    "mcp-toolset explain mcp.json",
+    "mcp-toolset explain mcp.json github_delete_repo --as ann --role staff",
+)
+@click.option("--as", "name", metavar="NAME", help="The caller's name or key; without it nobody's.")
+@click.option("--role", "roles", metavar="ROLE", multiple=True, help="A role of the caller; repeatable.")
+@click.option("--scope", "scopes", metavar="SCOPE", multiple=True, help="A scope of the caller; repeatable.")
+@json_option
+@reach_options
+@click.pass_context
+def explain_command(
+    ctx: click.Context,
+    words: Sequence[str],
+    name: str | None,
+    roles: Sequence[str],
+    scopes: Sequence[str],
+    as_json: bool,
+    reach: Reach,
+) -> int:
+    """Say whether a caller may use TOOL, and which rule of the permissions decides.
+
+    Without TOOL it says so of every tool. Without a name, role or scope the caller is one on standard input;
+    a name of `auth.tokens` has the roles and scopes of the file. The exit code is 1 if TOOL is denied.
+    """
+    target, command, rest = target_and_words(ctx, words, more=True)
+    if len(rest) > 1:
+        raise click.UsageError(f"{rest[1]!r} is one word too many; explain one tool at a time", ctx)
+    place = parse_target(target, command)
+
+    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.mount import run_on
+
+    reach.log()
+
+    async def explain(mounted: ToolsetServer) -> dict[str, Any]:
+        caller = _caller(mounted, name, roles, scopes)
+        told = {"caller": None if caller is None else caller.name, **_file(mounted)}
+        if caller is not None:
+            told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
+        if not rest:
+            return {**told, "tools": [_said(mounted.policy, one, caller) for one in _tools(mounted)]}
+        return {**told, **_said(mounted.policy, _tool(mounted, rest[0]), caller)}
+
+    with answering() as output:
+        found = run_on(place, reach.mounting(), explain)
+        if as_json:
+            output.json(found)
+        elif rest:
+            _show(found, output)
+        else:
+            rows = [[one["tool"], one["verdict"], one["rule"] or _NO_RULE] for one in found["tools"]]
+            output.table(_COLUMNS, rows)
+    return DENIED if found.get("verdict") == "deny" else 0
+
+
+def _caller(
+    mounted: ToolsetServer, name: str | None, roles: Sequence[str], scopes: Sequence[str]
+) -> Identity | None:
+    """The caller that the options describe."""
+    from mcp_toolset.tools.core.identity import Identity
+
+    if name is None and not roles and not scopes:
+        return None
+    auth = None if mounted.configured is None else mounted.configured.config.auth
+    token = None if auth is None or name is None else auth.tokens.get(name)
+    if token is not None:
+        return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
+    try:
+        is_key = name is not None and name.startswith("[")
+        client, issuer, subject = json.loads(name or "") if is_key else (None, None, name)
+    except ValueError:
+        raise TargetError(f'--as {name}: a key is written as `["CLIENT", "ISSUER", "SUBJECT"]`') from None
+    return Identity.of(client, subject or "", issuer, roles=roles, scopes=scopes)
+
+
+def _file(mounted: ToolsetServer) -> dict[str, Any]:
+    return {} if mounted.configured is None else {"file": str(mounted.configured.config.path)}
+
+
+def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
+    """Every tool, those included that the permissions hide."""
+    from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
+
+    names = FIXED_TOOLS if mounted.toolset.defers else ()
+    return [binding for binding in mounted.bindings() if binding.name not in names]
+
+
+def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
+    """The tool of a public name, or of `server/tool`."""
+    from mcp_toolset.tools.binding.selector import near_names
+
+    tools = _tools(mounted)
+    for binding in tools:
+        if name in (binding.name, binding.asked, f"{binding.source}/{binding.definition.name}"):
+            return binding
+    near = near_names(name, {one.name: one for one in tools})
+    raise TargetError(f"there is no tool {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+
+
+def _said(policy: Policy | None, binding: ToolBinding, caller: Identity | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"tool": binding.name}
+    if binding.source:
+        told |= {"server": binding.source, "own": binding.definition.name}
+    if policy is None:
+        return {**told, "verdict": "allow", "rule": "", "looked": []}
+    verdict = policy.decide(binding, caller)
+    looked = [
+        {"place": look.section.place, "verdict": look.kind, "pattern": look.pattern or None}
+        for look in policy.looks(policy.facts(binding), policy.group(caller))
+    ]
+    return {**told, "verdict": verdict.kind, "rule": verdict.rule, "looked": looked}
+
+
+def _show(found: dict[str, Any], output: Output) -> None:
+    own = f" ({found['server']}/{found['own']})" if "server" in found else ""
+    output.say(f"{found['tool']}{own}: {found['verdict']}")
+    output.say(f"  rule: {found['rule'] or _NO_RULE}")
+    for line in _facts(found):
+        output.say(f"  {line}")
+    if found["looked"]:
+        output.say("Asked, in this order:")
+    for look in found["looked"]:
+        fits = "no pattern fits" if look["verdict"] is None else f"{look['verdict']}: {look['pattern']}"
+        output.say(f"  {look['place']}: {fits}")
+
+
+def _facts(found: dict[str, Any]) -> Iterator[str]:
+    if "file" in found:
+        yield f"file: {found['file']}"
+    if found["caller"] is None:
+        yield "caller: anybody without a name (standard input, no authentication)"
+        return
+    yield f"caller: {found['caller'] or 'without a name'}"
+    for kind in ("roles", "scopes"):
+        if found[kind]:
+            yield f"{kind}: {', '.join(found[kind])}"
