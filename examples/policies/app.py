@@ -1,4 +1,4 @@
-from mcp_toolset import serve, tool
+from mcp_toolset import Toolset, serve, tool
 from mcp_toolset.policy import Policy
 
 
@@ -20,4 +20,4 @@ policy = Policy(
 )
 
 if __name__ == "__main__":
-    serve(find_order, cancel_order, policy=policy)
+    serve(Toolset(find_order, cancel_order), policy=policy)
