@@ -12,11 +12,9 @@ from threading import Lock, Thread
 from typing import Final, Protocol, TypeVar, cast
 
 from mcp_toolset.errors import SecretError
+from mcp_toolset.security.secrets import KEY_VARIABLE
 
-__all__ = ["KEY_VARIABLE", "PATIENCE", "Keyring", "KeyringMissingError"]
-
-KEY_VARIABLE: Final = "MCP_TOOLSET_KEY"
-"""The environment variable with the key of encrypted files, which are used instead of a keyring then."""
+__all__ = ["PATIENCE", "Keyring", "KeyringMissingError"]
 
 SERVICE: Final = "mcp-toolset"
 """The name under which a keyring shows our entries."""

@@ -21,7 +21,8 @@ from cryptography.fernet import Fernet, MultiFernet
 
 from mcp_toolset.concurrency.atomic_file import locked, replace_file
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.keyring_store import KEY_VARIABLE, Keyring, KeyringMissingError
+from mcp_toolset.security.secrets import KEY_VARIABLE
+from mcp_toolset.security.secrets.keyring_store import Keyring, KeyringMissingError
 
 __all__ = ["MasterKey", "PrivateFolder"]
 

@@ -7,11 +7,13 @@ import stat
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcp_toolset.errors import SecretError
-from mcp_toolset.security.secrets.named_secrets import NAMES, NamedSecrets, is_name
 from mcp_toolset.security.secrets.vault import Vault
+
+if TYPE_CHECKING:
+    from mcp_toolset.security.secrets.named_secrets import NamedSecrets
 
 __all__ = ["AbsentError", "References"]
 
@@ -59,9 +61,13 @@ class References:
 
     @cached_property
     def _secrets(self) -> NamedSecrets:
+        from mcp_toolset.security.secrets.named_secrets import NamedSecrets
+
         return NamedSecrets(self._vault or Vault())
 
     def _secret(self, name: str) -> str:
+        from mcp_toolset.security.secrets.named_secrets import NAMES, is_name
+
         if not is_name(name):
             raise SecretError(f"${{keyring:{name}}} is no name of a secret", f"use {NAMES}")
         secret = self._secrets.get(name)

@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mcp_toolset.security.secrets.credential_store import CredentialStore, MemoryCredentialStore
-from mcp_toolset.security.secrets.keyring_store import KEY_VARIABLE, Keyring
+from mcp_toolset.security.secrets import KEY_VARIABLE
 
 if TYPE_CHECKING:
+    from mcp_toolset.security.secrets.credential_store import CredentialStore
     from mcp_toolset.security.secrets.encrypted_file import EncryptedFiles
+    from mcp_toolset.security.secrets.keyring_store import Keyring
 
 __all__ = ["FOLDER_VARIABLE", "Vault"]
 
@@ -31,7 +32,16 @@ class Vault:
     def __init__(self, environ: Mapping[str, str] = os.environ, keyring: Keyring | None = None) -> None:
         """Use the folder that the environment names, or the user's, and the system's keyring or another."""
         self._environ = environ
-        self.keyring = keyring or Keyring()
+        self._keyring = keyring
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        """The keyring, which is asked when a secret is needed."""
+        if self._keyring is not None:
+            return self._keyring
+        from mcp_toolset.security.secrets.keyring_store import Keyring
+
+        return Keyring()
 
     @property
     def has_own_key(self) -> bool:
@@ -65,6 +75,8 @@ class Vault:
     @cached_property
     def credentials(self) -> CredentialStore:
         """The credentials for mounted servers."""
+        from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
+
         if self.files is None:
             return MemoryCredentialStore()
         from mcp_toolset.security.secrets.encrypted_file import FileCredentialStore
