@@ -189,7 +189,7 @@ class Offering:
 
     def leads(self, uri: str, identity: Identity | None) -> bool:
         """Whether a public URI leads to a source that exists for a caller."""
-        return any(source in self.seen(identity) for source, _ in self._addresses.origins(uri))
+        return bool(self._addresses.origins(uri, self.seen(identity)))
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read the resource that a public URI leads to.
@@ -320,7 +320,7 @@ class Offering:
     async def _origins(self, uri: str, identity: Identity | None) -> list[Origin]:
         if not self._lists:
             await self.settle()
-        return [origin for origin in self._addresses.origins(uri) if origin[0] in self.seen(identity)]
+        return self._addresses.origins(uri, self.seen(identity))
 
     async def _prompt_origin(self, name: str, identity: Identity | None) -> Origin:
         if name not in self._addresses.prompts:
@@ -333,8 +333,11 @@ class Offering:
     async def _template_origin(self, template: str, identity: Identity | None) -> Origin:
         if template not in self._addresses.templates:
             await self.settle()
-        found = self._addresses.templates.get(template) or next(iter(self._addresses.origins(template)), None)
-        if found is None or found[0] not in self.seen(identity):
+        seen = self.seen(identity)
+        found = self._addresses.templates.get(template)
+        if found is None or found[0] not in seen:
+            found = next(iter(self._addresses.origins(template, seen)), None)
+        if found is None:
             raise LookupError(f"Unknown resource template: {template}")
         return found
 

@@ -86,23 +86,29 @@ class Addresses:
             apps=apps,
         )
 
-    def origins(self, uri: str) -> list[Origin]:
-        """The sources to ask for a public URI, the likeliest first; empty if no source has it."""
+    def origins(self, uri: str, seen: Collection[str] | None = None) -> list[Origin]:
+        """The sources to ask for a public URI, the likeliest first; empty if no source has it.
+
+        Args:
+            uri: The URI.
+            seen: The sources that exist for the caller; all of them unless given.
+        """
+        seen = self._every if seen is None else seen
         listed = self.resources.get(uri)
-        if listed is not None:
+        if listed is not None and listed[0] in seen:
             return [listed]
         if uri.startswith(APP):
             place, slash, rest = uri.removeprefix(APP).partition("/")
             owners = [source for source, known in self.apps.items() if slash and known == place]
-            if owners:
+            if owners and owners[0] in seen:
                 return [(owners[0], APP + rest)]
         scheme, plus, native = uri.partition("+")
-        if plus and scheme in self.schemes:
+        if plus and self.schemes.get(scheme) in seen:
             return [(self.schemes[scheme], native)]
-        matching = self._matching(uri)
+        matching = self._matching(uri, seen)
         if matching is not None:
             return [(matching, uri)]
-        mounted = [source for source in self.readers if source]
+        mounted = [source for source in self.readers if source and source in seen]
         sole = mounted if len(mounted) == 1 else []
         return [(source, uri) for source in ([LOCAL] if LOCAL in self.readers else []) + sole]
 
@@ -124,6 +130,11 @@ class Addresses:
         return len(self.readers) > 1
 
     @cached_property
+    def _every(self) -> Collection[str]:
+        named = {source for table in (self.resources, self.templates) for source, _ in table.values()}
+        return {LOCAL, *self.readers, *self.apps, *named}
+
+    @cached_property
     def _scheme_of(self) -> Mapping[str, str]:
         return {source: scheme for scheme, source in self.schemes.items()}
 
@@ -131,10 +142,12 @@ class Addresses:
     def _public(self) -> Mapping[Origin, str]:
         return {origin: public for public, origin in self.resources.items()}
 
-    def _matching(self, uri: str) -> str | None:
-        """The source with the template that says most about a URI."""
+    def _matching(self, uri: str, seen: Collection[str]) -> str | None:
+        """The source with the template that says most about a URI, among those that are seen."""
         best, found = -1, None
         for template, (source, _) in self.templates.items():
+            if source not in seen:
+                continue
             start, end = fixed_ends(template)
             long_enough = len(uri) >= len(start) + len(end)
             if long_enough and uri.startswith(start) and uri.endswith(end) and len(start) > best:
