@@ -14,6 +14,7 @@ from mcp_toolset.upstream.lists import client_lists, taken_list
 # What servers list is kept in the user's cache folder by default; tests write nothing there. The
 # processes that they start inherit this.
 os.environ["MCP_TOOLSET_CACHE"] = "off"
+os.environ["MCP_TOOLSET_APPROVALS"] = "off"
 # Nor do they ask the keyring of whoever runs them.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
 

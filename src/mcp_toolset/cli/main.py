@@ -16,6 +16,7 @@ from typing import Final
 import click
 
 from mcp_toolset import __version__
+from mcp_toolset.cli.commands.approvals import approvals_command
 from mcp_toolset.cli.commands.audit import audit_command
 from mcp_toolset.cli.commands.call import call_command
 from mcp_toolset.cli.commands.explain import explain_command
@@ -86,6 +87,7 @@ for _command in (
     logout_command,
     pin_command,
     explain_command,
+    approvals_command,
     install_command,
     uninstall_command,
     secret_command,

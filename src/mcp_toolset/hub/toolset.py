@@ -21,6 +21,7 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
+    from mcp_toolset.security.policy.limits import Limits
 
 _log = logging.getLogger("mcp_toolset.hub")
 
@@ -84,6 +85,12 @@ class ConfiguredToolset(Toolset):
             ConfigError: what it says cannot be used.
         """
         return self._authentication.of(self.config.auth)
+
+    @property
+    def stated_limits(self) -> tuple[Mapping[str, Limits], Mapping[str, Mapping[str, Limits]]]:
+        """How much callers may use, as the configuration says: of all tools, and of those of its servers."""
+        servers = {server.name: server.limits for server in enabled(self.config) if server.limits}
+        return self.config.limits, servers
 
     def audit(self) -> AuditLog | None:
         """The audit log, as the configuration says; `None` if it does not say."""

@@ -15,7 +15,7 @@ import anyio
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
 from mcp_toolset.calls.pipeline.hooks import HookSet
-from mcp_toolset.calls.pipeline.middleware import Guard, ToolMiddleware
+from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
 from mcp_toolset.calls.pipeline.rules import Rules, rules_from
 from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
 from mcp_toolset.catalog.grants.access import Access, AccessPolicy
@@ -27,6 +27,7 @@ from mcp_toolset.errors import StateError, sole
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted
 from mcp_toolset.server.attachments import Attachments
+from mcp_toolset.server.call_guards import CallGuards
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
 from mcp_toolset.server.interface.host_calls import HostCalls
@@ -52,8 +53,10 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.security.authentication.authenticator import Auth
+    from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit
+    from mcp_toolset.server.call_guards import LimitsByPattern
     from mcp_toolset.server.lowlevel.server import LowlevelServer
     from mcp_toolset.server.state_keeper import StateKeeper
 
@@ -90,6 +93,8 @@ class ToolsetServer(HostCalls, LiveChanges):
         grants: GrantLedger | None = None,
         access: Access | None = None,
         policy: Policy | None = None,
+        limits: LimitsByPattern | None = None,
+        approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
         client_prefix: str = "",
         state: str | PathLike[str] | StateStore | None = None,
         scorer: Scorer | Literal["built-in"] | None = "built-in",
@@ -127,6 +132,10 @@ class ToolsetServer(HostCalls, LiveChanges):
             access: Who may have which deferred tool, asked at each search, resolve and call.
             policy: Which tools exist for which caller, and which need an approval; with a policy in the
                 configuration that is served, the strictest of both counts. See docs/policies.md.
+            limits: How much each caller may use, by pattern of tools; those of the configuration hold
+                besides. See docs/limits.md.
+            approvals: Where calls wait for an approval whose client shows no questions: the file that
+                `mcp-toolset approvals` shows, unless given; `False` for nowhere. See docs/approvals.md.
             client_prefix: What clients put before every name, such as `mcp__tools__`; with it, names
                 stay within 64 characters.
             state: A file or a `StateStore` that keeps names and membership from one run to the next.
@@ -169,6 +178,8 @@ class ToolsetServer(HostCalls, LiveChanges):
             grants=grants or GrantLedger(),
             access=access,
             policy=policy,
+            limits=limits,
+            approvals=approvals,
             client_prefix=client_prefix,
             state=state,
             scorer=scorer,
@@ -192,7 +203,14 @@ class ToolsetServer(HostCalls, LiveChanges):
         self.grants = options.grants
         self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self._introductions = {}
-        self._visibility = Visibility(policy, self.registry.toolsets, self._rules, self._guard)
+        guards = CallGuards(
+            limits,
+            self.registry.toolsets,
+            served=self._identified,
+            approvals=approvals,
+            record=None if self.audit is None else self.audit.record,
+        )
+        self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
         self._auth = authenticator(auth)
@@ -357,12 +375,9 @@ class ToolsetServer(HostCalls, LiveChanges):
             deferring=self.registry.deferring,
         )
 
-    def _guard(self, policy: Policy) -> Guard:
-        """What applies a policy to the calls of this server."""
-        from mcp_toolset.calls.middleware.permissions import PolicyGuard
-
-        record = None if self.audit is None else self.audit.record
-        return PolicyGuard(policy, served=self.name, record=record)
+    def _identified(self) -> str:
+        """What tells this server from others that share a file of approvals."""
+        return self.name if self.configured is None else f"{self.name} {self.configured.config.path}"
 
     async def _save_last(self) -> None:
         if self._keeper is not None:

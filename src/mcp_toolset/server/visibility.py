@@ -10,6 +10,7 @@ from mcp_toolset.calls.pipeline.middleware import Guard
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
+from mcp_toolset.server.call_guards import CallGuards
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -93,7 +94,7 @@ class Visibility(Visible):
         own: Policy | None,
         toolsets: Callable[[], Iterable[Toolset]],
         rules: RuleSet,
-        guard: Callable[[Policy], Guard],
+        guards: CallGuards,
     ) -> None:
         """Begin with the program's policy; those of `toolsets` are read by each `wanted`.
 
@@ -101,11 +102,11 @@ class Visibility(Visible):
             own: The policy of the program.
             toolsets: What is served.
             rules: The rules of the program.
-            guard: Makes what applies a policy to calls.
+            guards: Makes what applies a policy to calls.
         """
         self._rules = rules
-        self._guard = guard
-        self._guarded: tuple[Policy | None, RuleSet] = (None, rules)
+        self._guards = guards
+        self._guarded: tuple[tuple[Guard, ...], RuleSet] = ((), rules)
         self._own = () if own is None else own.permissions
         self._toolsets = toolsets
         self._compiled: tuple[tuple[Permissions, ...], Policy | None] = ((), None)
@@ -133,10 +134,10 @@ class Visibility(Visible):
         return self._compiled[1]
 
     def rules(self) -> RuleSet:
-        """The rules of the program, with what applies the policy that holds now."""
-        if self._guarded[0] is not self.policy:
-            guards = () if self.policy is None else (self._guard(self.policy),)
-            self._guarded = (self.policy, replace(self._rules, guards=(*self._rules.guards, *guards)))
+        """The rules of the program, with what applies the policy and the limits that hold now."""
+        guards = self._guards.of(self.policy)
+        if self._guarded[0] is not guards:
+            self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
         return self._guarded[1]
 
     def group(self, identity: Identity | None) -> object:

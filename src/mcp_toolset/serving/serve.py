@@ -29,8 +29,10 @@ from mcp_toolset.tools.toolsets.toolset import Toolset
 if TYPE_CHECKING:
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit
+    from mcp_toolset.server.call_guards import LimitsByPattern
 
 TransportName = Literal["stdio", "http", "sse"]
 Served = Tool[..., Any] | Toolset | ToolsetServer | Callable[..., Any] | str | PathLike[str]
@@ -66,6 +68,8 @@ def serve(
     watch: bool = True,
     auth: Auth | None = None,
     policy: Policy | None = None,
+    limits: LimitsByPattern | None = None,
+    approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     audit: Audit | None = None,
     insecure: bool = False,
 ) -> None:
@@ -94,6 +98,8 @@ def serve(
         watch: Read a configuration again when its file has changed.
         auth: Who may call over HTTP; see `ToolsetServer`.
         policy: Which tools exist for which caller, and which need an approval; see `ToolsetServer`.
+        limits: How much each caller may use, by pattern of tools; see `ToolsetServer`.
+        approvals: Where calls wait for an approval; see `ToolsetServer`.
         audit: The audit log, or the path of its file; see `ToolsetServer`.
         insecure: Listen on addresses that other machines reach even if everybody may call.
 
@@ -119,6 +125,8 @@ def serve(
         completions=completions,
         auth=auth,
         policy=policy,
+        limits=limits,
+        approvals=approvals,
         audit=audit,
     )
     capture = capturing.get()
@@ -278,6 +286,8 @@ def server_of(
     completions: CompletionProvider | None = None,
     auth: Auth | None = None,
     policy: Policy | None = None,
+    limits: LimitsByPattern | None = None,
+    approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     audit: Audit | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
@@ -288,7 +298,8 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        if any(own) or rules or grants or client_prefix or state or auth or policy or audit:
+        safety = (auth, policy, limits, approvals, audit)
+        if any(own) or any(safety) or rules or grants or client_prefix or state:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
             )
@@ -317,5 +328,7 @@ def server_of(
         completions=completions,
         auth=auth,
         policy=policy,
+        limits=limits,
+        approvals=approvals,
         audit=audit,
     )

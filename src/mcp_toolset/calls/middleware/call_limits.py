@@ -40,8 +40,8 @@ class CallLimits:
     def __init__(
         self,
         limits: Mapping[str, Limits],
-        *,
         servers: Mapping[str, Mapping[str, Limits]] | None = None,
+        *,
         now: Callable[[], float] = anyio.current_time,
         clock: Callable[[], float] = time.time,
     ) -> None:

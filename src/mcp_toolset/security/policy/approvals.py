@@ -31,7 +31,7 @@ PATIENCE: Final = 5.0
 """Seconds that a step waits for other processes."""
 
 VARIABLE: Final = "MCP_TOOLSET_APPROVALS"
-"""The environment variable that names another file."""
+"""The environment variable that names another file; `off` for none."""
 
 State = Literal["pending", "granted", "refused"]
 
@@ -102,10 +102,10 @@ class Approval:
     expires: float
 
 
-def approvals_path() -> Path:
-    """The file, by `MCP_TOOLSET_APPROVALS` or else in the user's folder for state."""
+def approvals_path() -> Path | None:
+    """The file, by `MCP_TOOLSET_APPROVALS` or else in the user's folder for state; `None` for none."""
     if said := os.environ.get(VARIABLE, ""):
-        return Path(said)
+        return None if said == "off" else Path(said)
     from platformdirs import user_state_path
 
     return user_state_path("mcp-toolset") / "approvals.sqlite3"

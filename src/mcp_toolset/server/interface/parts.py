@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy.approvals import Approvals
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.audit_trail import Audit, AuditTrail
+    from mcp_toolset.server.call_guards import LimitsByPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class ServerOptions:
     grants: GrantLedger
     access: Access | None
     policy: Policy | None
+    limits: LimitsByPattern | None
+    approvals: Approvals | str | PathLike[str] | Literal[False] | None
     client_prefix: str
     state: str | PathLike[str] | StateStore | None
     scorer: Scorer | Literal["built-in"] | None

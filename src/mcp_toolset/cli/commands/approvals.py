@@ -1,0 +1,93 @@
+"""`mcp-toolset approvals`: the calls that wait for an approval; grant or refuse one, while servers run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import click
+
+from mcp_toolset.cli.options import examples, json_option
+
+if TYPE_CHECKING:
+    from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.security.policy.approvals import Approval
+
+__all__ = ["approvals_command"]
+
+
+Action = Literal["list", "grant", "refuse"]
+
+
+@click.command(
+    "approvals",
+    options_metavar="[OPTIONS]",
+    epilog=examples(
+        "mcp-toolset approvals",
+        "mcp-toolset approvals grant 3f2a9c10",
+        "mcp-toolset approvals refuse 3f2a9c10",
+    ),
+)
+@click.argument("action", type=click.Choice(get_args(Action)), default="list", metavar="[list|grant|refuse]")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The file of the server, if it is not the user's own.",
+)
+@json_option
+@click.pass_context
+def approvals_command(
+    ctx: click.Context, action: Action, ids: tuple[str, ...], file: Path | None, as_json: bool
+) -> int:
+    """Show the calls that wait for an approval, and grant or refuse them.
+
+    A granted call may be made once, by the same caller and with the same arguments, within an hour.
+    """
+    if bool(ids) is (action == "list"):
+        raise click.UsageError("grant and refuse take the ID of an approval; list takes none", ctx)
+
+    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.errors import StoreError
+    from mcp_toolset.security.policy.approvals import VARIABLE, Approvals, approvals_path
+
+    path = file or approvals_path()
+    if path is None:
+        raise StoreError(f"{VARIABLE} turns approvals off; unset it, or name a file with --file")
+    approvals = Approvals(path)
+    with answering(as_json=as_json) as output:
+        if action == "list":
+            _show(approvals.waiting(), output)
+        else:
+            state = "granted" if action == "grant" else "refused"
+            decided = [approvals.decide(id, state) for id in ids]
+            if output.as_json:
+                _show(decided, output)
+            for one in () if output.as_json else decided:
+                output.text(f"{state} {one.id}: {_tool(one)} {one.arguments}")
+    return 0
+
+
+def _tool(approval: Approval) -> str:
+    return f"{approval.server}/{approval.tool}" if approval.server else approval.tool
+
+
+def _show(approvals: list[Approval], output: Output) -> None:
+    if output.as_json:
+        output.json([asdict(one) for one in approvals])
+        return
+    if not approvals:
+        output.text("no call waits for an approval")
+        return
+    from mcp_toolset.cli.display.tables import Column
+
+    names = ["id", "state", "minutes left", "caller", "tool"]
+    columns = [*map(Column, names), Column("arguments", prose=True)]
+    output.table(columns, [_row(one, time.time()) for one in approvals])
+
+
+def _row(one: Approval, now: float) -> list[str]:
+    left = f"{max(0.0, one.expires - now) / 60:.0f}"
+    return [one.id, one.state, left, one.who or "-", _tool(one), one.arguments]

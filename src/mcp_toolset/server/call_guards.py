@@ -1,0 +1,110 @@
+"""`CallGuards`: what applies the policy and the limits of a server to its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.tools.toolsets.toolset import Toolset
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.middleware.call_limits import CallLimits
+    from mcp_toolset.calls.middleware.permissions import Record
+    from mcp_toolset.security.policy.approvals import Approvals
+    from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.security.policy.policy import Policy
+
+    LimitsByPattern = Mapping[str, Limits]
+    StatedLimits = tuple[LimitsByPattern, Mapping[str, LimitsByPattern]]
+    """The limits for all tools, and those for the tools of mounted servers, by server."""
+
+
+@runtime_checkable
+class Limiting(Protocol):
+    """A toolset that says how much callers may use, such as a configuration's."""
+
+    @property
+    def stated_limits(self) -> StatedLimits:
+        """What it says now."""
+        ...
+
+
+def limits_in(toolset: Toolset) -> Iterator[StatedLimits]:
+    """What a toolset, and each that is nested in it, says of how much callers may use."""
+    if isinstance(toolset, Limiting):
+        yield toolset.stated_limits
+    for member in toolset.members():
+        if isinstance(member, Toolset):
+            yield from limits_in(member)
+
+
+class CallGuards:
+    """The guards of one server: they are the same objects for as long as nothing that they apply changes."""
+
+    def __init__(
+        self,
+        limits: LimitsByPattern | None,
+        toolsets: Callable[[], Iterable[Toolset]],
+        *,
+        served: Callable[[], str],
+        approvals: Approvals | str | PathLike[str] | Literal[False] | None,
+        record: Record | None,
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            limits: The limits of the program; those of `toolsets` hold besides.
+            toolsets: What is served.
+            served: What tells the server from others that share a file of approvals.
+            approvals: Where calls wait for an approval.
+            record: Notes decisions, for an audit log.
+        """
+        self._own: list[StatedLimits] = [(limits, {})] if limits else []
+        self._toolsets = toolsets
+        self._served = served
+        self._approvals = approvals
+        self._record = record
+        self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
+        self._limits: list[tuple[StatedLimits, CallLimits]] = []
+        self._known: tuple[Guard, ...] = ()
+
+    def of(self, policy: Policy | None) -> tuple[Guard, ...]:
+        """What applies a policy, and the limits that are stated now."""
+        if self._policy[0] is not policy:
+            self._policy = (policy, () if policy is None else (self._of_policy(policy),))
+        found = (*self._policy[1], *self._of_limits())
+        if len(found) != len(self._known) or any(a is not b for a, b in zip(found, self._known, strict=True)):
+            self._known = found
+        return self._known
+
+    def _of_policy(self, policy: Policy) -> Guard:
+        from mcp_toolset.calls.middleware.permissions import PolicyGuard
+
+        approvals = _opened(self._approvals)
+        return PolicyGuard(policy, approvals=approvals, served=self._served(), record=self._record)
+
+    def _of_limits(self) -> list[CallLimits]:
+        """The counters of limits that have not changed go on."""
+        found = (stated for toolset in self._toolsets() for stated in limits_in(toolset))
+        wanted = [stated for stated in (*self._own, *found) if stated[0] or any(stated[1].values())]
+        if wanted != [stated for stated, _ in self._limits]:
+            # Few servers have limits, and all of them start.
+            from mcp_toolset.calls.middleware.call_limits import CallLimits
+
+            known = self._limits
+            self._limits = [
+                (stated, next((made for one, made in known if one == stated), None) or CallLimits(*stated))
+                for stated in wanted
+            ]
+        return [made for _, made in self._limits]
+
+
+def _opened(place: Approvals | str | PathLike[str] | Literal[False] | None) -> Approvals | None:
+    from mcp_toolset.security.policy.approvals import Approvals, approvals_path
+
+    if isinstance(place, Approvals):
+        return place
+    path = approvals_path() if place is None else place
+    return None if path is None or path is False else Approvals(path)
