@@ -157,7 +157,7 @@ async def test_i8_the_same_guard_holds_in_a_loop_of_ones_own():
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_i8_limits_of_a_server_hold_for_its_clients(era: str):
-    server = ToolsetServer(Toolset(delete), limits={"delete": Limits(calls="1/day")})
+    server = ToolsetServer(Toolset(delete), limits={"delete": Limits(rate="1/day")})
     async with connected(server, era) as client:
         assert not (await client.call_tool("delete", {"path": "a"})).is_error
         assert "limited to 1 call in 86400 s" in text_of(await client.call_tool("delete", {"path": "b"}))
