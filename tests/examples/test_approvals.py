@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def served(name: str) -> ToolsetServer:
-    return load(Program(EXAMPLES / name / "server.py"), lambda found: isinstance(found, ToolsetServer))
+    return load(Program(str(EXAMPLES / name / "server.py")), lambda found: isinstance(found, ToolsetServer))
 
 
 async def test_i8_the_program_of_the_page_asks_before_it_deletes():
