@@ -64,7 +64,7 @@ class CallGuards:
         self._own: list[StatedLimits] = [(limits, {})] if limits else []
         self._toolsets = toolsets
         self._served = served
-        self._approvals = approvals
+        self._approvals: Approvals | str | PathLike[str] | Literal[False] | None = approvals
         self._record = record
         self._policy: tuple[Policy | None, tuple[Guard, ...]] = (None, ())
         self._limits: list[tuple[StatedLimits, CallLimits]] = []
