@@ -11,6 +11,7 @@ from mcp_toolset import Tool, ToolContext, Toolset, ToolsetServer, tool
 from mcp_toolset.auth import Authenticator, Refusal
 from mcp_toolset.policy import Policy
 from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.upstream.credentials.loopback import loopback_page, port_for
 
 pytestmark = pytest.mark.anyio
 TOKEN = "a-token-0123456789"
@@ -110,3 +111,37 @@ async def test_i3_no_search_tells_of_a_tool_that_is_denied() -> None:
             answers.append([(await each).text for each in asked])
     assert answers[0] == answers[1]
     assert "archive_letters" in answers[0][3]
+
+
+STRANGERS = [
+    b"GET //[ HTTP/1.1",
+    b"GET http://[x/callback?state=s HTTP/1.1",
+    b"GET /callback HTTP/1.1",
+    b"GET /callback?state=other&code=theirs HTTP/1.1",
+    b"GET /callback?state=%ff%fe HTTP/1.1",
+    b"GET /callback?state=\xe9 HTTP/1.1",
+    b"GET /elsewhere?state=s HTTP/1.1",
+    b"POST /callback?state=s HTTP/1.1",
+    b"\xff\xfe",
+]
+
+
+async def test_i4_no_stranger_on_this_machine_ends_a_login_or_answers_it() -> None:
+    port, came_back = port_for(0, 0), list[str]()
+
+    async def sent(line: bytes) -> bytes:
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            await stream.send(line + b"\r\n\r\n")
+            return await stream.receive()
+
+    async def leave(_: str) -> None:
+        for line in STRANGERS:
+            assert (await sent(line)).startswith(b"HTTP/1.1 404"), line
+        group.start_soon(sent, b"GET /callback?state=s&code=mine HTTP/1.1")
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(30):
+        async with loopback_page(port, leave) as page, anyio.create_task_group() as group:
+            came_back.append(await page.visit("https://issuer/auth?state=s"))
+            await page.show("done")
+    assert came_back == [f"http://127.0.0.1:{port}/callback?state=s&code=mine"]

@@ -83,9 +83,11 @@ class LoopbackPage:
         with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError):
             async with stream:
                 target = await _target_of(stream)
-                said = parse_qs(urlsplit(target).query).get("state", [""])[0]
+                # `urlsplit` raises where a stranger sends what is no URL.
+                path, _, query = target.partition("?")
+                said = parse_qs(query).get("state", [""])[0]
                 ours = self._state and secrets.compare_digest(said.encode(), self._state.encode())
-                if not ours or urlsplit(target).path != PATH or self._landed:
+                if not ours or path != PATH or self._landed:
                     return await stream.send(_page("404 Not Found", "No login is waited for here."))
                 self._landed = self.redirect_uri.removesuffix(PATH) + target
                 self._back.set()
