@@ -9,23 +9,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qs, urlparse
 
 import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
-from mcp.client.auth import OAuthClientProvider, TokenStorage
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthToken,
-)
-from pydantic import AnyUrl
 
 from mcp_toolset import RemoteToolset, ToolsetServer
+from mcp_toolset.auth import OAuth
+from mcp_toolset.config import parse_config
+from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -35,67 +30,44 @@ ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}
 OF_TYPE: dict[str, Any] = {"integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}
 
 
-class Memory(TokenStorage):
-    """Keeps credentials for the length of the run."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-        if CONTEXT.get("client_id"):
-            secret = CONTEXT.get("client_secret")
-            self.client = OAuthClientInformationFull(
-                client_id=CONTEXT["client_id"],
-                client_secret=secret,
-                redirect_uris=[AnyUrl(CALLBACK)],
-                token_endpoint_auth_method="client_secret_basic" if secret else "none",
-            )
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
+DOCUMENT = "https://conformance-test.local/client-metadata.json"
+UNATTENDED = ("client-credentials", "enterprise-managed-authorization")
 
 
 class Browser:
     """A user who agrees to everything at once."""
 
-    def __init__(self) -> None:
-        self.landed: dict[str, list[str]] = {}
+    redirect_uri = CALLBACK
 
-    async def open(self, address: str) -> None:
+    async def visit(self, url: str) -> str:
         async with httpx2.AsyncClient() as client:
-            answer = await client.get(address, follow_redirects=False)
-        self.landed = parse_qs(urlparse(answer.headers["location"]).query)
-
-    async def back(self) -> AuthorizationCodeResult:
-        def first(name: str) -> str | None:
-            return self.landed.get(name, [None])[0]
-
-        return AuthorizationCodeResult(code=self.landed["code"][0], state=first("state"), iss=first("iss"))
+            answer = await client.get(url, follow_redirects=False)
+        return answer.headers["location"]
 
 
-def credentials(url: str) -> OAuthClientProvider:
-    browser = Browser()
-    return OAuthClientProvider(
-        server_url=url,
-        client_metadata=OAuthClientMetadata(
-            client_name="mcp-toolset",
-            redirect_uris=[AnyUrl(CALLBACK)],
-            grant_types=["authorization_code", "refresh_token"],
-            response_types=["code"],
-        ),
-        storage=Memory(),
-        redirect_handler=browser.open,
-        callback_handler=browser.back,
-        client_metadata_url="https://conformance-test.local/client-metadata.json",
-    )
+def entry(url: str) -> dict[str, Any]:
+    """What the configuration of the bridge says about the login to the suite's server."""
+    given = {name: CONTEXT[name] for name in ("client_id", "client_secret", "issuer") if name in CONTEXT}
+    if not SCENARIO.startswith(tuple(f"auth/{name}" for name in UNATTENDED)):
+        return {"type": "oauth", **given, **({} if given else {"client_metadata_url": DOCUMENT})}
+    # Who gives a program a secret knows whose it is; the suite does not say, but for its metadata.
+    there = httpx2.get(url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")).json()
+    given["issuer"] = there["authorization_servers"][0]
+    if "idp_id_token" in CONTEXT:
+        idp = {name: CONTEXT[name] for name in ("idp_token_endpoint", "idp_client_id")}
+        return {"type": "enterprise", **given, **idp, "id_token": CONTEXT["idp_id_token"]}
+    if "private_key_pem" in CONTEXT:
+        given |= {"private_key": CONTEXT["private_key_pem"], "algorithm": CONTEXT["signing_algorithm"]}
+    return {"type": "client_credentials", **given}
+
+
+def credentials(url: str) -> Any:
+    servers = {"suite": {"url": url, "auth": entry(url)}}
+    read = parse_config({"mcpServers": servers}, source="conformance.json").servers[0]
+    assert not read.fault, read.fault
+    if not isinstance(read.auth, OAuth):
+        return read.auth
+    return replace(read.auth, page=Browser(), store=MemoryCredentialStore())
 
 
 async def accept(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:

@@ -8,6 +8,11 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import Client
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+)
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -65,3 +70,10 @@ async def test_requests_are_traced_exactly_when_somebody_listens(
 def say() -> str:
     """Say something."""
     return "something"
+
+
+def test_logins_override_what_the_flows_of_the_sdk_call() -> None:
+    hooks = {"_perform_authorization", "_select_authorization_server"}
+    assert hooks <= vars(OAuthClientProvider).keys()
+    for machine in (ClientCredentialsOAuthProvider, PrivateKeyJWTOAuthProvider):
+        assert "_perform_authorization" in vars(machine)

@@ -14,6 +14,7 @@ import mcp_types as types
 import pytest
 from mcp.shared.memory import create_client_server_memory_streams
 from tests.support.warm import Warm
+from tests.transports.client.raw_server import Request, raw_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.config import ProtocolRule
@@ -21,6 +22,7 @@ from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.json_rpc import MCPError
 from mcp_toolset.sdk.dispatch import stream_dispatcher
+from mcp_toolset.transports.http.app import bound_socket, run_app
 from mcp_toolset.upstream.sessions import handshake
 from mcp_toolset.upstream.sessions.handshake import negotiate
 
@@ -88,6 +90,50 @@ async def test_a_modern_server_that_was_slow_to_say_so_is_asked_once_more(
         said = await negotiate(dispatcher, anyio.Event(), {})
         assert said.is_modern and said.protocol_version == "2026-07-28"
     assert server.asked == ["server/discover", "initialize", "server/discover"]
+
+
+async def test_i4_a_server_that_owes_each_request_an_answer_is_waited_for_and_not_taken_for_an_older_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Over before the server has even got the request: any server is too slow for that.
+    monkeypatch.setattr(handshake, "PROBE_DEADLINE", 0)
+    server = ModernOnly()
+    async with connected(server) as dispatcher:
+        said = await negotiate(dispatcher, anyio.Event(), {}, answers_all=True)
+        assert said.is_modern
+    assert server.asked == ["server/discover"]
+
+
+async def test_i4_a_slow_server_of_both_eras_over_http_is_not_taken_for_an_older_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake, "PROBE_DEADLINE", 0)
+    upstream = ToolsetServer(Toolset(), name="both")
+    with bound_socket("127.0.0.1", 0) as listening, anyio.fail_after(60):
+        mount = RemoteToolset(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", name="up")
+        async with upstream, anyio.create_task_group() as group:
+            group.start_soon(run_app, upstream.http_app(), listening)
+            async with ToolsetServer(Toolset(mount)) as server:
+                await server.settled()
+                assert mount.connection.protocol_version == "2026-07-28"
+            group.cancel_scope.cancel()
+
+
+async def test_i4_a_server_that_wants_credentials_is_not_taken_for_an_older_one() -> None:
+    asked = list[str]()
+
+    async def unauthorized(request: Request) -> None:
+        asked.append(request.message["method"])
+        await request.answer(None, "401 Unauthorized")
+
+    async with raw_server(unauthorized) as raw:
+        mount = RemoteToolset(raw.url, name="up")
+        with anyio.fail_after(60):
+            async with ToolsetServer(Toolset(mount)) as server:
+                await server.settled()
+                reason = mount.status.reason
+    assert reason.startswith('it wants credentials (HTTP 401); give it `"auth": "oauth"` and log in')
+    assert {*asked} == {"server/discover"}
 
 
 async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_not_for_it() -> None:
