@@ -17,14 +17,20 @@ TARGET = "TARGET"
 COMMANDS = [
     line.split()
     for line in (
-        "list TARGET",
-        "list TARGET --json",
-        "list TARGET -vv",
-        "inspect TARGET",
-        "inspect TARGET --json",
-        "search TARGET anything",
-        "call TARGET child_tool",
-        "call TARGET up_say a=b",
+        "list TARGET --timeout 20",
+        "list TARGET --timeout 20 --json",
+        "list TARGET --timeout 20 -vv",
+        "inspect TARGET --timeout 20",
+        "inspect TARGET --timeout 20 --json",
+        "search TARGET anything --timeout 20",
+        "call TARGET child_tool --timeout 20",
+        "call TARGET up_say a=b --timeout 20",
+        "audit show audit.jsonl",
+        "audit show audit.jsonl --json",
+        "audit verify audit.jsonl",
+        "login --list",
+        "login --list --json",
+        "logout up --config TARGET",
         "secret list",
         "secret list --json",
     )
@@ -41,10 +47,9 @@ def said_by(
     caplog.clear()
     caplog.set_level(logging.DEBUG)
     given = [target if word == TARGET else word for word in words]
-    patience = ["--timeout", "20"] if TARGET in words else []
     fault = ""
     try:
-        cli.main([*given, *patience], prog_name="mcp-toolset", standalone_mode=False)
+        cli.main(given, prog_name="mcp-toolset", standalone_mode=False)
     except (ToolsetError, ExceptionGroup) as raised:
         fault = str(innermost(raised, ToolsetError))
     return "\n".join((*capfd.readouterr(), caplog.text, fault))

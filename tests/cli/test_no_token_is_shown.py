@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.cli.telling import COMMANDS, TARGET, said_by, shown
+from tests.cli.telling import COMMANDS, said_by, shown
 from tests.support.echoing import PATHS, Echoing, echoing
 
-APP = """
-import json
-from contextlib import suppress
-from pathlib import Path
-from mcp_toolset import RemoteToolset
-from mcp_toolset.config.server_auth import ClientCredentials, OAuth
-from mcp_toolset.security.secrets.credential_store import CredentialKey, MemoryCredentialStore
+from mcp_toolset.security.secrets.credential_store import CredentialKey
+from mcp_toolset.security.secrets.named_secrets import NamedSecrets
+from mcp_toolset.security.secrets.vault import Vault
 
-given = json.loads(Path("given.json").read_text())
-
-def stored(credential):
-    store = MemoryCredentialStore()
-    # This is loaded in an event loop, and memory needs none.
-    with suppress(StopIteration):
-        store.save(CredentialKey(given["url"], ""), credential).send(None)
-    return OAuth(store=store)
-
-auth = stored(given["credential"]) if given["credential"] else ClientCredentials(**given["client"])
-tools = RemoteToolset(given["url"], name="up", auth=auth, start_timeout=20, timeout=20).prefixed("up")
-"""
+KEY = base64.b64encode(b"K3y!" * 8).decode()
 TOKEN = st.from_regex(r"[A-Za-z0-9_-]{4}[QXZ][0-9]{4}[A-Za-z0-9_-]{2,20}", fullmatch=True)
-LINES = [words for words in COMMANDS if TARGET in words]
+TELLS_OF_SERVERS = ("list", "inspect", "search", "call")
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +34,25 @@ def echo() -> Iterator[Echoing]:
 @st.composite
 def logins(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, Any]]:
     """Secrets by their roles, and how they are used."""
-    names: list[str] = ["access", "refresh", "client", "issued", "second"]
-    secrets = dict(zip(names, draw(st.lists(TOKEN, min_size=5, max_size=5, unique=True)), strict=True))
+    names: list[str] = ["access", "refresh", "client", "issued", "second", "path"]
+    secrets = dict(zip(names, draw(st.lists(TOKEN, min_size=6, max_size=6, unique=True)), strict=True))
     path = draw(st.sampled_from(PATHS))
     stored, renewable, due, issues = (draw(st.booleans()) for _ in range(4))
     return secrets, {"path": path, "stored": stored, "renewable": renewable, "due": due, "issues": issues}
 
 
-def written(echo: Echoing, secrets: dict[str, str], how: dict[str, Any]) -> dict[str, Any]:
-    """What the program is given."""
+def kept(echo: Echoing, url: str, secrets: dict[str, str], how: dict[str, Any]) -> Any:
+    """Keep a login as `mcp-toolset login` does; returns what the entry of the server says of it."""
     client = {"client_id": "me", "client_secret": secrets["client"]}
+    named = NamedSecrets(Vault())
+    named.set("client", secrets["client"])
+    if not how["stored"]:
+        return {
+            "type": "client_credentials",
+            "issuer": echo.base,
+            "client_id": "me",
+            "client_secret": "${keyring:client}",
+        }
     credential = {
         "header": f"Bearer {secrets['access']}",
         "refresh_token": secrets["refresh"] if how["renewable"] else "",
@@ -65,11 +61,8 @@ def written(echo: Echoing, secrets: dict[str, str], how: dict[str, Any]) -> dict
         "client": {**client, "token_endpoint_auth_method": "client_secret_post"},
         "server": {"issuer": echo.base, "token_endpoint": f"{echo.base}/token_endpoint"},
     }
-    return {
-        "url": f"{echo.base}/{how['path']}",
-        "credential": credential if how["stored"] else None,
-        "client": {**client, "issuer": echo.base},
-    }
+    anyio.run(Vault().credentials.save, CredentialKey(url, ""), credential)
+    return "oauth"
 
 
 @settings(
@@ -79,7 +72,7 @@ def written(echo: Echoing, secrets: dict[str, str], how: dict[str, Any]) -> dict
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(login=logins(), words=st.sampled_from(LINES))
+@given(login=logins(), words=st.sampled_from(COMMANDS))
 def test_u19_no_command_shows_a_token_of_a_login(
     login: tuple[dict[str, str], dict[str, Any]],
     words: list[str],
@@ -91,8 +84,13 @@ def test_u19_no_command_shows_a_token_of_a_login(
     echo.issued = [secrets["issued"], secrets["second"]] if how["issues"] else []
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        Path("app.py").write_text(APP)
-        Path("given.json").write_text(json.dumps(written(echo, secrets, how)))
-        said = said_by(words, "app.py", caplog, capfd)
-    assert "up: reached by http" in said
-    assert shown(list(secrets.values()), said) == [], how
+        patch.setenv("MCP_TOOLSET_KEY", KEY)
+        patch.setenv("MCP_TOOLSET_CREDENTIALS", str(Path(folder, "kept")))
+        url = f"{echo.base}/{how['path']}/{secrets['path']}"
+        server = {"url": url, "auth": kept(echo, url, secrets, how)}
+        section = {"audit": {"path": "audit.jsonl"}}
+        Path("mcp.json").write_text(json.dumps({"mcpServers": {"up": server}, "toolset": section}))
+        said = said_by(words, "mcp.json", caplog, capfd)
+        said += "".join(path.read_text() for path in Path().glob("audit.jsonl*"))
+    assert "up: reached by http" in said or words[0] not in TELLS_OF_SERVERS
+    assert shown([*secrets.values(), KEY], said) == [], how

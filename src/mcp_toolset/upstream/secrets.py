@@ -22,7 +22,15 @@ from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["Secrets", "may_hold_a_token", "origin_of", "secret_arguments", "secrets_of_url", "shown_url"]
+__all__ = [
+    "Secrets",
+    "blanked_url",
+    "may_hold_a_token",
+    "origin_of",
+    "secret_arguments",
+    "secrets_of_url",
+    "shown_url",
+]
 
 SHORTEST: Final = 4
 """Characters from which on a value is blanked: shorter ones are in every text by chance."""
@@ -197,6 +205,11 @@ def shown_url(url: str) -> str:
     """A URL as it may be shown: its origin, and `/…` for a path or query."""
     parts = urlsplit(url)
     return origin_of(url) + ("/…" if parts.path.strip("/") or parts.query or parts.fragment else "")
+
+
+def blanked_url(url: str) -> str:
+    """A URL with what it may hide blanked, so that two of one host can be told apart."""
+    return Secrets.of(secrets_of_url(url)).scrubbed(url) if "://" in url else url
 
 
 def may_hold_a_token(path: str) -> bool:

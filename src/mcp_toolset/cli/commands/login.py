@@ -226,8 +226,9 @@ async def _pasted(url: str) -> str:
 
 async def _rows() -> list[tuple[str, str, str]]:
     from mcp_toolset.upstream.credentials.account import accounts
+    from mcp_toolset.upstream.secrets import blanked_url
 
-    return [(key.upstream, found.issuer, _state(found)) for key, found in await accounts()]
+    return [(blanked_url(key.upstream), found.issuer, _state(found)) for key, found in await accounts()]
 
 
 def _state(credential: Credential) -> str:
