@@ -28,6 +28,7 @@ class PersonalServer:
         calls: The user and the tool of each call.
         sessions: The user of each session (legacy).
         held: What calls wait for.
+        metadata: What is told of the authorization server (RFC 9728).
         token: Answers forms at `/token`: a status, and JSON.
     """
 
@@ -40,6 +41,7 @@ class PersonalServer:
     calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     sessions: dict[str, str] = field(default_factory=dict[str, str])
     held: threading.Event | None = None
+    metadata: Mapping[str, Any] | None = None
     token: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] | None = None
 
     def answer(self, user: str, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -87,6 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._received(b"")
+        if self.state.metadata is not None and self.path.startswith("/.well-known/oauth-protected-resource"):
+            return self._reply(200, {"content-type": "application/json"}, self.state.metadata)
         self._reply(405 if self.path == "/mcp" else 404)
 
     def do_DELETE(self) -> None:

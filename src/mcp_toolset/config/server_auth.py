@@ -55,6 +55,9 @@ class OAuth:
         issuer: The only authorization server to log in at; else the one that the server names.
         redirect_port: The port of `http://127.0.0.1:PORT/callback`; 0 takes a free one.
         store: Where tokens are kept; by default in the user's credential store.
+        per_user: Whether each caller logs in, and has tokens of its own; see docs/per-user-credentials.md.
+        callback: Where the browsers of callers come back to, as they reach this server:
+            `https://host/oauth/callback`; by default at the address that the caller has used.
         page: Logs a person in whenever the server asks; without one a call says that a login is needed.
     """
 
@@ -64,6 +67,8 @@ class OAuth:
     client_metadata_url: str | None = None
     issuer: str | None = None
     redirect_port: int = 0
+    per_user: bool = False
+    callback: str | None = None
     store: CredentialStore | None = field(default=None, repr=False, compare=False)
     page: LoginPage | None = field(default=None, repr=False, compare=False)
 
@@ -80,6 +85,9 @@ class OAuth:
         if document.scheme != "https" or document.path in ("", "/"):
             raise DefinitionError("`client_metadata_url` is no https address with a path; correct it")
         _check_issuer(self.issuer)
+        _check_issuer(self.callback, "callback")
+        if self.callback and not self.callback.endswith("/oauth/callback"):
+            raise DefinitionError("`callback` does not end in /oauth/callback, where browsers come back to")
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -129,6 +129,13 @@ class Caller(ToolContext):
         http = self._request.http
         return None if http is None else http.headers.get("authorization")
 
+    @property
+    def origin(self) -> str | None:
+        """The address at which the client reaches this server, without a path; `None` without HTTP."""
+        http = self._request.http
+        host = None if http is None else http.headers.get("host")
+        return f"{http.scope['scheme']}://{host}{http.scope.get('root_path', '')}" if http and host else None
+
     def sent(self, name: str) -> list[str]:
         """The values of a header of the HTTP request, `name` in lower case: one for each line with it."""
         http, wanted = self._request.http, name.encode()

@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_core import to_json
@@ -100,6 +100,24 @@ class WireContext(Caller):
         if answer.accepted:
             _check_answer(params["requestedSchema"], answer, question)
         return answer
+
+    @property
+    def opens_pages(self) -> bool:
+        """Whether the client has declared that it shows addresses to its user, and can be asked now."""
+        declared: Any = self._request.connection.client_capabilities.get("elicitation")
+        asks = self.modern or self._request.way.can_send_request
+        return (
+            asks
+            and isinstance(declared, Mapping)
+            and cast("Mapping[str, Any]", declared).get("url") is not None
+        )
+
+    async def open_page(self, message: str, url: str, *, name: str) -> ElicitationAnswer:
+        """Ask the user to open a page; accepted means that the user has agreed, not that anything is done."""
+        params = {"mode": "url", "message": message, "url": url}
+        if not self.modern:
+            params["elicitationId"] = uuid.uuid4().hex
+        return ElicitationAnswer.of_wire(await self._asked(ELICITATION, params, name))
 
     async def _sample(self, params: dict[str, Any], key: str) -> SampledMessage:
         """Ask the model of this client; the request says what caused it."""

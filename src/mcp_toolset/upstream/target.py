@@ -244,7 +244,7 @@ def link_to(
 
 
 def _authenticated(link: Link, auth: httpx2.Auth | ServerAuth | CallerAuth | None, login: str) -> Link:
-    if isinstance(auth, TokenExchange | Forward):
+    if isinstance(auth, TokenExchange | Forward) or (isinstance(auth, OAuth) and auth.per_user):
         return link
     if not isinstance(auth, OAuth | ClientCredentials | EnterpriseLogin):
         return replace(link, auth=auth)

@@ -17,6 +17,7 @@ from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
 from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
 from mcp_toolset.config.server_auth import CallerAuth, Forward, ServerAuth
+from mcp_toolset.context.logins import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.protocol.cache_hints import CacheHint
@@ -32,7 +33,7 @@ from mcp_toolset.tools.view.tool_names import NameUse
 from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
-from mcp_toolset.upstream.callers.reaches import reach_of
+from mcp_toolset.upstream.callers.reaches import logins_of, reach_of
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
@@ -172,13 +173,14 @@ class RemoteToolset(Toolset):
             shows=declared,
             resilience=(retries, breaker),
         )
-        reach = reach_of(link, forward, auth)
+        self._logins = logins_of(auth)
+        reach = reach_of(link, forward, auth, self._logins)
         self._callers: CallerConnections | None = None
         if reach is None:
             self.connection = UpstreamConnection(link, pins=judge(), **given)
         else:
             self.connection = self._callers = CallerConnections(
-                link, reach=reach, pins=judge, lenient=arguments == "lenient", **given
+                link, reach=reach, logins=self._logins, pins=judge, lenient=arguments == "lenient", **given
             )
         self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"
@@ -235,6 +237,10 @@ class RemoteToolset(Toolset):
     def offers(self) -> Offers:
         """What the server offers beside its tools."""
         return self.connection.client_offers if self._callers is None else self._callers.caller_offers
+
+    def login_of(self, ticket: str) -> PendingLogin | None:
+        """The pending login of a caller; see `LoginSource`."""
+        return None if self._logins is None else self._logins.find(ticket)
 
     @property
     def is_personal(self) -> bool:

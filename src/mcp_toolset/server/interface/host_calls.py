@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
+from mcp_toolset.context.logins import LoginSource, PendingLogin
 from mcp_toolset.server.interface.client_side import ClientSide
 from mcp_toolset.server.interface.parts import authenticator
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
@@ -169,8 +170,14 @@ class HostCalls(ClientSide):
             request_timeout=request_timeout,
             limits=limits,
             auth=lambda: own or self.auth,
+            logins=self._login_of,
             told=None if self.audit is None else self.audit.record,
         )
+
+    def _login_of(self, ticket: str) -> PendingLogin | None:
+        """The login at a mounted server that has this ticket."""
+        sources = [one for one in self.registry.sources().values() if isinstance(one, LoginSource)]
+        return next((login for one in sources if (login := one.login_of(ticket)) is not None), None)
 
     async def run_http(
         self,

@@ -20,6 +20,7 @@ from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, readi
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
+from mcp_toolset.transports.http.login_pages import Find, LoginPages
 from mcp_toolset.transports.http.routing import DRAIN, AllowedNames, Doors, Draining, NameCheck
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.http.sse import EventDoor
@@ -47,6 +48,7 @@ def http_app(
     request_timeout: float = REQUEST_TIMEOUT,
     limits: HttpLimits | None = None,
     auth: Current = lambda: None,
+    logins: Find = lambda ticket: None,
     told: Told | None = None,
 ) -> Starlette:
     """A Starlette application that serves both HTTP transports.
@@ -63,6 +65,7 @@ def http_app(
             `run_app` listens; how long the answer takes is not limited here.
         limits: How much is kept for clients: sessions, and answers that they do not read.
         auth: Gives who may call, at each request; everybody may while it gives `None`.
+        logins: Finds the logins of callers that wait for a browser.
         told: Is told of callers who are let in, and of requests that are refused for who sends them.
 
     Raises:
@@ -83,6 +86,7 @@ def http_app(
         endpoint,
         events,
         names=NameCheck(AllowedNames.with_loopback(allowed_hosts, allowed_origins)),
+        pages=LoginPages(logins),
         guard=Guard(auth, told),
         limits=limits,
         unsent=unsent,

@@ -27,6 +27,7 @@ from mcp_toolset.transports.http.authentication import METADATA_PATH, Guard
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.headers import Head
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
+from mcp_toolset.transports.http.login_pages import LoginPages
 from mcp_toolset.transports.http.replies import reply
 from mcp_toolset.transports.http.send_buffers import BoundedSend, Unsent
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
@@ -173,6 +174,7 @@ class Doors(Router):
         *,
         names: NameCheck,
         guard: Guard,
+        pages: LoginPages,
         limits: HttpLimits,
         unsent: Unsent,
         arrivals: Arrivals,
@@ -186,6 +188,7 @@ class Doors(Router):
             events: Takes what goes to `/sse` and `/messages/`.
             names: The `Host` and `Origin` that requests may have.
             guard: Checks who sends them.
+            pages: Takes what browsers ask for that log in.
             limits: How many headers they may have.
             unsent: Counts what clients have not taken.
             arrivals: Watches over bodies that are still to arrive.
@@ -204,6 +207,7 @@ class Doors(Router):
         self._endpoint = endpoint
         self._names = names
         self._guard = guard
+        self._pages = pages
         self._own = tuple(self.routes)
         self._lines = limits.header_lines
         self._unsent = unsent
@@ -232,7 +236,9 @@ class Doors(Router):
         with request.scope:
             self._draining.began(request.scope)
             try:
-                if self._guard.is_on:
+                if self._pages.takes(path):
+                    await self._pages.answer(path, scope, request.send)
+                elif self._guard.is_on:
                     await self._guarded(path, scope, head, request)
                 elif path == MCP_PATH:
                     await self._endpoint.take(scope, head, request.receive, request.send)

@@ -25,6 +25,7 @@ from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, Listed
 from mcp_toolset.config import Asked
 from mcp_toolset.errors import (
     InvalidArgumentsError,
+    LoginRequiredError,
     ToolsetError,
     UnknownToolError,
     UpstreamUnavailableError,
@@ -38,6 +39,7 @@ from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.schema.argument_repair import repaired
 from mcp_toolset.upstream.callers.caller_offers import CallerOffers
+from mcp_toolset.upstream.callers.logins import LOG_IN, CallerLogins, CallerTokens
 from mcp_toolset.upstream.callers.reach import Reach
 from mcp_toolset.upstream.callers.shared_definitions import shared
 from mcp_toolset.upstream.connection import UpstreamConnection
@@ -101,6 +103,7 @@ class CallerConnections(UpstreamConnection):
         link: Link,
         *,
         reach: Reach,
+        logins: CallerLogins | None = None,
         pins: Callable[[], Pins],
         lenient: bool = True,
         **options: Unpack[ConnectionOptions],
@@ -110,6 +113,7 @@ class CallerConnections(UpstreamConnection):
         Args:
             link: How to reach it without a caller.
             reach: How to reach it for a caller.
+            logins: The logins of callers, if each caller logs in.
             pins: Makes what judges the definitions that one caller is listed.
             lenient: Whether arguments are repaired.
             options: See `UpstreamConnection`.
@@ -117,6 +121,9 @@ class CallerConnections(UpstreamConnection):
         super().__init__(reach.link(link, LOCAL_CONTEXT), pins=pins(), **options)
         self._plain = link
         self._reach = reach
+        self._logins = logins
+        if logins is not None:
+            logins.on_login = self._retire
         self._fresh_pins = pins
         self._lenient = lenient
         self._given = options
@@ -251,7 +258,8 @@ class CallerConnections(UpstreamConnection):
     @property
     def snapshot(self) -> CatalogSnapshot:
         """The tools of all callers; where two are listed the same tool otherwise, what is common to both."""
-        known, parts = self._union, (self.tools.snapshot, *self._last.values())
+        offered = () if self._logins is None else (self._logins.offer,)
+        known, parts = self._union, (self.tools.snapshot, *self._last.values(), *offered)
         if len(parts) != len(known.parts) or any(a is not b for a, b in zip(parts, known.parts, strict=True)):
             tools, merged = shared([part.tools for part in parts], known.merged)
             whole = known.whole if tools == known.whole.tools else replace(parts[0], tools=tools)
@@ -335,6 +343,8 @@ class CallerConnections(UpstreamConnection):
         tools = connection.tools.snapshot.tools
         if not tools and connection is not self:
             tools = self._last.get(self._reach.key(context), EMPTY_SNAPSHOT).tools
+        if self._logins is not None and _needs_login(connection):
+            return {**tools, **self._logins.offer.tools}
         hidden = UpstreamConnection.hidden_from(connection, context)
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
 
@@ -366,18 +376,53 @@ class CallerConnections(UpstreamConnection):
         connection = self.of(context)
         if not connection.tools.known and connection._state.now in ("closed", "starting"):
             raise StoreMiss(partial(self.known_to, context, self.timeout))
-        if not self._covers(definition, context):
+        # A login may be over before its call is repeated.
+        is_login = connection is not self and self._is_login(definition)
+        if not is_login and not self._covers(definition, context):
             raise UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call over the connection of its caller; see `UpstreamConnection.call`."""
+        """Send one call over the connection of its caller, who logs in first if need be.
+
+        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
+        """
+        connection = await self._logged_in(context)
+        if self._is_login(definition):
+            return ToolResult.of_text(f"You are logged in to {self.link.name}. List its tools again.")
+        try:
+            return await self._called(connection, definition, call, context)
+        except UpstreamUnavailableError as fault:
+            tokens = connection.link.credentials
+            for_more = isinstance(fault, LoginRequiredError) and fault.for_more
+            if not isinstance(tokens, CallerTokens) or not tokens.needed or for_more:
+                raise
+            self._retire(self._reach.key(context))
+            again = await self._logged_in(context)
+            # The server has refused this call, so it did not run; of others it is not known.
+            if not isinstance(fault, LoginRequiredError):
+                raise
+        return await self._called(again, definition, call, context)
+
+    async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
         connection = await self.arrived(context, self.timeout)
+        if self._logins is not None and _needs_login(connection) and self._group is not None:
+            start = partial(self._around.run, self._group.start_soon)
+            await self._logins.log_in(self._plain, context, start)
+            connection = await self.arrived(context, self.timeout)
+        return connection
+
+    async def _called(
+        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
         own = self._seen(context).get(definition.name)
         if own is None:
             raise UnknownToolError(call.name)
         if own.definition.digest != definition.digest:
             call = self._fitting(own, call)
         return await UpstreamConnection.call(connection, own.definition, call, context)
+
+    def _is_login(self, definition: ToolDefinition) -> bool:
+        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
 
     def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
         """The call, checked by the definition of its tool that its caller is listed."""
@@ -387,3 +432,8 @@ class CallerConnections(UpstreamConnection):
             faults = "; ".join(own.arguments.problems(call.arguments))
             raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
         return call
+
+
+def _needs_login(connection: UpstreamConnection) -> bool:
+    tokens = connection.link.credentials
+    return isinstance(tokens, CallerTokens) and tokens.needed and connection.status.state != "ready"

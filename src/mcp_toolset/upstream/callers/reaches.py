@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from mcp_toolset.config.server_auth import CallerAuth, ServerAuth, TokenExchange
+from mcp_toolset.config.server_auth import OAuth, TokenExchange
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.upstream.callers.exchange import Exchange
+from mcp_toolset.upstream.callers.logins import CallerLogins
 from mcp_toolset.upstream.callers.reach import HeaderMapping, Reach
 from mcp_toolset.upstream.target import Link
-
-if TYPE_CHECKING:
-    import httpx2
 
 
 @dataclass(frozen=True)
@@ -33,19 +30,24 @@ class _Both:
         return self.other.link(self.one.link(link, context), context)
 
 
+def logins_of(auth: object) -> CallerLogins | None:
+    """The logins of callers, if each caller logs in."""
+    return CallerLogins(auth) if isinstance(auth, OAuth) and auth.per_user else None
+
+
 def reach_of(
-    link: Link, forward: Mapping[str, str] | None, auth: ServerAuth | CallerAuth | httpx2.Auth | None
+    link: Link, forward: Mapping[str, str] | None, auth: object, logins: CallerLogins | None
 ) -> Reach | None:
     """How a server is reached for each caller; `None` if it is reached alike for all.
 
     Raises:
         DefinitionError: what is asked for does not go with the server.
     """
-    exchange = Exchange(auth) if isinstance(auth, TokenExchange) else None
+    own = Exchange(auth) if isinstance(auth, TokenExchange) else logins
     mapping = _mapping(link, forward) if forward else None
-    if (exchange or mapping) is not None and not link.url:
+    if (own or mapping) is not None and not link.url:
         raise DefinitionError(f"mount {link.name!r}: headers are sent over HTTP, not by {link.transport}")
-    return _Both(mapping, exchange) if mapping and exchange else mapping or exchange
+    return _Both(mapping, own) if mapping and own else mapping or own
 
 
 def _mapping(link: Link, forward: Mapping[str, str]) -> HeaderMapping:
