@@ -12,13 +12,14 @@ from tests.support.callers import Callers, client_of, listening, tools
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
-from mcp_toolset.config import load_config
+from mcp_toolset.config import load_config, parse_config
+from mcp_toolset.config.server_auth import Forward
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.hub.mounts import mounted
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "per_user" / "headers.json"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "per_user"
 FACTS = {
     "ann": {"roles": ["admin", "staff"], "scopes": ["read"]},
     "eve": {"subject": "eve\r\nX-Admin: yes"},
@@ -144,10 +145,18 @@ def test_i6_a_mapping_that_cannot_hold_is_refused_when_it_is_made(forward: Any, 
         RemoteToolset("https://example.com/mcp", name="up", headers={"x-own": "1"}, forward=forward)
 
 
-def test_i6_the_example_names_callers() -> None:
-    entry = load_config(EXAMPLE).servers[0]
-    assert not entry.fault and entry.forward["X-User"] == "identity.name"
-    assert mounted(entry, None).connection.keep_key is None
+@pytest.mark.parametrize("name", ["headers", "exchange", "login"])
+def test_i6_the_examples_reach_each_caller_apart(name: str) -> None:
+    entry = load_config(EXAMPLES / f"{name}.json").servers[0]
+    assert not entry.fault
+    remote = mounted(entry, None)
+    assert remote.is_personal and remote.keep_key is None
+
+
+def test_i6_passing_through_is_said_by_auth_too() -> None:
+    said = {"url": "https://host/mcp", "auth": {"type": "forward"}}
+    entry = parse_config({"mcpServers": {"a": said}}, source="mcp.json").servers[0]
+    assert isinstance(entry.auth, Forward) and not mounted(entry, None).is_personal
 
 
 def test_i6_headers_about_callers_are_not_for_a_command() -> None:

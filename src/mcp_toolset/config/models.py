@@ -18,7 +18,7 @@ from mcp_toolset.config.rules import (
     SessionRule,
     Transport,
 )
-from mcp_toolset.config.server_auth import ServerAuth
+from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
 from mcp_toolset.security.policy.sections import Permissions, Section
 from mcp_toolset.security.secrets.references import References
 
@@ -119,7 +119,7 @@ class ServerConfig:
     retries: int = 0
     breaker: tuple[int, float] | None = None
     permissions: Section | None = None
-    auth: ServerAuth | None = field(default=None, repr=False)
+    auth: ServerAuth | CallerAuth | None = field(default=None, repr=False)
 
     def reached(self) -> ServerConfig:
         """The settings that decide which process or address is used, and how sessions with it are made.

@@ -7,18 +7,27 @@ Two other clients write down the same: Cursor in `auth` (`CLIENT_ID`), Claude Co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict, Field
 
 from mcp_toolset.config.entries import Entry, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
-from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, OAuth, ServerAuth
+from mcp_toolset.config.server_auth import (
+    CallerAuth,
+    ClientCredentials,
+    EnterpriseLogin,
+    Forward,
+    OAuth,
+    ServerAuth,
+    TokenExchange,
+)
 from mcp_toolset.errors import DefinitionError
 
 __all__ = ["server_auth"]
 
+_Auth: TypeAlias = ServerAuth | CallerAuth
 _TEXT: Final = "a string"
 _SCOPES: Final = 'a list of strings such as ["read"]'
 
@@ -27,18 +36,25 @@ class _Login(Entry):
     model_config = ConfigDict(extra="forbid")
 
     type: str = Field("oauth", description=_TEXT)
+
+
+class _Scoped(_Login):
     scopes: list[str] = Field([], description=_SCOPES)
 
 
-class _OAuth(_Login):
+class _OAuth(_Scoped):
     client_id: str | None = Field(None, min_length=1, description=_TEXT)
     client_secret: str | None = Field(None, description=_TEXT)
     client_metadata_url: str | None = Field(None, description="an https address")
     issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
     redirect_port: int = Field(0, ge=0, le=65535, description="the number of a port")
+    per_user: bool = Field(False, description="true or false")
+    callback: str | None = Field(
+        None, min_length=1, description="an address such as https://host/oauth/callback"
+    )
 
 
-class _ClientCredentials(_Login):
+class _ClientCredentials(_Scoped):
     client_id: str = Field(min_length=1, description=_TEXT)
     client_secret: str | None = Field(None, description=_TEXT)
     private_key: str | None = Field(None, description="a private key (PEM)")
@@ -46,7 +62,7 @@ class _ClientCredentials(_Login):
     issuer: str = Field(min_length=1, description="the address of an authorization server")
 
 
-class _Enterprise(_Login):
+class _Enterprise(_Scoped):
     client_id: str = Field(min_length=1, description=_TEXT)
     client_secret: str = Field(min_length=1, description=_TEXT)
     issuer: str = Field(min_length=1, description="the address of an authorization server")
@@ -55,16 +71,29 @@ class _Enterprise(_Login):
     id_token: str = Field(min_length=1, description="an ID token, such as ${ID_TOKEN}")
 
 
-_KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., ServerAuth]]]] = {
+class _TokenExchange(_Scoped):
+    token_url: str = Field(min_length=1, description="the address of a token endpoint")
+    client_id: str = Field(min_length=1, description=_TEXT)
+    client_secret: str | None = Field(None, description=_TEXT)
+    audience: str | None = Field(None, min_length=1, description=_TEXT)
+    resource: str | None = Field(None, min_length=1, description="an address")
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] = Field(
+        "client_secret_basic", description='"client_secret_basic" or "client_secret_post"'
+    )
+
+
+_KINDS: Final[Mapping[str, tuple[type[_Login], Callable[..., _Auth]]]] = {
     "oauth": (_OAuth, OAuth),
     "client_credentials": (_ClientCredentials, ClientCredentials),
     "enterprise": (_Enterprise, EnterpriseLogin),
+    "token_exchange": (_TokenExchange, TokenExchange),
+    "forward": (_Login, Forward),
 }
 _CURSOR: Final = {"CLIENT_ID": "client_id", "CLIENT_SECRET": "client_secret"}
 _CAMEL: Final = {"clientId": "client_id", "clientSecret": "client_secret", "callbackPort": "redirect_port"}
 
 
-def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> ServerAuth | None:
+def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
     """How tokens are got for a server; `None` if its entry does not say.
 
     Args:
@@ -86,7 +115,7 @@ def server_auth(auth: object, oauth: object, place: Place, expanded: Callable[..
     return _read(_renamed(table, _CURSOR), place, "auth", expanded)
 
 
-def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) -> ServerAuth | None:
+def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) -> _Auth | None:
     table = cast("dict[str, Any]", oauth) if isinstance(oauth, dict) else {}
     if not isinstance(table.get("clientId"), str) or table.get("enabled") is False:
         return None
@@ -94,7 +123,7 @@ def _of_other_client(oauth: object, place: Place, expanded: Callable[..., str]) 
     return _read(_renamed(known, _CAMEL), place, "oauth", expanded)
 
 
-def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[..., str]) -> ServerAuth:
+def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[..., str]) -> _Auth:
     said = table.get("type", "oauth")
     kind = _KINDS.get(said) if isinstance(said, str) else None
     if kind is None:
@@ -103,13 +132,15 @@ def _read(table: Mapping[str, Any], place: Place, key: str, expanded: Callable[.
         raise place.at(key, "type").error("no kind of login of that name", mend)
     model, made = kind
     entry = validated(model, dict(table), place.at(key))
-    read: dict[str, Any] = {
-        name: expanded(value, key, name) if isinstance(value, str) else value
-        for name, value in entry.model_dump(exclude={"type", "scopes"}).items()
-    }
-    scopes = [expanded(scope, key, "scopes", index) for index, scope in enumerate(entry.scopes)]
+    read = dict[str, Any]()
+    for name, value in entry.model_dump(exclude={"type"}).items():
+        if isinstance(value, list):
+            several = cast("list[str]", value)
+            read[name] = [expanded(one, key, name, index) for index, one in enumerate(several)]
+        else:
+            read[name] = expanded(value, key, name) if isinstance(value, str) else value
     try:
-        return made(**read, scopes=scopes)
+        return made(**read)
     except DefinitionError as fault:
         cause, _, mend = str(fault).partition("; ")
         raise place.at(key).error(cause, mend) from None

@@ -20,10 +20,10 @@ from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, readi
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
-from mcp_toolset.transports.http.login_pages import Find, LoginPages
 from mcp_toolset.transports.http.routing import DRAIN, AllowedNames, Doors, Draining, NameCheck
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.http.sse import EventDoor
+from mcp_toolset.transports.login_pages import Find, LoginPages
 
 
 class HttpApplication(Protocol):

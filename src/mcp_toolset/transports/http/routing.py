@@ -27,10 +27,10 @@ from mcp_toolset.transports.http.authentication import METADATA_PATH, Guard
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.headers import Head
 from mcp_toolset.transports.http.limits import HttpLimits, peer_of
-from mcp_toolset.transports.http.login_pages import LoginPages
 from mcp_toolset.transports.http.replies import reply
 from mcp_toolset.transports.http.send_buffers import BoundedSend, Unsent
 from mcp_toolset.transports.http.sse import MESSAGES_PATH, SSE_PATH, EventDoor
+from mcp_toolset.transports.login_pages import LoginPages
 
 MCP_PATH: Final = "/mcp"
 DRAIN: Final = 2

@@ -20,9 +20,8 @@ from starlette.types import Scope, Send
 
 from mcp_toolset.context.logins import CALLBACK_PATH, LOGIN_PATH, PendingLogin
 from mcp_toolset.context.principal import principal_of
-from mcp_toolset.transports.http.headers import Head
-from mcp_toolset.transports.http.replies import Headers, reply
 
+Headers = list[tuple[bytes, bytes]]
 Find = Callable[[str], PendingLogin | None]
 
 _COOKIE: Final = "mcp_toolset_login"
@@ -61,7 +60,7 @@ class LoginPages:
     async def answer(self, path: str, scope: Scope, send: Send) -> None:
         """Answer a request of a browser."""
         if scope["method"] != "GET":
-            return await reply(send, 405, headers=[(b"allow", b"GET")])
+            return await _reply(send, 405, b"", [(b"allow", b"GET")])
         query = scope.get("query_string", b"").decode("latin-1")
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
         if path == CALLBACK_PATH:
@@ -79,7 +78,7 @@ class LoginPages:
         there = login.begin(_proof(cookie)) if hmac.compare_digest(said["continue"], _proof(cookie)) else None
         if there is None:
             return await _page(send, 403, _OTHER)
-        await reply(send, 303, headers=[(b"location", there.encode("latin-1")), *_SAFE[1:3]])
+        await _reply(send, 303, b"", [(b"location", there.encode("latin-1")), *_SAFE[1:3]])
 
     async def _came_back(self, state: str, query: str, scope: Scope, send: Send) -> None:
         login = self._find(state) if state else None
@@ -105,8 +104,9 @@ def _proof(cookie: str) -> str:
 
 def _cookie(scope: Scope) -> str:
     """The secret of the browser; empty if it has none."""
+    sent: Headers = [pair for pair in scope["headers"] if pair[0] == b"cookie"]
     try:
-        jar = SimpleCookie(Head(scope["headers"]).fields.get(b"cookie", b"").decode("latin-1"))
+        jar = SimpleCookie("; ".join(value.decode("latin-1") for _, value in sent))
     except CookieError:
         return ""
     return jar[_COOKIE].value if _COOKIE in jar else ""
@@ -115,4 +115,10 @@ def _cookie(scope: Scope) -> str:
 async def _page(send: Send, status: int, text: str, cookie: str = "") -> None:
     said = f"{_COOKIE}={cookie}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=900"
     more: Headers = [(b"set-cookie", said.encode())] if cookie else []
-    await reply(send, status, _PAGE.format(text).encode(), headers=[*_SAFE, *more])
+    await _reply(send, status, _PAGE.format(text).encode(), [*_SAFE, *more])
+
+
+async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None:
+    head = [(b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
