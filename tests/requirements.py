@@ -30,7 +30,7 @@ GROUPS = {"L": range(1, 29), "A": [*range(1, 15), 16, 18], "O": range(1, 10), "N
     "X": range(1, 10),
     "I": range(1, 11),
     "F": range(1, 48),
-    "U": [*range(1, 49), 60, 61, 62, *range(65, 71)],
+    "U": [*range(1, 49), 58, 60, 61, 62, *range(65, 71)],
     "S": range(1, 5),
 }
 ROWS = [f"{group}{number}" for group, numbers in GROUPS.items() for number in numbers]

@@ -13,6 +13,7 @@ from mcp_toolset import (
     serve,
     tool,
 )
+from mcp_toolset.auth import StaticTokens
 
 
 @tool(read_only=True)
@@ -28,16 +29,20 @@ def delete_invoice(number: int) -> str:
 
 
 def access(binding: ToolBinding, context: ToolContext) -> AccessDenied | None:
-    """Nobody but the accountant deletes; others find the tool and are told whom to ask."""
-    if binding.name == "delete_invoice" and context.principal != "accountant":
+    """Accountants alone delete; others find the tool and are told whom to ask."""
+    caller = context.identity
+    if binding.name == "delete_invoice" and (caller is None or "accountant" not in caller.roles):
         return AccessDenied("unauthorised", "ask the accountant to do it")
     return None
 
 
+accountants = StaticTokens.from_env("ann=ANN_TOKEN", roles=["accountant"])
+others = StaticTokens.from_env("bob=BOB_TOKEN")
 server = ToolsetServer(
     Toolset(read_invoice, delete_invoice).deferred(),
     grants=GrantLedger(SqliteGrantStore(os.environ["GRANTS"]), bearer_uses=20),
     access=access,
+    auth=[accountants, others],
 )
 
 if __name__ == "__main__":

@@ -73,6 +73,13 @@ def test_a_local_tool_is_measured_on_our_server_and_on_those_of_the_sdk(warm: Wa
     assert all(row["x_cpu"] > 0 for row in found["rows"])
 
 
+def test_authenticated_calls_are_measured_beside_others_in_both_eras(warm: Warm, folder: Path) -> None:
+    found = report(warm, folder, "authenticated", "--quick")
+    cases = [(row["era"], row["authentication"]) for row in found["rows"]]
+    assert cases == [(era, kind) for era in ("legacy", "modern") for kind in ("none", "static token", "JWT")]
+    assert all(row["p50_us"] > 0 and row["x_p50"] > 0 for row in found["rows"])
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_local_tool_takes_fewer_function_calls_than_on_the_servers_of_the_sdk(mode: Any) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
+ANN, BOB = "ann-0123456789abcdef", "bob-0123456789abcdef"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
@@ -114,7 +115,7 @@ def test_l1_a_loop_that_the_application_owns() -> None:
 async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: Path) -> None:
     parameters = program("grants")
     assert parameters.env is not None
-    parameters.env["GRANTS"] = str(tmp_path / "grants.db")
+    parameters.env |= {"GRANTS": str(tmp_path / "grants.db"), "ANN_TOKEN": ANN, "BOB_TOKEN": BOB}
     with anyio.fail_after(60):
         async with Client(parameters) as client:
             found = await client.call_tool("search_tools", {"query": "delete an invoice", "resolve": 2})
