@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 
 from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.security.audit.chain import Seal
-from mcp_toolset.security.audit.fields import CallFacts, call_fields, cleaned_fields, shown_text
+from mcp_toolset.security.audit.fields import CallFacts, call_text, cleaned_fields, shown_text
 from mcp_toolset.security.audit.log_files import LogFiles, stamp
 
 QUEUED: Final = 10_000
@@ -47,6 +47,12 @@ _OPENING: Final = 10.0
 
 CLOSING: Final = 5.0
 """Seconds in which the last lines must be written."""
+
+_TEXTS: Final = 4096
+"""Texts of lines that are remembered."""
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""The text of arguments, whatever the order of their keys."""
 
 _SHORTEST_KEY: Final = 16
 
@@ -108,7 +114,8 @@ class AuditLog:
         self._synced = 0.0
         self._salt = b""
         self._scrubbing: dict[int, Callable[[str], str]] = {}
-        self._shown: Callable[[str], str] = lru_cache(4096)(shown_text)
+        self._of_session = lru_cache(_TEXTS)(self.short_digest)
+        self._remember(shown_text)
 
     @property
     def lost(self) -> int:
@@ -137,7 +144,7 @@ class AuditLog:
         compared with known ones.
         """
         try:
-            text = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+            text = _CANONICAL(arguments)
         except (TypeError, ValueError, RecursionError):
             return ""
         return hmac.digest(self._salt, text.encode(), "sha256").hex()
@@ -149,7 +156,7 @@ class AuditLog:
     def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
         """Have every text of a line pass a function that blanks secrets; one for each owner."""
         self._scrubbing[id(owner)] = scrubbed
-        self._shown = lru_cache(4096)(self._scrubbed)
+        self._remember(self._scrubbed)
 
     def open(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> None:
         """Hold the log open, and record `started`, with what `facts` then says.
@@ -309,18 +316,23 @@ class AuditLog:
     def _line(self, at: float, event: str, said: Any) -> bytes:
         chain, told = self._files.chain, stamp(at)
         try:
-            fields: Mapping[str, Any] = (
-                cast("dict[str, Any]", said) if isinstance(said, dict) else call_fields(said)
-            )
+            if not isinstance(said, dict):
+                text = call_text(said, self._quoted, self._of_session)
+                return chain.line_of(f'"call","time":"{told}"{text}}}') + b"\n"
+            fields = cast("dict[str, Any]", said)
             if session := fields.get("session"):
                 # The id of a session lets others use it.
                 fields = {**fields, "session": self.short_digest(str(session))}
-            clean = cleaned_fields(fields, self._shown)
-            line = chain.line(self._shown(event), told, clean)
+            line = chain.line(self._shown(event), told, cleaned_fields(fields, self._shown))
         # A recorded object may be anything; the line says what kind of error hid it.
         except Exception as fault:
             line = chain.line(shown_text(str(event)), told, {"unreadable": type(fault).__name__})
         return line + b"\n"
+
+    def _remember(self, shown: Callable[[str], str]) -> None:
+        """Remember what texts of lines become: most of them are those of other lines too."""
+        self._shown: Callable[[str], str] = lru_cache(_TEXTS)(shown)
+        self._quoted: Callable[[str], str] = lru_cache(_TEXTS)(lambda text: json.dumps(shown(text)))
 
     def _scrubbed(self, text: str) -> str:
         for scrubbed in list(self._scrubbing.values()):

@@ -133,7 +133,15 @@ class Chain:
             ValueError: the same, or the line would be too long.
         """
         said = {"event": event, "time": time, **{k: v for k, v in fields.items() if k not in OWN}}
-        line = self.expected() + _encode(said).encode()[len('{"event":') :]
+        return self.line_of(_encode(said)[len('{"event":') :])
+
+    def line_of(self, rest: str) -> bytes:
+        """The next line, of the JSON text that follows `"event":`.
+
+        Raises:
+            ValueError: the line would be too long.
+        """
+        line = self.expected() + rest.encode()
         if len(line) > LONGEST_LINE:
             raise ValueError(f"a line of {len(line)} bytes; at most {LONGEST_LINE} are kept")
         self.follow(line)

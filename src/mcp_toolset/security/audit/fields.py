@@ -129,27 +129,40 @@ def who_fields(identity: Identity | None, principal: str | None = None) -> dict[
     return {"who": identity.name, "roles": sorted(identity.roles), "key": identity.key}
 
 
-def call_fields(call: CallFacts) -> dict[str, Any]:
-    """The fields of a call's line."""
-    return {
-        **who_fields(call.identity, call.principal),
-        "client": call.client,
-        "protocol": call.protocol_version,
-        "session": call.session,
-        "tool": call.tool,
-        "server": call.server,
-        "called": "" if call.called == call.tool else call.called,
-        "arguments": call.arguments,
-        "outcome": call.outcome,
-        "reason": call.reason,
-        "rule": call.rule,
-        "ran": call.ran,
-        "decisions": call.decisions,
-        "duration": call.duration,
-        "trace": call.trace,
-        "round": call.round,
-        "id": call.id,
-    }
+def call_text(call: CallFacts, quoted: Callable[[str], str], digest: Callable[[str], str]) -> str:
+    """The fields of a call's line as JSON text, each after a comma; most texts are those of other calls too.
+
+    Args:
+        call: The call.
+        quoted: The JSON of a text, cleared of secrets; it remembers the texts.
+        digest: The digest of the id of a session, which itself would let others use the session.
+    """
+    who, key = call.identity, call.principal
+    parts: list[str] = []
+    if who is not None:
+        key = who.key
+        parts.append(f',"who":{quoted(who.name)},"roles":[{",".join(map(quoted, sorted(who.roles)))}]')
+    texts = (
+        ("key", key),
+        ("client", call.client),
+        ("protocol", call.protocol_version),
+        ("session", call.session and digest(call.session)),
+        ("tool", call.tool),
+        ("server", call.server),
+        ("called", "" if call.called == call.tool else call.called),
+        ("reason", call.reason),
+        ("rule", call.rule),
+        ("trace", call.trace),
+        ("round", call.round),
+        ("id", call.id),
+    )
+    parts += [f',"{name}":{quoted(text)}' for name, text in texts if text]
+    if call.decisions:
+        parts.append(f',"decisions":[{",".join(map(quoted, call.decisions))}]')
+    if call.arguments:
+        parts.append(f',"arguments":"{call.arguments}"')
+    ran = "true" if call.ran else "false"
+    return f'{"".join(parts)},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
 
 
 def cleaned_fields(fields: Mapping[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
