@@ -2,9 +2,9 @@
 
     python benchmarks/audit.py [--rounds 15] [--calls 400] [--lines 1000000] [--json FILE]
 
-Two servers run beside each other, one with `--audit`; every round calls each of them so often, in turns. CPU is
-that of the server's process with all its threads, the one that writes the log too. A ratio divides figures of
-the same round.
+Two servers run beside each other, one with `--audit`; every round calls each of them so often, in turns. CPU
+is that of the server's process with all its threads, the one that writes the log too. A ratio divides
+figures of the same round.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ that find the queue full are lost, counted, logged, and named by a line of the l
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import os
@@ -20,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, cast
@@ -147,11 +146,11 @@ class AuditLog:
             text = _CANONICAL(arguments)
         except (TypeError, ValueError, RecursionError):
             return ""
-        return hmac.digest(self._salt, text.encode(), "sha256").hex()
+        return blake2b(text.encode(), key=self._salt, digest_size=16).hexdigest()
 
     def short_digest(self, text: str) -> str:
         """A short keyed digest of what must not be shown, such as the id of a session."""
-        return hmac.digest(self._salt, text.encode(), "sha256").hex()[:16]
+        return blake2b(text.encode(), key=self._salt, digest_size=8).hexdigest()
 
     def redact(self, owner: object, scrubbed: Callable[[str], str]) -> None:
         """Have every text of a line pass a function that blanks secrets; one for each owner."""
