@@ -330,8 +330,12 @@ class AuditLog:
 
     def _remember(self, shown: Callable[[str], str]) -> None:
         """Remember what texts of lines become: most of them are those of other lines too."""
+
+        def quoted(text: str) -> str:
+            return json.dumps(shown(text))
+
         self._shown: Callable[[str], str] = lru_cache(_TEXTS)(shown)
-        self._quoted: Callable[[str], str] = lru_cache(_TEXTS)(lambda text: json.dumps(shown(text)))
+        self._quoted: Callable[[str], str] = lru_cache(_TEXTS)(quoted)
 
     def _scrubbed(self, text: str) -> str:
         for scrubbed in list(self._scrubbing.values()):

@@ -1,0 +1,24 @@
+"""The benchmark of the audit log runs; no time is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "audit.py"
+
+
+def test_i9_the_benchmark_measures_calls_and_a_long_log(tmp_path: Path) -> None:
+    file = tmp_path / "audit.json"
+    options = ["--rounds", "1", "--calls", "3", "--lines", "100", "--json", str(file)]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *options], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())
+    assert [(one["transport"], one["era"], one["lines"] > 6) for one in found["calls"]] == [
+        (transport, era, True) for transport in ("stdio", "http") for era in ("legacy", "modern")
+    ]
+    assert found["log"]["lines"] == 102
