@@ -11,7 +11,8 @@ import pytest
 from tests.support.direct_callers import LEGACY, MODERN, Caller
 from tests.support.office import Office
 
-from mcp_toolset import CacheHint, Identity, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset import CacheHint, Identity, RemoteToolset, ToolContext, Toolset, ToolsetServer, tool
+from mcp_toolset.middleware import ResultCache
 from mcp_toolset.policy import Policy
 
 pytestmark = pytest.mark.anyio
@@ -184,3 +185,45 @@ async def test_i3_a_tool_with_the_catalog_finds_what_its_caller_may_find() -> No
         for who, names in ((ANN, []), (BOSS, ["payroll_pay"])):
             answer = await Caller(server, who).call("seek", query="pay")
             assert answer["structuredContent"] == {"result": names}
+
+
+@ERAS
+async def test_i3_a_hidden_server_that_is_down_is_not_named(
+    version: str,
+) -> None:
+    down = [RemoteToolset(["no-such-program"], name=name) for name in ("payroll", "payroll2")]
+    toolset = Toolset(hello, Office("mail", "send").mounted().deferred(), down[0], down[1].deferred())
+    with anyio.fail_after(60):
+        async with ToolsetServer(toolset, policy=POLICY) as server:
+            await server.settled()
+            ann, boss = Caller(server, ANN, version), Caller(server, BOSS, version)
+            for one in (ann, boss):
+                await one.open()
+                await one.tools()
+                await one.found("anything")
+                await one.found("anything", server="payroll2")
+                await one.call("resolve_tools", ids=["other"])
+            assert "payroll" not in ann.seen.replace('"payroll2_', "")
+            assert "payroll2" in boss.seen
+            told = [(await one.call("payroll_pay"))["error"][1] for one in (ann, boss)]
+            assert told[0] == "Unknown tool: payroll_pay"
+            assert "server `payroll`" in told[1]
+
+
+async def test_i3_a_result_that_was_cached_for_one_caller_is_none_of_another() -> None:
+    runs: list[str] = []
+
+    @tool(read_only=True, idempotent=True)
+    def audit() -> str:
+        """Look closely."""
+        runs.append("ran")
+        return "looked"
+
+    async with ToolsetServer(
+        Toolset(audit), policy=POLICY, middleware=[ResultCache(60, shared=True)]
+    ) as server:
+        boss, ann = Caller(server, BOSS), Caller(server, ANN)
+        for _ in range(2):
+            assert (await boss.call("audit"))["content"][0]["text"] == "looked"
+        assert runs == ["ran"]
+        assert (await ann.call("audit"))["error"][1] == "Unknown tool: audit"
