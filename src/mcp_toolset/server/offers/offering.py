@@ -188,8 +188,9 @@ class Offering:
         return not sources or not all(self._visible.hides_server(name, identity) for name in sources)
 
     def leads(self, uri: str, identity: Identity | None) -> bool:
-        """Whether a public URI leads to a source that exists for a caller."""
-        return bool(self._addresses.origins(uri, self.seen(identity)))
+        """Whether what is told of a public URI comes from a source that exists for a caller."""
+        seen = self.seen(identity)
+        return any(source in seen for source, _ in self._addresses.origins(uri))
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read the resource that a public URI leads to.
