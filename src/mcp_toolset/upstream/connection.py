@@ -43,6 +43,7 @@ from mcp_toolset.upstream.lists.tool_list import ToolRefresh, UpstreamTools
 from mcp_toolset.upstream.owner import Lists, Owner
 from mcp_toolset.upstream.resilience import NEITHER, Settings, resilient
 from mcp_toolset.upstream.resting import ListingSession, Rest
+from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.pooled_session import PooledSession
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
@@ -320,7 +321,8 @@ class UpstreamConnection:
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
         if self.resilience is None:
-            result = self._result(await self._exchange.perform("tools/call", params, context, definition))
+            wire = await self._exchange.perform("tools/call", params, context, definition)
+            result = self._result(wire, context)
         else:
             result = await self.resilience.run(definition, partial(self._once, params, context, definition))
         output = definition.output_schema
@@ -331,15 +333,19 @@ class UpstreamConnection:
         return replace(result, unstructured=legacy)
 
     async def _once(self, params: dict[str, Any], context: ToolContext, tool: ToolDefinition) -> ToolResult:
-        return self._result(await self._exchange.perform("tools/call", dict(params), context, tool))
+        return self._result(await self._exchange.perform("tools/call", dict(params), context, tool), context)
 
-    def _result(self, wire: dict[str, Any]) -> ToolResult:
+    def _result(self, wire: dict[str, Any], context: ToolContext) -> ToolResult:
         fault = fault_of_task(wire) or fault_of_result(wire)
         if fault is not None:
             raise InvalidOutputError(f"{self.link.name}: its result does not follow the protocol: {fault}")
         wire.setdefault("content", [])
+        if not wire.get("isError"):
+            return ToolResult(wire)
         # What a server says about its own failure is where the secrets it was given come out.
-        return ToolResult(self.link.cleaned(wire) if wire.get("isError") else wire)
+        forwarded = context.authorization if self._forwards and isinstance(context, WireContext) else None
+        own = Secrets.of((forwarded or "").split())
+        return ToolResult(own.cleaned(self.link.cleaned(wire)))
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that are listed to other clients than this one."""
