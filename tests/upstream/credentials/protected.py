@@ -109,6 +109,14 @@ async def logged_in(server: Protected, person: Person | None = None) -> MemoryCr
     return store
 
 
+async def fresh(server: Protected) -> MemoryCredentialStore:
+    """A store with tokens that nobody has issued."""
+    store = MemoryCredentialStore()
+    kept = Credential("Bearer made-up", "made-up-too", client={"client_id": "c"}, expires_at=1e11)
+    await store.save(source_of(server, store).key, kept.record())
+    return store
+
+
 async def change(server: Protected, store: MemoryCredentialStore, /, **members: Any) -> Credential:
     """Change what is kept for a server."""
     key = source_of(server, store).key

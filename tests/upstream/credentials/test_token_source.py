@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
-from tests.support.authorization_server import AuthorizationServer
+from tests.support.authorization_server import MACHINE, AuthorizationServer
 from tests.upstream.credentials.protected import (
     Person,
     Protected,
     change,
+    fresh,
     logged_in,
     protected,
     source_of,
 )
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer, tool
-from mcp_toolset.auth import OAuth
+from mcp_toolset.auth import ClientCredentials, OAuth
 from mcp_toolset.errors import LoginRequiredError
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.testing import LOCAL_CONTEXT
-from mcp_toolset.upstream.credentials import token_source
+from mcp_toolset.upstream.credentials import token_endpoint, token_source
 from mcp_toolset.upstream.credentials.token_source import StoredTokens
 
 pytestmark = pytest.mark.anyio
@@ -212,22 +212,43 @@ async def test_i4_scopes_that_a_person_has_to_grant_are_named(issuer: Authorizat
         assert not await source.challenged(403, "", used, None)
 
 
-async def test_i4_an_authorization_server_that_is_down_fails_the_call_alone(
+async def test_i4_an_authorization_server_that_is_dead_or_silent_fails_the_calls_of_its_server_alone(
+    issuer: AuthorizationServer, unreachable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_endpoint, "PATIENCE", 0.1)
+    down = f"http://127.0.0.1:{unreachable}"
+    metadata = {"issuer": down, "token_endpoint": f"{down}/token"}
+    async with protected(issuer) as server:
+        store = await fresh(server)
+        good = await change(server, store, server=metadata, renew_at=1.0)
+        assert await source_of(server, store).header(None) == good.header, "it has not expired yet"
+        await change(server, store, server=metadata, **LONG_AGO)
+        async with mounted(server, store=store) as bridge:
+            await bridge.settled()
+            reason = bridge.statuses()["protected"].reason
+            assert "no credentials for it: 127.0.0.1" in reason and reason.endswith("; call again later")
+            assert await called(bridge, "local") == "here"
+
+
+async def test_i4_a_program_is_its_own_user_and_its_secret_goes_to_its_issuer_alone(
     issuer: AuthorizationServer,
 ) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        down = f"127.0.0.1:{nobody.getsockname()[1]}"
-        async with protected(issuer) as server:
-            store = await logged_in(server)
-            metadata = {"issuer": f"http://{down}", "token_endpoint": f"http://{down}/token"}
-            good = await change(server, store, server=metadata, renew_at=1.0)
-            assert await source_of(server, store).header(None) == good.header, "it has not expired yet"
-            await change(server, store, server=metadata, **LONG_AGO)
-            async with mounted(server, store=store) as bridge:
-                await bridge.settled()
-                assert "127.0.0.1 cannot be reached" in bridge.statuses()["protected"].reason
-                assert await called(bridge, "local") == "here"
+    async def reason(url: str, **changed: str) -> str:
+        known = {"client_id": MACHINE[0], "client_secret": MACHINE[1], "issuer": issuer.issuer}
+        auth = ClientCredentials(**{**known, **changed})
+        upstream = RemoteToolset(url, name="protected", auth=auth)
+        async with ToolsetServer(upstream, list_patience=30, keep=False) as bridge:
+            await bridge.settled()
+            status = bridge.statuses()["protected"]
+            return await called(bridge) if status.state == "ready" else status.reason
+
+    async with protected(issuer) as server:
+        assert await reason(server.url) == "it ran"
+        wrong = await reason(server.url, client_secret="a-wrong-secret")
+        assert "invalid_client" in wrong and "a-wrong-secret" not in wrong
+        asked = issuer.seen().count("POST /token")
+        elsewhere = await reason(server.url, issuer="https://other.example")
+        assert "https://other.example" in elsewhere and issuer.seen().count("POST /token") == asked
 
 
 async def test_i4_no_token_is_shown_or_logged(
