@@ -93,6 +93,8 @@ def test_help_names_every_command(line: CommandLine):
         "login",
         "logout",
         "pin",
+        "explain",
+        "approvals",
         "install",
         "uninstall",
         "secret",
