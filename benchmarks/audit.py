@@ -100,25 +100,29 @@ def _checked(answer: bytes) -> None:
 
 def case(transport: str, era: str, rounds: int, calls: int) -> dict[str, Any]:
     opened = stdio if transport == "stdio" else over_http
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    spent: dict[str, list[float]] = {"off": [], "on": []}
+    with tempfile.TemporaryDirectory() as folder:
         app, log = Path(folder) / "app.py", Path(folder) / "audit.jsonl"
         app.write_text(APP)
         command = [sys.executable, "-m", "mcp_toolset", "serve", f"{app}:tools"]
-        peers = {
-            "off": stack.enter_context(opened(command, era)),
-            "on": stack.enter_context(opened([*command, "--audit", str(log)], era)),
-        }
-        spent: dict[str, list[float]] = {"off": [], "on": []}
-        for number in range(rounds + 1):
-            for name in ("off", "on") if number % 2 else ("on", "off"):
-                pid, call = peers[name]
-                before = cpu_of(pid)
-                for _ in range(calls):
-                    call()
-                if number:
-                    spent[name].append(1e6 * (cpu_of(pid) - before) / calls)
-        lines = verify([log])[0].lines
-        ratios = [on / off for on, off in zip(spent["on"], spent["off"], strict=True)]
+        with ExitStack() as stack:
+            peers = {
+                "off": stack.enter_context(opened(command, era)),
+                "on": stack.enter_context(opened([*command, "--audit", str(log)], era)),
+            }
+            for number in range(rounds + 1):
+                for name in ("off", "on") if number % 2 else ("on", "off"):
+                    pid, call = peers[name]
+                    before = cpu_of(pid)
+                    for _ in range(calls):
+                        call()
+                    if number:
+                        spent[name].append(1e6 * (cpu_of(pid) - before) / calls)
+        # All of it is written when the servers have ended.
+        found = verify([log])[0]
+    if found.finding is not None or found.lines < calls * (rounds + 1):
+        raise RuntimeError(str(found))
+    ratios = [on / off for on, off in zip(spent["on"], spent["off"], strict=True)]
     return {
         "transport": transport,
         "era": era,
@@ -128,7 +132,7 @@ def case(transport: str, era: str, rounds: int, calls: int) -> dict[str, Any]:
         "ratio, median": statistics.median(ratios),
         "lowest": min(ratios),
         "highest": max(ratios),
-        "lines": lines,
+        "lines": found.lines,
     }
 
 
