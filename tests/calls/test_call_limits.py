@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -9,7 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from pydantic_core import to_json
 
-from mcp_toolset.calls.middleware.call_limits import CallLimits
+from mcp_toolset.calls.middleware.call_limits import CallLimits, ConcurrencyLimit
 from mcp_toolset.calls.pipeline.decision import rejection_reason, retry_after
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.calls.pipeline.rules import Rules
@@ -140,6 +141,17 @@ async def test_i8_a_call_that_waits_in_vain_for_others_is_refused_and_a_cancelle
         bench.hold = None
         assert not (await bench.call()).is_error
     assert bench.ran == 2
+
+
+async def test_i8_nothing_is_kept_of_callers_without_running_calls():
+    limit, bench = ConcurrencyLimit(1), Bench({})
+    tool = ToolDefinition("read")
+    layer = partial(limit.within, 1.0)
+    bound = ToolBinding("read", tool, bench.run, *checks_of(tool))
+    bench.dispatch = ToolDispatch([bound], middleware=[layer])
+    for number in range(3):
+        await bench.call("read", Caller(f"caller {number}"))
+    assert bench.ran == 3 and not limit._running
 
 
 async def test_i8_a_call_has_the_time_of_the_most_specific_pattern():

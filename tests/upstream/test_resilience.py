@@ -165,6 +165,13 @@ async def test_p9_an_answer_of_the_server_is_no_failure_of_it(answer: Answer):
     assert not server.resilience.reason
 
 
+async def test_p9_an_answer_ends_the_row_of_failures():
+    server = Server(breaker=(2, 30))
+    for failure in (LOST, WRONG, LOST):
+        await server.fails(failure, tool=SAYS_NOTHING)
+    assert not server.resilience.reason
+
+
 async def test_p9_calls_while_the_server_is_away_do_not_open_the_breaker_and_retries_stop_when_it_opens():
     server = Server(retries=2, breaker=(2, 30))
     server.ready = False
