@@ -70,3 +70,10 @@ async def client_of(
 async def tools(client: Client) -> dict[str, str | None]:
     """What a client is listed: descriptions by name."""
     return {tool.name: tool.description for tool in (await client.list_tools()).tools}
+
+
+async def until_listed(client: Client, names: set[str]) -> None:
+    """Wait until a client is listed these tools: a list waits a few seconds only for a busy server."""
+    with anyio.fail_after(30):
+        while set(await tools(client)) != names:
+            await anyio.lowlevel.checkpoint()

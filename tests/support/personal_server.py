@@ -44,6 +44,15 @@ class PersonalServer:
     metadata: Mapping[str, Any] | None = None
     token: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] | None = None
 
+    def hold(self) -> None:
+        """Have calls wait until `release`."""
+        self.held = threading.Event()
+
+    def release(self) -> None:
+        """Let the calls that wait be answered."""
+        if self.held is not None:
+            self.held.set()
+
     def answer(self, user: str, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         info = {"name": "personal", "version": "1"}
         hint = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self.modern else {}

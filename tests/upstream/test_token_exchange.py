@@ -13,7 +13,7 @@ import pytest
 from mcp import MCPError
 from tests.support.asking import text_of
 from tests.support.authorization_server import MACHINE, AuthorizationServer, authorization_server
-from tests.support.callers import Callers, client_of, listening, tools
+from tests.support.callers import Callers, client_of, listening, until_listed
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
 from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
@@ -65,7 +65,7 @@ async def test_i6_the_token_of_each_caller_is_exchanged_at_a_real_authorization_
         async with listening(ToolsetServer(Toolset(remote), auth=verifier)) as url:
             for name, token in inbound.items():
                 async with client_of(url, name, "2026-07-28", token=token) as client:
-                    assert set(await tools(client)) == {"both", f"of_{name}"}
+                    await until_listed(client, {"both", f"of_{name}"})
                     assert text_of(await client.call_tool("both", {})) == f"both by {name}"
                     with pytest.raises(MCPError, match="Unknown tool"):
                         await client.call_tool("of_bob" if name == "alice" else "of_alice", {})
