@@ -118,6 +118,18 @@ class Authenticator:
         for one in self._verifiers:
             one.on_withdrawal(partial(self._withdrawn, one))
 
+    def recall(self, credentials: bytes) -> Identity | None:
+        """Who sends a request with this `Authorization` header, if its token is remembered."""
+        scheme, _, token = credentials.partition(b" ")
+        if len(token) > LONGEST or scheme.lower() != b"bearer":
+            return None
+        digest = sha256(token).digest()
+        known = self._known.get(digest)
+        if known is None or self._clock() >= known.until or isinstance(known.outcome, Refusal):
+            return None
+        self._known.move_to_end(digest)
+        return known.outcome
+
     async def identify(self, credentials: bytes | None) -> Identity | Refusal:
         """Who sends a request with this `Authorization` header, or why the request is refused."""
         if credentials is None:

@@ -66,6 +66,23 @@ class Guard:
         """Whether callers are to be known."""
         return self._current() is not None
 
+    def admits(self, scope: Scope, head: Head) -> bool:
+        """Whether a request may pass at once: everybody may call, or its token is remembered; no streams.
+
+        What is in doubt is not admitted, and has to `take` the long way.
+        """
+        auth = self._current()
+        if auth is None:
+            return True
+        credentials = head.fields.get(_CREDENTIALS)
+        if credentials is None or head.repeats or scope.get("query_string") or _is_stream(scope, head):
+            return False
+        found = auth.recall(credentials)
+        if found is None or (self._told is not None and id(found) not in self._met):
+            return False
+        scope["user"] = found
+        return True
+
     async def take(
         self, request: ArrivingRequest, scope: Scope, head: Head, app: Callable[[], Awaitable[None]]
     ) -> None:

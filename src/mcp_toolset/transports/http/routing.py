@@ -236,12 +236,12 @@ class Doors(Router):
         with request.scope:
             self._draining.began(request.scope)
             try:
-                if self._pages.takes(path):
+                if path == MCP_PATH and self._guard.admits(scope, head):
+                    await self._endpoint.take(scope, head, request.receive, request.send)
+                elif self._pages.takes(path):
                     await self._pages.answer(path, scope, request.send)
                 elif self._guard.is_on:
                     await self._guarded(path, scope, head, request)
-                elif path == MCP_PATH:
-                    await self._endpoint.take(scope, head, request.receive, request.send)
                 elif path == f"{MCP_PATH}/":
                     await reply(request.send, 307, headers=[(b"location", _without_slash(scope))])
                 else:
