@@ -122,6 +122,27 @@ async def test_i4_a_login_elsewhere_is_taken_up_by_the_bridge_that_runs(issuer: 
             assert await called(bridge) == "it ran"
 
 
+async def test_i4_a_server_that_is_down_is_not_tried_more_often_for_its_tokens(
+    issuer: AuthorizationServer,
+) -> None:
+    class Looked(MemoryCredentialStore):
+        looks = 0
+
+        async def load(self, key: Any) -> Any:
+            self.looks += 1
+            if self.looks == 5:
+                await self.save(key, {"header": "Bearer new"})
+            return await super().load(key)
+
+    store = Looked()
+    async with protected(issuer) as server:
+        source = source_of(server, store)
+        await store.save(source.key, {"header": "Bearer old"})
+        with anyio.fail_after(30):
+            await source.changed()
+    assert store.looks == 5, "the same tokens as before are no reason to try again"
+
+
 async def test_i4_an_expired_token_is_renewed_after_a_restart_without_a_login(
     issuer: AuthorizationServer,
 ) -> None:

@@ -77,7 +77,7 @@ class TokenSource(Protocol):
         ...
 
     async def changed(self) -> None:
-        """Return once there are other credentials than those that were refused."""
+        """Return once there are other credentials than now."""
         ...
 
     @property
@@ -119,7 +119,6 @@ class StoredTokens:
         self._now = now
         self._held: Credential | None = None
         self._secrets = tuple[str, ...]()
-        self._refused = ""
         self._lock = anyio.Lock()
 
     async def header(self, caller: Identity | None) -> str | None:
@@ -155,22 +154,25 @@ class StoredTokens:
             if not steps_up and kept is not None and kept.refresh_token:
                 self._held = await self._renewed(kept)
             if self._held is None:
-                self._refused = used or ""
                 self._held = await self._obtained(met, kept)
         return True
 
     async def changed(self) -> None:
         """See `TokenSource`."""
-        while True:
+        before = await self._seen()
+        # The store may be changed by another process, which sets no event here.
+        while (await self._seen()) in ("", before):  # noqa: ASYNC110
             await anyio.sleep(LOOK)
-            try:
-                kept = await self._kept()
-            # The store says so again, to the call that needs it.
-            except Exception as fault:
-                _log.debug("%s: %s", self._name, in_log(fault))
-                continue
-            if kept is not None and kept.header not in ("", self._refused):
-                return
+
+    async def _seen(self) -> str:
+        """The header in the store; empty if there is none, or the store cannot be read."""
+        try:
+            kept = await self._kept()
+        # A store that fails is told to the call that needs it.
+        except SecretError as fault:
+            _log.debug("%s: %s", self._name, in_log(fault))
+            return ""
+        return "" if kept is None else kept.header
 
     @property
     def secrets(self) -> tuple[str, ...]:
