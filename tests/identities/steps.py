@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+from tests.identities.browser import PAGE, logs_in
 from tests.identities.doors import Answer, Door, LegacyHttp, Sse
 from tests.identities.world import DENIABLE, LIFETIME, User, World
 
@@ -80,6 +81,33 @@ class Step:
         answer = await self.ask("tools/call", name=name, arguments={})
         return self.mine("result", answer, f'\\"caller\\": \\"{self.user.mark}\\"')
 
+    async def desk(self) -> str:
+        """Call a server that the user logs in to, and log in first if that is needed."""
+        note = f"n{self.chance.randrange(5)}"
+        answer = await self.ask("tools/call", name="desk_note", arguments={"note": note})
+        if answer.is_good or answer.status == 401:
+            return self.mine("result", answer, f'\\"caller\\": \\"{self.user.mark}\\"')
+        return await self.login()
+
+    async def desk_own(self) -> str:
+        """Call a tool that this server lists to this user alone."""
+        answer = await self.ask("tools/call", name=f"desk_of_{self.user.mark}", arguments={})
+        return self.mine("result", answer, f'\\"caller\\": \\"{self.user.mark}\\"')
+
+    async def login(self) -> str:
+        """Log in by the page that a call names."""
+        page = PAGE.search((await self.ask("tools/call", name="log_in", arguments={})).text)
+        if page is None:
+            return "no page"
+        return "logged in" if await logs_in(page[0], self.user.mark) else "begun elsewhere"
+
+    async def logout(self) -> str:
+        """Remove the tokens of the user."""
+        for key in await self.world.store.list():
+            if self.user.mark in key.user:
+                await self.world.store.remove(key)
+        return "done"
+
     async def search(self) -> str:
         query = self.chance.choice(["diary", "ledger", "note of the caller", self.other.mark])
         answer = await self.ask("tools/call", name="search_tools", arguments={"query": query})
@@ -130,6 +158,7 @@ class Step:
             lambda mark: {"name": f"only_{mark}", "arguments": {}},
             lambda mark: {"name": f"secret_{mark}", "arguments": {}},
             lambda mark: {"name": f"exchange_of_{mark}", "arguments": {}},
+            lambda mark: {"name": f"desk_of_{mark}", "arguments": {}},
             lambda mark: {"name": "resolve_tools", "arguments": {"ids": [f"secret_{mark}"]}},
             lambda mark: {"name": "call_tool", "arguments": {"grant": f"secret_{mark}"}},
         ]
@@ -202,6 +231,9 @@ WEIGHTS: Final[dict[Callable[[Step], Awaitable[str]], int]] = {
     Step.shared: 20,
     Step.exchange: 15,
     Step.exchange_own: 8,
+    Step.desk: 15,
+    Step.desk_own: 8,
+    Step.logout: 2,
     Step.search: 10,
     Step.resolve: 6,
     Step.use: 12,
@@ -231,8 +263,8 @@ async def run(world: World, steps: int, *, until_crossing: bool = False) -> None
                     chance = Random(world.random.random())
                     group.start_soon(_take, Step(world, user, door, chance))
         if world.random.random() < 0.02:
-            world.scan()
-    world.scan()
+            await world.scan()
+    await world.scan()
 
 
 async def _take(step: Step) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+from tests.identities.browser import PAGE, logs_in
+from tests.identities.doors import DOORS
 from tests.identities.steps import run
 from tests.identities.world import World
 from tests.support.authorization_server import AuthorizationServer, authorization_server
@@ -17,6 +19,8 @@ from mcp_toolset.policy import Policy
 from mcp_toolset.security.authentication import authenticator
 from mcp_toolset.transports.http.session_table import SessionTable
 from mcp_toolset.upstream.callers.exchange import Exchange
+from mcp_toolset.upstream.callers.logins import CallerLogins
+from mcp_toolset.upstream.credentials.token_source import StoredTokens
 
 pytestmark = pytest.mark.anyio
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -38,7 +42,18 @@ async def judged(issuing: AuthorizationServer, steps: int, *, until_crossing: bo
 async def test_f30_i3_nothing_of_one_user_reaches_another(issuing: AuthorizationServer) -> None:
     judge = (await judged(issuing, 200)).judge
     assert judge.crossings == []
-    for kind in ("list", "whoami", "shared", "search", "resolve", "use", "private", "exchange", "resources"):
+    for kind in (
+        "list",
+        "whoami",
+        "shared",
+        "search",
+        "resolve",
+        "use",
+        "private",
+        "exchange",
+        "desk",
+        "resources",
+    ):
         assert judge.counts[f"step {kind}, good"] > 3, judge.counts
     assert judge.counts["step guess, answered alike"] and judge.counts["step reload, done"]
     assert judge.counts["step take_session, status 404"] and judge.counts["step take_grant, refused"]
@@ -57,8 +72,15 @@ def _any_session(table: SessionTable[Any], name: str, principal: str | None) -> 
     return next((one for one in table.all() if one.name == name), None)
 
 
-def _one_key(self: Exchange, context: ToolContext) -> str:
+def _one_key(self: object, context: ToolContext) -> str:
     return "" if context.identity is None else "all"
+
+
+_own_login = CallerLogins._tokens
+
+
+def _one_login(self: CallerLogins, link: Any, auth: Any, user: str) -> StoredTokens:
+    return _own_login(self, link, auth, user and "all")
 
 
 BREAKS: dict[str, Patch] = {
@@ -72,6 +94,8 @@ BREAKS: dict[str, Patch] = {
     ),
     "policies are for nobody": lambda patch: patch.setattr(Policy, "group", lambda self, identity: ()),
     "connections are for all callers": lambda patch: patch.setattr(Exchange, "key", _one_key),
+    "logins are for all callers": lambda patch: patch.setattr(CallerLogins, "key", _one_key),
+    "kept logins are for all callers": lambda patch: patch.setattr(CallerLogins, "_tokens", _one_login),
     "tokens are confused": lambda patch: patch.setattr(authenticator, "sha256", _OneDigest),
 }
 
@@ -82,3 +106,15 @@ async def test_f30_i3_a_binding_that_is_lost_is_noticed(
 ) -> None:
     BREAKS[broken](monkeypatch)
     assert (await judged(issuing, 400, until_crossing=True)).judge.crossings
+
+
+@pytest.mark.parametrize("kind", DOORS)
+async def test_i5_a_login_that_is_begun_at_any_door_has_its_page(
+    kind: str, issuing: AuthorizationServer
+) -> None:
+    world = World(issuing, seed=1)
+    async with world.running():
+        user = world.users[0]
+        page = PAGE.search((await user.doors[kind].ask("tools/call", name="log_in", arguments={})).text)
+        assert page is not None
+        assert await logs_in(page[0], user.mark)

@@ -24,10 +24,11 @@ from mcp_toolset import RemoteToolset, ResultCache, Tool, ToolContext, Toolset, 
 from mcp_toolset.audit import AuditLog
 from mcp_toolset.auth import JWT, Authenticator
 from mcp_toolset.catalog.registry.registry import SourceHandle
-from mcp_toolset.config.server_auth import TokenExchange
+from mcp_toolset.config.server_auth import OAuth, TokenExchange
 from mcp_toolset.policy import Policy
 from mcp_toolset.security.audit.verification import verify
 from mcp_toolset.security.policy.sections import Permissions, Section
+from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 
 DENIABLE: Final = "ledger"
 """The tool that the policy denies to one user after another."""
@@ -86,6 +87,7 @@ class World:
         jwt = JWT(issuer=issuing.issuer, audience=RESOURCE, jwks_url=issuing.jwks_url)
         self.auth = Authenticator(jwt, resource=RESOURCE, clock=self.clock)
         self.cache = ResultCache(3600, only=["whoami"])
+        self.store = MemoryCredentialStore()
         self.bridge: ToolsetServer = ToolsetServer(Toolset())
         self.denied = ""
         self.changing = 0
@@ -142,8 +144,10 @@ class World:
         """What is equal before and after a request if the policy has not changed meanwhile."""
         return None if self.changing else (self.denied, self.changes)
 
-    def scan(self) -> None:
-        """Judge what is kept: each grant belongs to one user, and holds marks of no other."""
+    async def scan(self) -> None:
+        """Judge what is kept: each grant and each login belongs to one user, and holds marks of no other."""
+        for key in await self.store.list():
+            self.judge.belongs(self._owner(key.user), "kept login", f"{key} {await self.store.load(key)}")
         for record in self.bridge.grants.records():
             if record.grant is None:
                 # What was refused has the id that the user has asked for.
@@ -202,6 +206,7 @@ class World:
             ).deferred(),
             RemoteToolset(url("shared"), name="shared", headers=shared),
             RemoteToolset(url("exchange"), name="exchange", auth=exchange),
+            RemoteToolset(url("desk"), name="desk", auth=OAuth(per_user=True, store=self.store)),
         )
 
 

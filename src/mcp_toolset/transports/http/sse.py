@@ -126,7 +126,9 @@ class EventDoor:
         await client.stream.few()
         if client.stream.is_cut():
             return await reply(send, 404, b"Could not find session")
-        client.dispatcher.take(message, Request(scope, receive))
+        # The route has made its own path a part of the root.
+        root = scope.get("root_path", "").removesuffix(MESSAGES_PATH.rstrip("/"))
+        client.dispatcher.take(message, Request({**scope, "root_path": root}, receive))
         await reply(send, 202, b"Accepted")
 
     def _addressed(self, scope: Scope) -> _Client | tuple[int, bytes]:
