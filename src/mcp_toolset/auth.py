@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
-    from mcp_toolset.config.server_auth import ClientCredentials, EnterpriseLogin, LoginPage, OAuth
+    from mcp_toolset.config.server_auth import (
+        ClientCredentials,
+        EnterpriseLogin,
+        Forward,
+        LoginPage,
+        OAuth,
+        TokenExchange,
+    )
     from mcp_toolset.security.authentication.authenticator import Authenticator, Refusal
     from mcp_toolset.security.authentication.jwt import JWT
     from mcp_toolset.security.authentication.static_tokens import StaticToken, StaticTokens
@@ -17,12 +24,14 @@ __all__ = [
     "Authenticator",
     "ClientCredentials",
     "EnterpriseLogin",
+    "Forward",
     "JWT",
     "LoginPage",
     "OAuth",
     "Refusal",
     "StaticToken",
     "StaticTokens",
+    "TokenExchange",
     "TokenVerifier",
     "Verifier",
 ]
