@@ -57,7 +57,10 @@ class Step:
         return "good"
 
     async def list(self) -> str:
-        return self.mine("list", await self.ask("tools/list"), "whoami")
+        answer = await self.ask("tools/list")
+        if self.was_denied and f'"name":"{DENIABLE}"' in answer.raw:
+            self.judge.crossing("policy", f"a denied tool was listed: {answer.raw[:300]}")
+        return self.mine("list", answer, "whoami")
 
     async def whoami(self) -> str:
         note = f"n{self.chance.randrange(5)}"
