@@ -132,7 +132,7 @@ async def test_i3_nothing_tells_a_denied_server_from_one_that_is_not_mounted(
 ) -> None:
     told: dict[tuple[bool, str], list[Any]] = {}
     heard: list[str] = []
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         for with_hidden in (False, True):
             async with AsyncExitStack() as stack:
                 bridge = server(deferred=deferred, with_hidden=with_hidden)
