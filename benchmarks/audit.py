@@ -73,8 +73,15 @@ def over_http(command: Sequence[str], era: str) -> Generator[Peer]:
 
         def post(method: str, params: dict[str, Any], id: int | None = 1) -> bytes:
             message = {"jsonrpc": "2.0", "method": method, "params": params, **({"id": id} if id else {})}
-            line.request("POST", "/mcp", json.dumps(message), headers)
-            answer = line.getresponse()
+            body = json.dumps(message)
+            try:
+                line.request("POST", "/mcp", body, headers)
+                answer = line.getresponse()
+            except ConnectionError:
+                # The server closed the connection while it was idle.
+                line.close()
+                line.request("POST", "/mcp", body, headers)
+                answer = line.getresponse()
             if session := answer.headers.get("mcp-session-id"):
                 headers["mcp-session-id"] = session
             return answer.read()
