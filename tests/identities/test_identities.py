@@ -118,3 +118,9 @@ async def test_i5_a_login_that_is_begun_at_any_door_has_its_page(
         page = PAGE.search((await user.doors[kind].ask("tools/call", name="log_in", arguments={})).text)
         assert page is not None
         assert await logs_in(page[0], user.mark)
+        # The page says so when the tokens are there.
+        assert [user.mark in key.user for key in await world.store.list()] == [True]
+        other = world.users[1]
+        page = PAGE.search((await other.doors[kind].ask("tools/call", name="log_in", arguments={})).text)
+        assert page is not None
+        assert not await logs_in(page[0], "nobody")

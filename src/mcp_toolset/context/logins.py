@@ -27,8 +27,8 @@ class PendingLogin(Protocol):
         """The address of the authorization server, for the first browser that asks; else `None`."""
         ...
 
-    def arrive(self, address: str) -> None:
-        """Take the address that the browser was sent back to; once."""
+    async def arrive(self, address: str) -> bool:
+        """Take the address that the browser was sent back to, once; whether the caller has tokens then."""
         ...
 
 

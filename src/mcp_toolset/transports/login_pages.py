@@ -34,6 +34,7 @@ _ASK: Final = (
     '<p><a href="?continue={proof}">I am {caller}: continue</a></p>'
 )
 _DONE: Final = "<h1>You are logged in to {server}</h1><p>You can close this page.</p>"
+_FAILED: Final = "<h1>The login to {server} has failed</h1><p>Ask for it again where you began it.</p>"
 _ENDED: Final = "<h1>This login has ended</h1><p>Ask for it again where you began it.</p>"
 _OTHER: Final = "<h1>This login was begun by another user, or in another browser</h1>"
 _SAFE: Final[Headers] = [
@@ -88,8 +89,9 @@ class LoginPages:
         is_same = bool(cookie and login.browser) and hmac.compare_digest(_proof(cookie), login.browser)
         if not is_same or _is_another(scope, login):
             return await _page(send, 403, _OTHER)
-        login.arrive(f"{CALLBACK_PATH}?{query}")
-        await _page(send, 200, _DONE.format(server=html.escape(login.server)))
+        is_done = await login.arrive(f"{CALLBACK_PATH}?{query}")
+        told = _DONE if is_done else _FAILED
+        await _page(send, 200 if is_done else 502, told.format(server=html.escape(login.server)))
 
 
 def _is_another(scope: Scope, login: PendingLogin) -> bool:

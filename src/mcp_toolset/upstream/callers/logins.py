@@ -116,11 +116,14 @@ class Login:
         self.browser = browser
         return self._address
 
-    def arrive(self, address: str) -> None:
+    async def arrive(self, address: str) -> bool:
         """See `PendingLogin`."""
         if not self._arrived.is_set():
             self._back, self.state = address, ""
             self._arrived.set()
+        with anyio.move_on_after(WAIT):
+            await self.done.wait()
+        return self.done.is_set() and not self.fault
 
 
 class CallerLogins:
