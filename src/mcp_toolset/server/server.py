@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
-
-import anyio
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset.calls.background import BackgroundWork
 from mcp_toolset.calls.events import EventLog
@@ -23,7 +19,6 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.catalog.instructions import BUDGET
 from mcp_toolset.catalog.registry.registry import ToolRegistry
 from mcp_toolset.context.offer_kinds import OfferingSource, Offers
-from mcp_toolset.errors import StateError, sole
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.server import unlisted_mounts as unlisted
 from mcp_toolset.server.attachments import Attachments
@@ -31,6 +26,7 @@ from mcp_toolset.server.call_guards import CallGuards
 from mcp_toolset.server.changes import News
 from mcp_toolset.server.handler_context import LocalTools
 from mcp_toolset.server.interface.host_calls import HostCalls
+from mcp_toolset.server.interface.lifecycle import Lifecycle
 from mcp_toolset.server.interface.live_changes import LiveChanges
 from mcp_toolset.server.interface.parts import ServerOptions, audit_trail, authenticator, observed_by
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
@@ -38,14 +34,12 @@ from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
 from mcp_toolset.server.offers.local_offers import LocalOffers
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.reloadable import Reloading, reloadable_in
+from mcp_toolset.server.reloadable import reloadable_in
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
 from mcp_toolset.tools.core.capability import ALWAYS, granted
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
-from mcp_toolset.tools.toolsets import opening
-from mcp_toolset.tools.toolsets.opening import Waiting, unwind
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -61,7 +55,7 @@ if TYPE_CHECKING:
     from mcp_toolset.server.state_keeper import StateKeeper
 
 
-class ToolsetServer(HostCalls, LiveChanges):
+class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
     """Serves a toolset. `async with server:` opens what is mounted in it.
 
     `lowlevel` is an SDK `Server`, so `mcp.Client(server.lowlevel)` talks to it in process. `registry`
@@ -214,8 +208,8 @@ class ToolsetServer(HostCalls, LiveChanges):
         self.members = self.registry.membership
         self.configured = reloadable_in(toolset)
         self._auth = authenticator(auth)
-        self._stack: AsyncExitStack | None = None
-        self._reloads: Reloading | None = None
+        self._stack = None
+        self._reloads = None
         self._manual = ManualCalls(manual_timeout)
         self._local = LocalTools(self, self._manual, options.capabilities | ALWAYS)
         self._keeper = None if state is None else _keeper(state, self.registry)
@@ -271,89 +265,6 @@ class ToolsetServer(HostCalls, LiveChanges):
         )
         return ToolsetServer(toolset or self.toolset, **options.arguments())
 
-    async def __aenter__(self) -> Self:
-        """Open every upstream concurrently, wait for them, and freeze the first view.
-
-        For programs that use the server from Python: it returns when each upstream is ready or has
-        failed, or some seconds after something can be used. Serving waits for no upstream: `run_stdio`,
-        `run_http` and `http_app` open a server that is not open yet by `opened()`.
-
-        Raises:
-            StateError: it is open already.
-            InvalidStateError: the state file is corrupt or foreign.
-        """
-        if self._stack is not None:
-            raise StateError(f"server {self.name!r} is already open")
-        try:
-            await self._open(Waiting(patience=opening.PATIENCE))
-        except BaseExceptionGroup as group:
-            raise sole(group) from None
-        return self
-
-    async def _open(self, waiting: Waiting) -> None:
-        async with AsyncExitStack() as stack:
-            if self._trail is not None:
-                await stack.enter_async_context(self._trail.running(self.grants, self._audited_facts))
-            self._news.attach()
-            if self._keeper is not None:
-                await self._keeper.restore()
-                stack.callback(self.registry.on_change(self._keeper.changed))
-                stack.push_async_callback(self._save_last)
-            for source in self.toolset.sources():
-                stack.callback(source.on_change(self._news.watching(source)))
-            await self._kept.restore(self.toolset.sources())
-            await stack.enter_async_context(self.toolset.opening(waiting))
-            await stack.enter_async_context(self._kept.running())
-            self._unlisted.begin(self.toolset.sources(), self.toolset.listing_sources())
-            await self._rebuild()
-            stack.callback(self.registry.on_change(self._news.changed.set))
-            stack.callback(self.grants.on_revoke(self._news.revoked.set))
-            stack.callback(self._offering.local.on_change(self._news.changed.set))
-            await stack.enter_async_context(self._news.running(self._rebuild))
-            if self._keeper is not None:
-                await stack.enter_async_context(self._keeper.running())
-            await stack.enter_async_context(self._attachments.running())
-            if self.configured is not None:
-                reloads = self._reloads = self.configured.reloads(
-                    sources=self.registry.sources, changed=self._news.changed.set, rebuild=self._rebuild
-                )
-                await stack.enter_async_context(reloads.running())
-            await stack.enter_async_context(self.work)
-            self._manual.open()
-            stack.callback(self._manual.close)
-            self._stack = stack.pop_all()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close every upstream, children included."""
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            await unwind(stack, kind, fault, trace)
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
-        """Open for the length of a block, unless it is open already, and wait for no mounted server.
-
-        This is how a server is opened to be served: what is mounted joins when it is ready. Lists are
-        those of the last run until then; see docs/starting.md.
-        """
-        if self._stack is not None:
-            yield
-            return
-        try:
-            await self._open(Waiting(limit=0))
-        except BaseExceptionGroup as group:
-            raise sole(group) from None
-        async with AsyncExitStack() as stack:
-            stack.push_async_exit(self.__aexit__)
-            yield
-
-    def _audited_facts(self) -> dict[str, Any]:
-        """What the audit log says of a start."""
-        facts = {"server": self.name, "version": self._options.version}
-        return facts if self._trail is None else {**facts, **self._trail.digests(self.configured)}
-
     def _patience(self) -> float:
         """How long lists wait for what was never listed: as told here, or in the configuration."""
         if self._options.list_patience is not None:
@@ -378,11 +289,6 @@ class ToolsetServer(HostCalls, LiveChanges):
     def _identified(self) -> str:
         """What tells this server from others that share a file of approvals."""
         return self.name if self.configured is None else f"{self.name} {self.configured.config.path}"
-
-    async def _save_last(self) -> None:
-        if self._keeper is not None:
-            with anyio.CancelScope(shield=True):
-                await self._keeper.save()
 
     def _offers(self) -> dict[str, Offers]:
         """What each mounted source offers beside its tools, if it is of a kind that offers any."""

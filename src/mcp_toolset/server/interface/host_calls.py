@@ -11,7 +11,6 @@ from mcp_toolset.server.interface.client_side import ClientSide
 from mcp_toolset.server.interface.parts import authenticator
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.offers.offering import Offering
-from mcp_toolset.server.reloadable import Reloadable
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
@@ -33,7 +32,6 @@ class HostCalls(ClientSide):
     """The side of a server that its own program calls, without a wire."""
 
     audit: AuditLog | None
-    configured: Reloadable | None
     _auth: Authenticator | None
     _manual: ManualCalls
     _offering: Offering

@@ -9,7 +9,7 @@ from mcp_toolset.catalog.registry.registry import SourceHandle
 from mcp_toolset.errors import StateError
 from mcp_toolset.server.attachments import DRAIN, Attachments
 from mcp_toolset.server.interface.parts import ServerParts
-from mcp_toolset.server.reloadable import PATIENCE, Reloadable, Reloading, ReloadReport
+from mcp_toolset.server.reloadable import PATIENCE, ReloadReport
 from mcp_toolset.tools.binding.selector import ToolSelector
 from mcp_toolset.tools.declare.tool import Tool
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 class LiveChanges(ServerParts):
     """Toolsets that join and leave, another configuration, other members: each without a restart."""
 
-    configured: Reloadable | None
     _attachments: Attachments
-    _reloads: Reloading | None
 
     async def attach(self, toolset: Toolset | Tool[..., Any] | Callable[..., Any]) -> SourceHandle:
         """Serve one more toolset from now on; clients are told once that the list has changed.

@@ -21,6 +21,7 @@ from mcp_toolset.server.changes import News
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs
 from mcp_toolset.server.list_variants import MAX_LISTS
 from mcp_toolset.server.mcp_server import MCPServer
+from mcp_toolset.server.reloadable import Reloadable, Reloading
 from mcp_toolset.server.tool_table import ServedTools
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.server.visibility import Visibility
@@ -153,11 +154,13 @@ class ServerParts:
 
     Attributes:
         answers: What answers the requests of clients.
+        configured: The configuration among what it serves, or `None`.
         registry: Which tools there are, and which of them can be called.
         grants: Issues and judges the grants of deferred tools.
     """
 
     answers: MCPServer
+    configured: Reloadable | None
     registry: ToolRegistry
     grants: GrantLedger
     _options: ServerOptions
@@ -167,6 +170,7 @@ class ServerParts:
     _unlisted: UnlistedMounts
     _visibility: Visibility
     _introductions: dict[object, str | None]
+    _reloads: Reloading | None
     _rules: Rules
     _trail: AuditTrail | None
 
