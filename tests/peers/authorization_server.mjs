@@ -3,9 +3,12 @@
 // Logins answer themselves: the user is `login_hint`, else the one that /admin/user has set; "nobody" refuses.
 // GET /admin/NAME?value=… changes `user`, `signing` (a key's id), `published` (ids of keys), `ttl` (seconds of
 // access tokens), `opaque` (yes or no) and answers with the whole state, in which `seen` has every request.
+// It ends when its input does, so that it never outlives whoever started it.
 import { createServer } from 'node:http';
 import { generateKeyPairSync } from 'node:crypto';
 import { pathToFileURL } from 'node:url';
+
+process.stdin.on('end', () => process.exit()).resume();
 
 const modules = pathToFileURL(`${process.argv[2]}/`).href;
 const { Provider, errors } = await import(`${modules}oidc-provider/lib/index.js`);

@@ -21,9 +21,13 @@ def listening_process(
     *,
     patience: float = PATIENCE,
 ) -> Generator[str]:
-    """Run a server for the length of a block; yields what the group of `said` found in its output."""
+    """Run a server for the length of a block; yields what the group of `said` found in its output.
+
+    Its input is a pipe that is closed when this process ends, however that ends.
+    """
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, env=environment, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         deadline = threading.Timer(patience, process.kill)
@@ -47,7 +51,8 @@ def listening_process(
 @contextmanager
 def _drained(output: IO[str], process: subprocess.Popen[str]) -> Generator[None]:
     """Read what the server goes on to print, so that it never waits for a full pipe."""
-    reader = threading.Thread(target=output.read)
+    # A command that runs in this process meanwhile, and leaves no thread, must not find this one.
+    reader = threading.Thread(target=output.read, daemon=True)
     reader.start()
     try:
         yield

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from collections.abc import Generator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import jwt
@@ -10,6 +15,14 @@ import pytest
 from tests.support.authorization_server import AuthorizationServer, authorization_server
 
 RESOURCE = "http://127.0.0.1:9/mcp"
+ROOT = Path(__file__).parents[2]
+USER = """
+from tests.support.authorization_server import authorization_server
+
+with authorization_server() as running:
+    print(running.issuer, flush=True)
+    input()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +69,18 @@ def test_i4_it_tells_its_metadata_at_both_well_known_places(server: Authorizatio
     for place in ("oauth-authorization-server", "openid-configuration"):
         told = httpx2.get(f"{server.issuer}/.well-known/{place}", timeout=10).json()
         assert (told["issuer"], told["code_challenge_methods_supported"]) == (server.issuer, ["S256"])
+
+
+def test_i1_it_ends_with_a_process_that_is_killed(server: AuthorizationServer) -> None:
+    command = [sys.executable, "-c", USER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = urlsplit(process.stdout.readline().strip())
+            assert address.hostname is not None
+            with socket.create_connection((address.hostname, address.port), 30) as connection:
+                process.kill()
+                assert connection.recv(1) == b""
+        finally:
+            process.kill()
