@@ -36,6 +36,9 @@ COMMANDS = [
     )
 ]
 
+TELLS_OF_SERVERS = ("list", "inspect", "search", "call")
+"""The commands that ask every server of the configuration."""
+
 
 def said_by(
     words: Sequence[str],

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.cli.telling import COMMANDS, said_by, shown
+from tests.cli.telling import COMMANDS, TELLS_OF_SERVERS, said_by, shown
 from tests.support.echoing import PATHS, Echoing, echoing
 
 from mcp_toolset.security.secrets.credential_store import CredentialKey
@@ -22,7 +22,6 @@ from mcp_toolset.security.secrets.vault import Vault
 
 KEY = base64.b64encode(b"K3y!" * 8).decode()
 TOKEN = st.from_regex(r"[A-Za-z0-9_-]{4}[QXZ][0-9]{4}[A-Za-z0-9_-]{2,20}", fullmatch=True)
-TELLS_OF_SERVERS = ("list", "inspect", "search", "call")
 
 
 @pytest.fixture(scope="module")
