@@ -17,7 +17,7 @@ from mcp_toolset.calls.pipeline.chain import Route, route_of, rules_for
 from mcp_toolset.calls.pipeline.decision import error_result
 from mcp_toolset.calls.pipeline.hooks import HookSet
 from mcp_toolset.calls.pipeline.middleware import ToolMiddleware
-from mcp_toolset.calls.pipeline.observation import Observation, digest_of, note_in, observe
+from mcp_toolset.calls.pipeline.observation import Listeners, Observation, note_in, observe
 from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.concurrency.cancel_reason import CancelledError, from_outside
 from mcp_toolset.errors import (
@@ -69,8 +69,8 @@ class ToolDispatch:
         rules = rules or RuleSet(hooks or HookSet(), middleware, tool_middleware or {})
         bindings = list(bindings)
         names = names or ToolNames(bindings)
-        self._observers = rules.observers
-        self._digest = digest_of(rules.observers)
+        self._listeners = Listeners.of(rules.observers)
+        self._digest = None if self._listeners is None else self._listeners.digest
         known: Mapping[str, Route] = {} if before is None else before._routes
         self._routes = {
             binding.name: route_of(binding, rules_for(binding, rules, names), known.get(binding.name))
@@ -133,10 +133,10 @@ class ToolDispatch:
         """
         # Inline, without a function call: for nearly every call there is no observer and no tracing.
         if seen is None and (
-            self._observers or (_OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None)  # pyright: ignore[reportPrivateUsage]
+            self._listeners is not None
+            or (_OTEL in _MODULES and _MODULES[_OTEL]._TRACER_PROVIDER is not None)  # pyright: ignore[reportPrivateUsage]
         ):
-            again = partial(self.call, call, context, raising=raising)
-            return await observe(self._observers, call, context, lambda noted: again(seen=noted))
+            return await observe(self._listeners, call, context, self.call, raising)
         route = None
         try:
             try:

@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from mcp_toolset.errors import (
     StoreError,
     UnknownToolError,
 )
+from mcp_toolset.security.audit.call_facts import CallFacts
 from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.core.asking import InputRequired, joined
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
@@ -128,10 +129,14 @@ class CallObserver(Protocol):
 
 @runtime_checkable
 class DigestingObserver(CallObserver, Protocol):
-    """An observer that makes the digests of arguments, such as an `AuditLog`."""
+    """An observer that makes the digests of arguments and can do without reports, such as an `AuditLog`."""
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
         """The digest of the arguments of a call."""
+        ...
+
+    def note(self, facts: CallFacts, /) -> object:
+        """Receive what the report of a call would say; a report costs a call more."""
         ...
 
 
@@ -206,6 +211,29 @@ def digest_of(observers: Iterable[CallObserver]) -> Digest | None:
     return next((one.digest for one in observers if isinstance(one, DigestingObserver)), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The observers of calls, told apart once.
+
+    Attributes:
+        observers: They get reports.
+        notes: They get facts, where an observer does without reports.
+        digest: What makes the digests of arguments; `None` if no observer does.
+    """
+
+    observers: tuple[CallObserver, ...]
+    notes: tuple[Callable[[CallFacts], object], ...]
+    digest: Digest | None
+
+    @classmethod
+    def of(cls, observers: Iterable[CallObserver]) -> Listeners | None:
+        """The listeners among observers; `None` if there are none."""
+        every = tuple(observers)
+        logs = tuple(one for one in every if isinstance(one, DigestingObserver))
+        others = tuple(one for one in every if not isinstance(one, DigestingObserver))
+        return cls(others, tuple(one.note for one in logs), digest_of(logs)) if every else None
+
+
 def note_run() -> None:
     """Note that the tool of the current call runs."""
     seen = _CURRENT.get()
@@ -234,33 +262,46 @@ def noting(seen: Observation) -> Generator[None]:
         _CURRENT.reset(token)
 
 
-async def observe(
-    observers: Sequence[CallObserver],
+def observe(
+    listeners: Listeners | None,
     call: ToolCall,
     context: ToolContext,
-    run: Callable[[Observation], Awaitable[ToolResult]],
-) -> ToolResult:
+    run: Callable[..., Awaitable[ToolResult]],
+    raising: bool,
+) -> Awaitable[ToolResult]:
     """Run a call, and report its outcome to the observers and the current span."""
     otel = _tracing()
     if otel is None or context.protocol_version is not None:
-        return await _observed(observers, call, context, run)
+        return _observed(listeners, call, context, run, raising)
+    return _traced(otel, listeners, call, context, run, raising)
+
+
+async def _traced(
+    otel: Any,
+    listeners: Listeners | None,
+    call: ToolCall,
+    context: ToolContext,
+    run: Callable[..., Awaitable[ToolResult]],
+    raising: bool,
+) -> ToolResult:
     # A call without a client; a served call is within the span of its request.
     tracer = otel.get_tracer("mcp_toolset")
     with tracer.start_as_current_span(f"execute_tool {call.name}", attributes=_OPERATION):
-        return await _observed(observers, call, context, run)
+        return await _observed(listeners, call, context, run, raising)
 
 
 async def _observed(
-    observers: Sequence[CallObserver],
+    listeners: Listeners | None,
     call: ToolCall,
     context: ToolContext,
-    run: Callable[[Observation], Awaitable[ToolResult]],
+    run: Callable[..., Awaitable[ToolResult]],
+    raising: bool,
 ) -> ToolResult:
     seen = Observation()
     result: ToolResult | None = None
     token = _CURRENT.set(seen)
     try:
-        result = await run(seen)
+        result = await run(call, context, raising=raising, seen=seen)
         return result
     # Any exception is reported and raised again.
     except BaseException as fault:
@@ -269,41 +310,51 @@ async def _observed(
     finally:
         _CURRENT.reset(token)
         _trace(seen, call, result)
-        if observers:
-            tell(observers, report_of(seen, call, context, result))
+        if listeners is not None:
+            facts = facts_of(seen, call, context, result)
+            tell(listeners.notes, facts)
+            if listeners.observers:
+                tell(listeners.observers, CallReport(*facts))
 
 
 def report_of(
     seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None
 ) -> CallReport:
     """The report of a call that has ended."""
+    return CallReport(*facts_of(seen, call, context, result))
+
+
+def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
+    """What there is to report of a call that has ended."""
     outcome, reason = _outcome(seen.fault, result)
-    client = context.client_info
-    binding = seen.binding
-    return CallReport(
-        called=call.name,
-        tool="" if binding is None else binding.name,
-        server="" if binding is None else binding.source,
-        outcome=outcome,
-        reason=reason,
-        ran=seen.ran,
-        decisions=tuple(seen.decisions),
-        id=call.id,
-        round=context.round,
-        session=context.session,
-        principal=context.principal,
-        client=" ".join(str(client[key]) for key in ("name", "version") if client.get(key)),
-        protocol_version=context.protocol_version,
-        started=seen.started,
-        duration=time.perf_counter() - seen.began,
-        identity=context.identity,
-        arguments=seen.arguments,
-        rule=seen.rule,
-        trace=_trace_of(context),
+    client, binding = context.client_info, seen.binding
+    name, version = client.get("name"), client.get("version")
+    return CallFacts._make(
+        (
+            call.name,
+            "" if binding is None else binding.name,
+            "" if binding is None else binding.source,
+            outcome,
+            reason,
+            seen.ran,
+            tuple(seen.decisions),
+            call.id,
+            context.round,
+            context.session,
+            context.principal,
+            f"{name} {version}" if name and version else str(name or version or ""),
+            context.protocol_version,
+            seen.started,
+            time.perf_counter() - seen.began,
+            context.identity,
+            seen.arguments,
+            seen.rule,
+            _trace_of(context),
+        )
     )
 
 
-def tell(observers: Iterable[CallObserver], report: CallReport) -> None:
+def tell(observers: Iterable[Callable[[Any], object]], report: CallReport | CallFacts) -> None:
     """Send the report to every observer; an error of an observer is logged."""
     for observer in observers:
         try:
@@ -341,7 +392,9 @@ def _trace_of(context: ToolContext) -> str:
     otel = _tracing()
     if otel is not None and (current := otel.get_current_span().get_span_context()).is_valid:
         return f"{current.trace_id:032x}"
-    parts = str(context.meta.get("traceparent", "")).split("-")
+    if (sent := context.meta.get("traceparent")) is None:
+        return ""
+    parts = str(sent).split("-")
     return parts[1] if len(parts) == 4 and _TRACE_ID.fullmatch(parts[1]) else ""
 
 

@@ -25,14 +25,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from mcp_toolset.errors import AuditError, DefinitionError
+from mcp_toolset.security.audit.call_facts import CallFacts
 from mcp_toolset.security.audit.chain import Seal
-from mcp_toolset.security.audit.fields import CallFacts, call_text, cleaned_fields, shown_text
+from mcp_toolset.security.audit.fields import call_text, cleaned_fields, repeated_text, shown_text
 from mcp_toolset.security.audit.log_files import LogFiles, stamp
 
 QUEUED: Final = 10_000
 """Events that wait at most; further ones are lost."""
 
-_GATHER: Final = 0.05
+_GATHER: Final = 0.1
 """Seconds in which events are gathered for one write."""
 
 _RETRY: Final = 0.5
@@ -112,8 +113,8 @@ class AuditLog:
         self._until = 0.0
         self._synced = 0.0
         self._salt = b""
+        self._keyed = blake2b(digest_size=16)
         self._scrubbing: dict[int, Callable[[str], str]] = {}
-        self._of_session = lru_cache(_TEXTS)(self.short_digest)
         self._remember(shown_text)
 
     @property
@@ -132,9 +133,13 @@ class AuditLog:
         """
         self._put(event, fields)
 
-    def __call__(self, report: CallFacts, /) -> None:
-        """Record a call: the log is an observer of calls."""
+    def __call__(self, report: Any, /) -> None:
+        """Record a call of its `CallReport`: the log is an observer of calls."""
         self._put("call", report)
+
+    def note(self, facts: CallFacts, /) -> None:
+        """Record a call of what its report would say."""
+        self._put("call", facts)
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
         """The digest of the arguments of a call, keyed with a secret of this log; empty if they are no JSON.
@@ -146,7 +151,10 @@ class AuditLog:
             text = _CANONICAL(arguments)
         except (TypeError, ValueError, RecursionError):
             return ""
-        return blake2b(text.encode(), key=self._salt, digest_size=16).hexdigest()
+        # A copy costs half of what a new one with the key does.
+        keyed = self._keyed.copy()
+        keyed.update(text.encode())
+        return keyed.hexdigest()
 
     def short_digest(self, text: str) -> str:
         """A short keyed digest of what must not be shown, such as the id of a session."""
@@ -231,6 +239,7 @@ class AuditLog:
         try:
             with self._files.opened():
                 self._salt = sha256(self._seal.line(self._files.salt.encode()).encode()).digest()
+                self._keyed = blake2b(key=self._salt, digest_size=16)
                 self._ready.set()
                 if found := self._files.resumed.fields():
                     self._queue.appendleft((time.time(), "resumed", found))
@@ -316,7 +325,7 @@ class AuditLog:
         chain, told = self._files.chain, stamp(at)
         try:
             if not isinstance(said, dict):
-                text = call_text(said, self._quoted, self._of_session)
+                text = call_text(said, self._repeated, self._quoted)
                 return chain.line_of(f'"call","time":"{told}"{text}}}') + b"\n"
             fields = cast("dict[str, Any]", said)
             if session := fields.get("session"):
@@ -336,6 +345,7 @@ class AuditLog:
 
         self._shown: Callable[[str], str] = lru_cache(_TEXTS)(shown)
         self._quoted: Callable[[str], str] = lru_cache(_TEXTS)(quoted)
+        self._repeated: Callable[..., str] = lru_cache(_TEXTS)(repeated_text(quoted, self.short_digest))
 
     def _scrubbed(self, text: str) -> str:
         for scrubbed in list(self._scrubbing.values()):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
+from mcp_toolset.security.audit.call_facts import CallFacts
 from mcp_toolset.tools.core.identity import Identity
 
 LONGEST: Final = 300
@@ -19,6 +20,8 @@ MOST: Final = 50
 DEEPEST: Final = 4
 """How deep lists and objects are kept."""
 
+_REPEATED: Final = ("key", "client", "protocol", "session", "tool", "server", "called", "reason", "rule")
+
 BLANK: Final = "***"
 
 _TOKEN: Final = re.compile(
@@ -28,100 +31,6 @@ _TOKEN: Final = re.compile(
 """What has the form of a credential: `Bearer …`, a JSON Web Token, the keys of well-known services."""
 
 
-class CallFacts(Protocol):
-    """What a line says of a call; `CallReport` has it."""
-
-    @property
-    def called(self) -> str:
-        """The name that the caller used."""
-        ...
-
-    @property
-    def tool(self) -> str:
-        """The public name of the tool; empty if it does not exist."""
-        ...
-
-    @property
-    def server(self) -> str:
-        """The mounted server; empty for local tools."""
-        ...
-
-    @property
-    def outcome(self) -> str:
-        """How the call ended."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why it was refused or failed."""
-        ...
-
-    @property
-    def ran(self) -> bool:
-        """Whether the tool ran."""
-        ...
-
-    @property
-    def decisions(self) -> Sequence[str]:
-        """What hooks decided."""
-        ...
-
-    @property
-    def id(self) -> str:
-        """The id of the call in a round."""
-        ...
-
-    @property
-    def round(self) -> str:
-        """The id of the round."""
-        ...
-
-    @property
-    def session(self) -> str | None:
-        """The caller's session."""
-        ...
-
-    @property
-    def principal(self) -> str | None:
-        """The key of the authenticated caller."""
-        ...
-
-    @property
-    def identity(self) -> Identity | None:
-        """The authenticated caller."""
-        ...
-
-    @property
-    def client(self) -> str:
-        """The client program."""
-        ...
-
-    @property
-    def protocol_version(self) -> str | None:
-        """The revision of the protocol."""
-        ...
-
-    @property
-    def arguments(self) -> str:
-        """The digest of the arguments."""
-        ...
-
-    @property
-    def rule(self) -> str:
-        """The rule of the policy that decided."""
-        ...
-
-    @property
-    def trace(self) -> str:
-        """The id of the trace."""
-        ...
-
-    @property
-    def duration(self) -> float:
-        """Seconds until the result."""
-        ...
-
-
 def who_fields(identity: Identity | None, principal: str | None = None) -> dict[str, Any]:
     """Who did it: the name and roles of the caller, and the key by which callers are told apart."""
     if identity is None:
@@ -129,40 +38,57 @@ def who_fields(identity: Identity | None, principal: str | None = None) -> dict[
     return {"who": identity.name, "roles": sorted(identity.roles), "key": identity.key}
 
 
-def call_text(call: CallFacts, quoted: Callable[[str], str], digest: Callable[[str], str]) -> str:
-    """The fields of a call's line as JSON text, each after a comma; most texts are those of other calls too.
+def call_text(call: CallFacts, repeated: Callable[..., str], quoted: Callable[[str], str]) -> str:
+    """The fields of a call's line as JSON text, each after a comma.
 
     Args:
         call: The call.
+        repeated: `repeated_text` that remembers its texts.
         quoted: The JSON of a text, cleared of secrets; it remembers the texts.
+    """
+    called = "" if call.called == call.tool else call.called
+    text = repeated(
+        call.identity,
+        call.principal,
+        call.client,
+        call.protocol_version,
+        call.session,
+        call.tool,
+        call.server,
+        called,
+        call.reason,
+        call.rule,
+    )
+    if call.trace or call.round or call.id:
+        texts = (("trace", call.trace), ("round", call.round), ("id", call.id))
+        text += "".join([f',"{name}":{quoted(value)}' for name, value in texts if value])
+    if call.decisions:
+        text += f',"decisions":[{",".join(map(quoted, call.decisions))}]'
+    if call.arguments:
+        text += f',"arguments":"{call.arguments}"'
+    ran = "true" if call.ran else "false"
+    return f'{text},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
+
+
+def repeated_text(quoted: Callable[[str], str], digest: Callable[[str], str]) -> Callable[..., str]:
+    """What makes the text of those fields that a call has in common with many others.
+
+    Args:
+        quoted: The JSON of a text, cleared of secrets.
         digest: The digest of the id of a session, which itself would let others use the session.
     """
-    who, key = call.identity, call.principal
-    parts: list[str] = []
-    if who is not None:
-        key = who.key
-        parts.append(f',"who":{quoted(who.name)},"roles":[{",".join(map(quoted, sorted(who.roles)))}]')
-    texts = (
-        ("key", key),
-        ("client", call.client),
-        ("protocol", call.protocol_version),
-        ("session", call.session and digest(call.session)),
-        ("tool", call.tool),
-        ("server", call.server),
-        ("called", "" if call.called == call.tool else call.called),
-        ("reason", call.reason),
-        ("rule", call.rule),
-        ("trace", call.trace),
-        ("round", call.round),
-        ("id", call.id),
-    )
-    parts += [f',"{name}":{quoted(text)}' for name, text in texts if text]
-    if call.decisions:
-        parts.append(f',"decisions":[{",".join(map(quoted, call.decisions))}]')
-    if call.arguments:
-        parts.append(f',"arguments":"{call.arguments}"')
-    ran = "true" if call.ran else "false"
-    return f'{"".join(parts)},"outcome":"{call.outcome}","ran":{ran},"duration":{call.duration:.6f}'
+
+    def text_of(who: Identity | None, principal: str | None, *values: str | None) -> str:
+        client, protocol, session, *others = values
+        text, key = "", principal
+        if who is not None:
+            key = who.key
+            text = f',"who":{quoted(who.name)},"roles":[{",".join(map(quoted, sorted(who.roles)))}]'
+        found = (key, client, protocol, session and digest(session), *others)
+        texts = zip(_REPEATED, found, strict=True)
+        return text + "".join([f',"{name}":{quoted(value)}' for name, value in texts if value])
+
+    return text_of
 
 
 def cleaned_fields(fields: Mapping[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
