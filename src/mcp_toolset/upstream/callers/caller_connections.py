@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypedDict, Unpack
 
@@ -21,27 +21,20 @@ import anyio.abc
 from mcp_toolset.catalog.pins.lockfile import LockEntry
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
-from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
+from mcp_toolset.catalog.snapshot import CatalogSnapshot, ListedTool
 from mcp_toolset.config import Asked
-from mcp_toolset.errors import (
-    InvalidArgumentsError,
-    LoginRequiredError,
-    ToolsetError,
-    UnknownToolError,
-    UpstreamUnavailableError,
-    sole,
-)
+from mcp_toolset.errors import ToolsetError, UnknownToolError, UpstreamUnavailableError, sole
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.binding.binding import Personal, StoreMiss
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
-from mcp_toolset.tools.schema.argument_repair import repaired
+from mcp_toolset.upstream.callers.caller_calls import CallerCalls, needs_login
+from mcp_toolset.upstream.callers.caller_lists import CallerLists
 from mcp_toolset.upstream.callers.caller_offers import CallerOffers
-from mcp_toolset.upstream.callers.logins import LOG_IN, CallerLogins, CallerTokens
+from mcp_toolset.upstream.callers.logins import CallerLogins
 from mcp_toolset.upstream.callers.reach import Reach
-from mcp_toolset.upstream.callers.shared_definitions import shared
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.lists.client_lists import PATIENCE
 from mcp_toolset.upstream.resilience import Settings
@@ -55,7 +48,6 @@ IDLE: Final = 300.0
 """Seconds without a request after which the connection of a caller is closed."""
 
 _LOOK: Final = 60.0
-_NO_LISTS: Final[Mapping[str, CatalogSnapshot]] = {}
 
 
 class ConnectionOptions(TypedDict):
@@ -86,15 +78,6 @@ class _Caller:
     watching: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Union:
-    """The tools of several snapshots as one."""
-
-    parts: tuple[CatalogSnapshot, ...] = ()
-    whole: CatalogSnapshot = EMPTY_SNAPSHOT
-    merged: Mapping[tuple[str, ...], ListedTool] = field(default_factory=dict[tuple[str, ...], ListedTool])
-
-
 class CallerConnections(UpstreamConnection):
     """The connections to one server: that of the mount itself, and one for each caller."""
 
@@ -123,17 +106,14 @@ class CallerConnections(UpstreamConnection):
         self._reach = reach
         self._logins = logins
         if logins is not None:
-            logins.on_login = self._retire
+            logins.on_login = self.retire
         self._fresh_pins = pins
-        self._lenient = lenient
         self._given = options
         self._settled: Callable[[UpstreamConnection], None] = lambda connection: None
         self._callers: OrderedDict[str, _Caller] = OrderedDict()
-        self._last: OrderedDict[str, CatalogSnapshot] = OrderedDict()
-        self._union = _Union()
-        self._group: anyio.abc.TaskGroup | None = None
-        self._around = copy_context()
-        self._said = False
+        self._lists_of_callers = CallerLists(MAX_CALLERS)
+        self.start: Callable[..., object] | None = None
+        self._calls = CallerCalls(self, link, reach, logins, lenient=lenient)
         self.caller_offers = CallerOffers(self)
 
     def every(self) -> list[UpstreamConnection]:
@@ -142,8 +122,7 @@ class CallerConnections(UpstreamConnection):
 
     def said_by_callers(self) -> frozenset[str]:
         """`tools`, if the list of a caller is another one by now; told once."""
-        said, self._said = self._said, False
-        return frozenset({"tools"} if said else ())
+        return frozenset({"tools"} if self._lists_of_callers.told_changed() else ())
 
     def held(self, context: ToolContext) -> Callable[[], None]:
         """Keep the connection of a caller open; returns what ends that."""
@@ -184,19 +163,18 @@ class CallerConnections(UpstreamConnection):
         return connection
 
     def _begun(self, key: str, context: ToolContext) -> _Caller:
-        if self._group is None:
+        if self.start is None:
             raise UpstreamUnavailableError(self.link.name, "the server is closed")
-        connection = UpstreamConnection(
-            self._reach.link(self._plain, context), pins=self._fresh_pins(), **self._given
-        )
+        link = self._reach.link(self._plain, context)
+        connection = UpstreamConnection(link, pins=self._fresh_pins(), **self._given)
         connection.tools.similar = self.snapshot
         self._settled(connection)
         forget = connection.on_change(partial(self._changed, key, connection))
         caller = self._callers[key] = _Caller(connection, forget)
         # A connection must not inherit the call that it was begun by.
-        self._around.run(self._group.start_soon, self._own, key, caller)
+        self.start(self._own, key, caller)
         if len(self._callers) > MAX_CALLERS:
-            self._retire(next(iter(self._callers)))
+            self.retire(next(iter(self._callers)))
         return caller
 
     async def _own(self, key: str, caller: _Caller) -> None:
@@ -207,17 +185,17 @@ class CallerConnections(UpstreamConnection):
             if self._callers.get(key) is caller:
                 del self._callers[key]
 
-    def _retire(self, key: str) -> None:
+    def retire(self, key: str) -> None:
         """Close the connection of a caller, once its calls in flight are done."""
         caller = self._callers.pop(key, None)
-        if caller is not None and self._group is not None:
-            self._around.run(self._group.start_soon, caller.connection.end, self.timeout)
+        if caller is not None and self.start is not None:
+            self.start(caller.connection.end, self.timeout)
 
     def close_unused(self, since: float) -> None:
         """Close the connections that no request has used since then, a time of the event loop."""
         for key, caller in list(self._callers.items()):
             if caller.used_at <= since and not caller.watching and not caller.connection._at_work():
-                self._retire(key)
+                self.retire(key)
 
     async def _tire(self) -> None:
         while True:
@@ -225,25 +203,21 @@ class CallerConnections(UpstreamConnection):
             self.close_unused(anyio.current_time() - IDLE)
 
     def _changed(self, key: str, connection: UpstreamConnection) -> None:
-        if connection.tools.known and self._last.get(key) is not connection.tools.snapshot:
-            self._said = True
-            self._last[key] = connection.tools.snapshot
-            self._last.move_to_end(key)
-            if len(self._last) > MAX_CALLERS:
-                self._last.popitem(last=False)
+        if connection.tools.known:
+            self._lists_of_callers.take(key, connection.tools.snapshot)
         self._state.changed()
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own all connections until cancelled; see `UpstreamConnection.run`."""
-        self._around = copy_context()
+        around = copy_context()
         try:
             async with anyio.create_task_group() as group:
-                self._group = group
+                self.start = partial(around.run, group.start_soon)
                 group.start_soon(self._tire)
                 try:
                     await super().run(task_status=task_status)
                 finally:
-                    self._group = None
+                    self.start = None
                     group.cancel_scope.cancel()
         except BaseExceptionGroup as fault:
             raise sole(fault) from None
@@ -259,18 +233,13 @@ class CallerConnections(UpstreamConnection):
     def snapshot(self) -> CatalogSnapshot:
         """The tools of all callers; where two are listed the same tool otherwise, what is common to both."""
         offered = () if self._logins is None else (self._logins.offer,)
-        known, parts = self._union, (self.tools.snapshot, *self._last.values(), *offered)
-        if len(parts) != len(known.parts) or any(a is not b for a, b in zip(parts, known.parts, strict=True)):
-            tools, merged = shared([part.tools for part in parts], known.merged)
-            whole = known.whole if tools == known.whole.tools else replace(parts[0], tools=tools)
-            self._union = known = _Union(parts, whole, merged)
-        return known.whole
+        return self._lists_of_callers.joint(self.tools.snapshot, *offered)
 
     @property
     def status(self) -> SourceStatus:
         """How the mount itself is doing; once callers have used it, it is ready for others of them."""
         own = super().status
-        if own.state in ("ready", "closed") or not (self._callers or self._last):
+        if own.state in ("ready", "closed") or not (self._callers or self._lists_of_callers):
             return own
         return replace(own, state="ready", reason=f"ready for callers; without a caller: {own.reason}")
 
@@ -297,23 +266,19 @@ class CallerConnections(UpstreamConnection):
         resilience: Settings,
     ) -> None:
         """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
-
-        def settled(connection: UpstreamConnection) -> None:
-            UpstreamConnection.settle(
-                connection,
-                timeout=timeout,
-                start_timeout=start_timeout,
-                policy=policy,
-                lock=lock,
-                resilience=resilience,
-            )
-
-        self._settled = settled
+        settled = self._settled = partial(
+            UpstreamConnection.settle,
+            timeout=timeout,
+            start_timeout=start_timeout,
+            policy=policy,
+            lock=lock,
+            resilience=resilience,
+        )
         settled(self)
         for caller in self._callers.values():
             settled(caller.connection)
-            if self._group is not None:
-                self._around.run(self._group.start_soon, caller.connection.tools.judged_anew)
+            if self.start is not None:
+                self.start(caller.connection.tools.judged_anew)
 
     def unknown_to(self, context: ToolContext) -> bool:
         """Whether it has still to be found out what the server lists to a caller."""
@@ -326,14 +291,13 @@ class CallerConnections(UpstreamConnection):
 
     async def known_to(self, context: ToolContext, within: float = PATIENCE) -> None:
         """Wait, for a little while at most, until that is known."""
-        connection = await self.arrived(context, within)
-        await UpstreamConnection.known_to(connection, context)
+        await UpstreamConnection.known_to(await self.arrived(context, within), context)
 
     def hidden_from(self, context: ToolContext) -> frozenset[str]:
         """The tools that the server lists to other callers than this one."""
-        return frozenset(self.snapshot.tools.keys() - self._seen(context).keys())
+        return frozenset(self.snapshot.tools.keys() - self.seen(context).keys())
 
-    def _seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
+    def seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
         """The tools that a caller is listed, or was listed last."""
         try:
             connection = self.of(context)
@@ -342,8 +306,8 @@ class CallerConnections(UpstreamConnection):
             return {}
         tools = connection.tools.snapshot.tools
         if not tools and connection is not self:
-            tools = self._last.get(self._reach.key(context), EMPTY_SNAPSHOT).tools
-        if self._logins is not None and _needs_login(connection):
+            tools = self._lists_of_callers.last(self._reach.key(context)).tools
+        if self._logins is not None and needs_login(connection):
             return {**tools, **self._logins.offer.tools}
         hidden = UpstreamConnection.hidden_from(connection, context)
         return {name: tool for name, tool in tools.items() if name not in hidden} if hidden else tools
@@ -352,14 +316,14 @@ class CallerConnections(UpstreamConnection):
         """What a tool of the shared list is to single callers."""
 
         def own(context: ToolContext) -> ToolDefinition | None:
-            found = self._seen(context).get(definition.name)
+            found = self.seen(context).get(definition.name)
             return None if found is None else found.definition
 
         return Personal(definition, own, partial(self._covers, definition))
 
     def _covers(self, definition: ToolDefinition, context: ToolContext) -> bool:
         """Whether a shared definition is for a caller: it is the caller's own, or made of that and others."""
-        own = self._seen(context).get(definition.name)
+        own = self.seen(context).get(definition.name)
         if own is None or own.definition.digest == definition.digest:
             return own is not None
         # A definition that this caller's own is not part of yet has what is another caller's.
@@ -377,63 +341,10 @@ class CallerConnections(UpstreamConnection):
         if not connection.tools.known and connection._state.now in ("closed", "starting"):
             raise StoreMiss(partial(self.known_to, context, self.timeout))
         # A login may be over before its call is repeated.
-        is_login = connection is not self and self._is_login(definition)
+        is_login = connection is not self and self._calls.is_login(definition)
         if not is_login and not self._covers(definition, context):
             raise UnknownToolError(call.name)
 
     async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Send one call over the connection of its caller, who logs in first if need be.
-
-        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
-        """
-        connection = await self._logged_in(context)
-        if self._is_login(definition):
-            return ToolResult.of_text(f"You are logged in to {self.link.name}. List its tools again.")
-        try:
-            return await self._called(connection, definition, call, context)
-        except UpstreamUnavailableError as fault:
-            tokens = connection.link.credentials
-            for_more = isinstance(fault, LoginRequiredError) and fault.for_more
-            if not isinstance(tokens, CallerTokens) or not tokens.needed or for_more:
-                raise
-            self._retire(self._reach.key(context))
-            again = await self._logged_in(context)
-            # The server has refused this call, so it did not run; of others it is not known.
-            if not isinstance(fault, LoginRequiredError):
-                raise
-        return await self._called(again, definition, call, context)
-
-    async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
-        connection = await self.arrived(context, self.timeout)
-        if self._logins is not None and _needs_login(connection) and self._group is not None:
-            start = partial(self._around.run, self._group.start_soon)
-            await self._logins.log_in(self._plain, context, start)
-            connection = await self.arrived(context, self.timeout)
-        return connection
-
-    async def _called(
-        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
-    ) -> ToolResult:
-        own = self._seen(context).get(definition.name)
-        if own is None:
-            raise UnknownToolError(call.name)
-        if own.definition.digest != definition.digest:
-            call = self._fitting(own, call)
-        return await UpstreamConnection.call(connection, own.definition, call, context)
-
-    def _is_login(self, definition: ToolDefinition) -> bool:
-        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
-
-    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
-        """The call, checked by the definition of its tool that its caller is listed."""
-        if self._lenient:
-            call = repaired(own.definition.input_schema, own.arguments, call)
-        if not own.arguments.is_valid(call.arguments):
-            faults = "; ".join(own.arguments.problems(call.arguments))
-            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
-        return call
-
-
-def _needs_login(connection: UpstreamConnection) -> bool:
-    tokens = connection.link.credentials
-    return isinstance(tokens, CallerTokens) and tokens.needed and connection.status.state != "ready"
+        """Send one call over the connection of its caller; see `CallerCalls.call`."""
+        return await self._calls.call(definition, call, context)

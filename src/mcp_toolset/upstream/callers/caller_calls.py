@@ -1,0 +1,133 @@
+"""`CallerCalls`: a call over the connection of its caller, who logs in first if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from mcp_toolset.catalog.snapshot import ListedTool
+from mcp_toolset.errors import (
+    InvalidArgumentsError,
+    LoginRequiredError,
+    UnknownToolError,
+    UpstreamUnavailableError,
+)
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.schema.argument_repair import repaired
+from mcp_toolset.upstream.callers.logins import LOG_IN, CallerLogins, CallerTokens
+from mcp_toolset.upstream.callers.reach import Reach
+from mcp_toolset.upstream.connection import UpstreamConnection
+from mcp_toolset.upstream.target import Link
+
+
+class Connections(Protocol):
+    """The connections of one mount, as `CallerConnections` has them.
+
+    Attributes:
+        timeout: Seconds that one call may take.
+        start: Starts a task that outlives the call; `None` while the mount is closed.
+    """
+
+    timeout: float
+    start: Callable[..., object] | None
+
+    async def arrived(self, context: ToolContext, within: float) -> UpstreamConnection:
+        """The connection of a caller, once it has been tried."""
+        ...
+
+    def seen(self, context: ToolContext) -> Mapping[str, ListedTool]:
+        """The tools that a caller is listed."""
+        ...
+
+    def retire(self, key: str) -> None:
+        """Close the connection of a caller, once its calls in flight are done."""
+        ...
+
+
+class CallerCalls:
+    """Sends the calls of each caller as that caller, to the tools that the server lists to that caller."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        link: Link,
+        reach: Reach,
+        logins: CallerLogins | None,
+        *,
+        lenient: bool,
+    ) -> None:
+        """Send calls over `connections`.
+
+        Args:
+            connections: The connection of each caller.
+            link: How the server is reached without a caller.
+            reach: Tells callers apart.
+            logins: The logins of callers, if each caller logs in.
+            lenient: Whether arguments are repaired.
+        """
+        self._connections = connections
+        self._link = link
+        self._reach = reach
+        self._logins = logins
+        self._lenient = lenient
+
+    async def call(self, definition: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Send one call over the connection of its caller, who logs in first if need be.
+
+        See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
+        """
+        connection = await self._logged_in(context)
+        if self.is_login(definition):
+            return ToolResult.of_text(f"You are logged in to {self._link.name}. List its tools again.")
+        try:
+            return await self._called(connection, definition, call, context)
+        except UpstreamUnavailableError as fault:
+            tokens = connection.link.credentials
+            for_more = isinstance(fault, LoginRequiredError) and fault.for_more
+            if not isinstance(tokens, CallerTokens) or not tokens.needed or for_more:
+                raise
+            self._connections.retire(self._reach.key(context))
+            again = await self._logged_in(context)
+            # The server has refused this call, so it did not run; of others it is not known.
+            if not isinstance(fault, LoginRequiredError):
+                raise
+        return await self._called(again, definition, call, context)
+
+    async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        start = self._connections.start
+        if self._logins is not None and needs_login(connection) and start is not None:
+            await self._logins.log_in(self._link, context, start)
+            connection = await self._connections.arrived(context, self._connections.timeout)
+        return connection
+
+    async def _called(
+        self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
+    ) -> ToolResult:
+        own = self._connections.seen(context).get(definition.name)
+        if own is None:
+            raise UnknownToolError(call.name)
+        if own.definition.digest != definition.digest:
+            call = self._fitting(own, call)
+        return await UpstreamConnection.call(connection, own.definition, call, context)
+
+    def is_login(self, definition: ToolDefinition) -> bool:
+        """Whether a tool is the one that a caller logs in with."""
+        return self._logins is not None and definition is self._logins.offer.tools[LOG_IN].definition
+
+    def _fitting(self, own: ListedTool, call: ToolCall) -> ToolCall:
+        """The call, checked by the definition of its tool that its caller is listed."""
+        if self._lenient:
+            call = repaired(own.definition.input_schema, own.arguments, call)
+        if not own.arguments.is_valid(call.arguments):
+            faults = "; ".join(own.arguments.problems(call.arguments))
+            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+        return call
+
+
+def needs_login(connection: UpstreamConnection) -> bool:
+    """Whether the caller whose connection this is has to log in before it can be used."""
+    tokens = connection.link.credentials
+    return isinstance(tokens, CallerTokens) and tokens.needed and connection.status.state != "ready"
