@@ -1,7 +1,9 @@
 import os
 import socket
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,8 +17,9 @@ from mcp_toolset.upstream.lists import client_lists, taken_list
 # processes that they start inherit this.
 os.environ["MCP_TOOLSET_CACHE"] = "off"
 os.environ["MCP_TOOLSET_APPROVALS"] = "off"
-# Nor do they ask the keyring of whoever runs them.
+# Nor do they ask the keyring of whoever runs them, or encrypt with their key.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+os.environ.pop("MCP_TOOLSET_KEY", None)
 
 # Examples are the same in every run, and none is judged by the time it takes. `--hypothesis-profile=search`
 # draws other ones, and many more of them.
@@ -27,6 +30,21 @@ settings.register_profile(
     "search", derandomize=False, max_examples=1000, parent=settings.get_profile("steady")
 )
 settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_credentials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where secrets are kept by what outlives a test; the user's are neither read nor written."""
+    folder = tmp_path_factory.mktemp("credentials")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCP_TOOLSET_CREDENTIALS", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def own_credentials(session_credentials: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test keeps, no other one finds."""
+    monkeypatch.setenv("MCP_TOOLSET_CREDENTIALS", str(session_credentials / uuid4().hex))
 
 
 @pytest.fixture(autouse=True)

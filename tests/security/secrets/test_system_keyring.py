@@ -67,7 +67,10 @@ serve(length)
 
 def run(folder: Path, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command where the bus is, with a home of its own; the daemon ends with the bus."""
-    hidden = "PYTHON_KEYRING_BACKEND XDG_DATA_HOME XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS DISPLAY".split()
+    hidden = (
+        "PYTHON_KEYRING_BACKEND XDG_DATA_HOME XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS DISPLAY "
+        "MCP_TOOLSET_CREDENTIALS MCP_TOOLSET_KEY"
+    ).split()
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     environ = {**kept, "HOME": str(folder), "PYTHONPATH": str(SOURCE)}
     words = ["dbus-run-session", "--", *command]
