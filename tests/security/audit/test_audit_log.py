@@ -196,3 +196,12 @@ def test_i9_digests_of_arguments_depend_on_the_log_and_not_on_the_order_of_keys(
             found.append(log.digest({"a": 1}))
     with AuditLog(tmp_path / "one").opened() as log:
         assert log.digest({"a": 1}) == found[0] != found[1]
+
+
+@pytest.mark.parametrize("value", [1, "é", "\ud800", None, 1.5, {"b": 1, "a": [2]}])
+def test_i9_the_digest_of_arguments_does_not_depend_on_the_order_of_their_keys(tmp_path: Path, value: object):
+    log = AuditLog(tmp_path / "audit.jsonl")
+    with log.opened():
+        digest = log.digest({"x": value, "a": True})
+        assert digest and digest == log.digest({"a": True, "x": value})
+        assert digest not in (log.digest({"x": value}), log.digest({"x": value, "a": "true"}))

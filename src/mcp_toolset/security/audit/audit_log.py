@@ -17,12 +17,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, cast
+
+from pydantic_core import to_json
 
 from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.security.audit.call_facts import CallFacts
@@ -52,7 +54,10 @@ _TEXTS: Final = 4096
 """Texts of lines that are remembered."""
 
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-"""The text of arguments, whatever the order of their keys."""
+"""The text of nested arguments, whatever the order of their keys."""
+
+_FLAT: Final = frozenset({str, int, bool, type(None)})
+"""Types of the values whose text needs no order of keys; `to_json` makes it in a fraction of the time."""
 
 _SHORTEST_KEY: Final = 16
 
@@ -148,12 +153,12 @@ class AuditLog:
         compared with known ones.
         """
         try:
-            text = _CANONICAL(arguments)
+            text = _canonical(arguments)
         except (TypeError, ValueError, RecursionError):
             return ""
         # A copy costs half of what a new one with the key does.
         keyed = self._keyed.copy()
-        keyed.update(text.encode())
+        keyed.update(text)
         return keyed.hexdigest()
 
     def short_digest(self, text: str) -> str:
@@ -351,6 +356,15 @@ class AuditLog:
         for scrubbed in list(self._scrubbing.values()):
             text = scrubbed(text)
         return shown_text(text)
+
+
+def _canonical(arguments: Mapping[str, Any]) -> bytes:
+    """The text of arguments, whatever the order of their keys."""
+    if _FLAT.issuperset(map(type, arguments.values())):
+        # A text with half of a surrogate pair is no UTF-8.
+        with suppress(ValueError):
+            return to_json(dict(sorted(arguments.items())))
+    return _CANONICAL(arguments).encode()
 
 
 def seal_of(key: str | bytes | None) -> Seal:
