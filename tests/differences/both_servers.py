@@ -216,7 +216,9 @@ async def _serve_ours(server: ToolsetServer, listening: socket.socket) -> None:
 async def _serve_sdk(server: MCPServer[Any], listening: socket.socket) -> None:
     app: Starlette = server.streamable_http_app()
     app.router.routes.extend(server.sse_app().routes)
-    await uvicorn.Server(uvicorn.Config(app, log_level="critical")).serve(sockets=[listening])
+    # The SDK does not install httptools, and answers some odd heads otherwise with it.
+    config = uvicorn.Config(app, http="h11", log_level="critical")
+    await uvicorn.Server(config).serve(sockets=[listening])
 
 
 DOORS: dict[str, Callable[[Any], Awaitable[None]]] = {"stdio": _stdio, "memory": _memory, "http": _http}

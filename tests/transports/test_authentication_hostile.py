@@ -46,7 +46,7 @@ def part(value: object) -> str:
 
 
 def claims(served: Served, **more: Any) -> dict[str, Any]:
-    plain = {"iss": served.issuer.url, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 600, "scope": "mcp"}
+    plain = {"iss": served.issuer.url, "aud": AUDIENCE, "sub": "ann", "exp": NOW + 86400, "scope": "mcp"}
     return {**plain, **more}
 
 
@@ -115,7 +115,7 @@ TOKENS: dict[str, str | Callable[[Served], str]] = {
     "expired before time": signed(exp=-1),
     "without exp": signed(exp=None),
     "exp is a word": signed(exp="tomorrow"),
-    "exp is a list": signed(exp=[NOW + 600]),
+    "exp is a list": signed(exp=[NOW + 86400]),
     "exp is an object": signed(exp={}),
     "exp is NaN": signed(exp=float("nan")),
     "exp is endless": signed(exp=float("inf")),
