@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -23,8 +21,10 @@ from mcp_toolset.context.offer_kinds import (
 from mcp_toolset.errors import InvalidArgumentsError
 from mcp_toolset.protocol.cache_hints import CacheHint, strictest
 from mcp_toolset.protocol.eras import joint_meta
+from mcp_toolset.server.offers.app_pages import with_app_address
+from mcp_toolset.server.offers.list_cursors import cursor_at, start_of
 from mcp_toolset.server.offers.local_offers import LocalOffers
-from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, app_uri, apps_of
+from mcp_toolset.server.offers.public_uris import LOCAL, Addresses, Names, Origin, apps_of
 from mcp_toolset.server.unlisted_mounts import UnlistedMounts
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.identity import Identity
@@ -34,12 +34,11 @@ from mcp_toolset.tools.view.view import ToolBinding
 if TYPE_CHECKING:
     from mcp_toolset.context.client import ServedClient
 
-_PAGE_KEYS: Final = ("ui/resourceUri", "openai/outputTemplate")
-_PAGES: Final = ("ui", *_PAGE_KEYS)
-"""Keys of a tool's `_meta` under which the page of its app stands; all but the first hold its address."""
-
 _NAMING: Final = ("resource_link", "resource")
 """Content blocks that name a resource."""
+
+_Lists = Mapping[str, Mapping[str, Sequence[Wire]]]
+"""The entries of each source, by the method that lists them."""
 
 PAGE: Final = 500
 """Entries on one page of a list."""
@@ -70,9 +69,9 @@ class Offering:
         self._addresses = Addresses()
         self._lists: dict[str, list[Wire]] = {}
         self._settled: object = None
-        self._common: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
+        self._common: _Lists = {}
         self._told: dict[str, list[Wire]] = {}
-        self._before: Mapping[str, Mapping[str, Sequence[Wire]]] = {}
+        self._before: _Lists = {}
 
     def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
         """Whether any source offers this to a caller, or may: an unlisted mount may offer anything."""
@@ -121,7 +120,10 @@ class Offering:
         """Take the lists of all sources, and name what they hold."""
         sources = self._sources()
         listed = {
-            source: {kind.method: await _listed(offers, kind) for kind in KINDS}
+            source: {
+                kind.method: await offers.listed(kind) if offers.declares(kind.capability) else ()
+                for kind in KINDS
+            }
             for source, offers in sources.items()
         }
         reading = {source: offers.declares("resources") for source, offers in sources.items()}
@@ -144,7 +146,7 @@ class Offering:
         Raises:
             InvalidArgumentsError: the cursor is none of ours.
         """
-        start = _start_of(cursor)
+        start = start_of(cursor)
         if not start:
             for offers in self.seen(context.identity).values():
                 await offers.look(kind, context)
@@ -160,7 +162,7 @@ class Offering:
         if meta := joint_meta(offers.meta(kind) for offers in sources):
             page["_meta"] = meta
         if start + PAGE < len(entries):
-            page["nextCursor"] = _cursor_at(start + PAGE)
+            page["nextCursor"] = cursor_at(start + PAGE)
         return page
 
     def _listed_to(self, kind: Kind, context: ToolContext) -> list[Wire]:
@@ -288,20 +290,7 @@ class Offering:
 
     def with_app(self, binding: ToolBinding) -> ToolBinding:
         """The binding of a mounted tool whose page, if it has one, is named by its public address."""
-        meta = binding.definition.meta
-        if not binding.source or not meta or not any(key in meta for key in _PAGES):
-            return binding
-        apps = self.apps()
-
-        def public(uri: Any) -> Any:
-            return (app_uri(apps, binding.source, uri) if isinstance(uri, str) else None) or uri
-
-        changed = {key: public(meta[key]) for key in _PAGE_KEYS if key in meta}
-        ui = meta.get("ui")
-        if isinstance(ui, Mapping) and "resourceUri" in ui:
-            page = cast("Mapping[str, Any]", ui)
-            changed["ui"] = {**page, "resourceUri": public(page["resourceUri"])}
-        return replace(binding, definition=replace(binding.definition, meta={**meta, **changed}))
+        return with_app_address(binding, self.apps)
 
     def _sources(self) -> dict[str, Offers]:
         return {LOCAL: self.local, **self._mounted()}
@@ -310,7 +299,7 @@ class Offering:
         hint = strictest(offers.hint(kind) for offers in sources if offers.declares(kind.capability))
         return CacheHint(hint.ttl_ms, "private") if self._visible.varies else hint
 
-    def _public(self, kind: Kind, listed: Mapping[str, Mapping[str, Sequence[Wire]]]) -> Iterable[Wire]:
+    def _public(self, kind: Kind, listed: _Lists) -> Iterable[Wire]:
         named = {RESOURCES: self._addresses.resources, TEMPLATES: self._addresses.templates}
         public = {origin: name for name, origin in named.get(kind, self._addresses.prompts).items()}
         for source, lists in listed.items():
@@ -343,10 +332,6 @@ class Offering:
         return found
 
 
-async def _listed(offers: Offers, kind: Kind) -> Sequence[Wire]:
-    return await offers.listed(kind) if offers.declares(kind.capability) else ()
-
-
 def _names(
     source: str, lists: Mapping[str, Sequence[Wire]], more: Mapping[str, Sequence[Wire]], *, reads: bool
 ) -> Names:
@@ -357,30 +342,9 @@ def _names(
     return Names(source, names(RESOURCES), names(TEMPLATES), names(PROMPTS), reads=reads)
 
 
-def _differing(
-    method: str,
-    before: Mapping[str, Mapping[str, Sequence[Wire]]],
-    now: Mapping[str, Mapping[str, Sequence[Wire]]],
-) -> frozenset[str]:
+def _differing(method: str, before: _Lists, now: _Lists) -> frozenset[str]:
     return frozenset(
         source
         for source in before.keys() | now.keys()
         if list(before.get(source, {}).get(method, ())) != list(now.get(source, {}).get(method, ()))
     )
-
-
-def _cursor_at(start: int) -> str:
-    return base64.urlsafe_b64encode(f"from {start}".encode()).decode()
-
-
-def _start_of(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    try:
-        word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(" ")
-        start = int(number)
-    except (ValueError, binascii.Error):
-        word, start = "", 0
-    if word != "from" or start <= 0:
-        raise InvalidArgumentsError("Unknown cursor: it is none of this server's")
-    return start
