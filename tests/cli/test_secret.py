@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.commandline import CommandLine, command, line
+from tests.cli.commandline import CommandLine, command, environment, line
 from tests.cli.pseudo import CTRL_C, terminal
 
 __all__ = ["line"]
@@ -96,6 +97,23 @@ def test_i7_a_mistake_is_one_line(
     done = line.run("secret", *words, stdin=stdin)
     assert (done.returncode, done.stdout) == (code, "")
     assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["secret", "set", "a"], "there is nothing on standard input"),
+        (["call", "say.py", "length", "-"], "stdin"),
+    ],
+)
+def test_i7_a_closed_standard_input_is_an_empty_one(line: CommandLine, words: list[str], says: str) -> None:
+    line.write("say.py", SAY)
+    shell = ["sh", "-c", 'exec "$@" <&-', "sh", *command(*words)]
+    done = subprocess.run(
+        shell, cwd=line.folder, env=environment(line.folder), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode in (1, 2) and done.stdout == ""
+    assert says in done.stderr and "unexpected" not in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_i7_a_folder_that_cannot_be_used_is_one_line(line: CommandLine) -> None:

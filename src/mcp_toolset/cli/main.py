@@ -98,6 +98,8 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code. An error is one line on stderr; see `debugging`."""
+    if sys.stdin is None:  # standard input is closed: it is read as an empty one
+        sys.stdin = open(os.devnull)
     code = _run(arguments)
     if threading.active_count() > 1:
         from mcp_toolset.concurrency.signals import leave_no_thread
