@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import anyio
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 
 from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.incoming import Answers
@@ -20,7 +21,14 @@ from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, readi
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
-from mcp_toolset.transports.http.routing import DRAIN, AllowedNames, Doors, Draining, NameCheck
+from mcp_toolset.transports.http.routing import (
+    DRAIN,
+    AllowedNames,
+    Doors,
+    Draining,
+    NameCheck,
+    origins_pattern,
+)
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.http.sse import EventDoor
 from mcp_toolset.transports.login_pages import Find, LoginPages
@@ -59,7 +67,8 @@ def http_app(
     Args:
         server: Answers the requests.
         allowed_hosts: Further `Host` values, such as `tools.example.com` or `tools.example.com:*`.
-        allowed_origins: Further `Origin` values, such as `https://app.example.com`.
+        allowed_origins: Further `Origin` values, such as `https://app.example.com`; their pages can read
+            the answers (CORS).
         json_response: Answer with JSON always: nothing is reported, or asked, in the course of a call.
         request_timeout: Seconds in which the body of a request has to arrive (408), and its head where
             `run_app` listens; how long the answer takes is not limited here.
@@ -96,6 +105,15 @@ def http_app(
     )
     app = Starlette()
     app.router = doors
+    if allowed_origins:
+        # A browser reads the answers of another origin, and sends a token to it, only where this allows it.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origin_regex=origins_pattern(allowed_origins),
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("Mcp-Session-Id", "WWW-Authenticate"),
+        )
     app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
 

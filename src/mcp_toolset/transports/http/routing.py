@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,6 +110,14 @@ def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:
 
 def _has_port(value: str, start: str) -> bool:
     return value.startswith(start) and value[len(start) :].isdigit()
+
+
+def origins_pattern(origins: Sequence[str]) -> str:
+    """A regular expression of these origins; one that ends in `:*` stands for any port."""
+    return "|".join(
+        re.escape(origin[:-1]) + "[0-9]+" if origin.endswith(":*") else re.escape(origin)
+        for origin in origins
+    )
 
 
 class Draining:
