@@ -300,10 +300,7 @@ def _asks_by_rounds(fault: UpstreamProtocolError) -> bool:
 
 def _repeatable(method: str, tool: ToolDefinition | None) -> bool:
     """Whether a request may be sent a second time: it reads, or its tool says that this changes nothing."""
-    if method != "tools/call":
-        return True
-    hints = (tool.annotations if tool is not None else None) or _NOTHING
-    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+    return method != "tools/call" or (tool is not None and tool.repeatable)
 
 
 def _in_flight(caller: WireContext) -> CallInFlight:

@@ -5,7 +5,7 @@ A call is repeated only if its tool says that this changes nothing more: `readOn
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
@@ -126,7 +126,7 @@ class Resilience:
         Raises:
             UpstreamError: the last attempt failed, or the server is not called for now.
         """
-        last = 1 + (self._retries if _may_repeat(tool) else 0)
+        last = 1 + (self._retries if tool.repeatable else 0)
         backoff = Backoff()
         for attempt in range(1, last):
             try:
@@ -170,11 +170,6 @@ class Resilience:
 
 def _times(calls: int) -> str:
     return f"{calls} {'call' if calls == 1 else 'calls'}"
-
-
-def _may_repeat(tool: ToolDefinition) -> bool:
-    hints: Mapping[str, Any] = tool.annotations or {}
-    return tool.read_only or hints.get("idempotentHint") is True
 
 
 def _told(result: ToolResult, attempts: int) -> ToolResult:

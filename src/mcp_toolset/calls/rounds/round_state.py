@@ -133,14 +133,9 @@ def _moved(
         return not_callable(made, known=made.name in known)
     if tool_record(binding) != standing.tool:
         return changed(made)
-    if standing.running and not _is_repeatable(binding):
+    if standing.running and not binding.definition.repeatable:
         return interrupted(made)
     return None
-
-
-def _is_repeatable(binding: ToolBinding) -> bool:
-    hints = binding.definition.annotations or dict[str, Any]()
-    return binding.definition.read_only or hints.get("idempotentHint") is True
 
 
 def _progress(record: RoundRecord, issues: set[str]) -> RoundProgress:

@@ -97,6 +97,12 @@ class ToolDefinition:
         """Whether the tool is annotated as read-only; without the hint it may change things."""
         return self.annotations is not None and self.annotations.get("readOnlyHint") is True
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the tool is annotated so that a second run does no more than the first."""
+        hints = self.annotations or {}
+        return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the whole definition in canonical JSON; equal exactly if the definitions are equal."""
