@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -45,6 +45,7 @@ __all__ = [
     "opened",
     "own_bindings",
     "visible_bindings",
+    "without_fixed",
     "run",
     "run_on",
 ]
@@ -315,8 +316,13 @@ def visible_bindings(server: ToolsetServer) -> list[ToolBinding]:
 
 def own_bindings(server: ToolsetServer) -> list[ToolBinding]:
     """Of these, those that do more than search and grant."""
+    return without_fixed(server, visible_bindings(server))
+
+
+def without_fixed(server: ToolsetServer, bindings: Iterable[ToolBinding]) -> list[ToolBinding]:
+    """The tools of a server but for those that only search and grant."""
     names = FIXED_TOOLS if server.toolset.defers else ()
-    return [binding for binding in visible_bindings(server) if binding.name not in names]
+    return [binding for binding in bindings if binding.name not in names]
 
 
 def run(work: Callable[[], Awaitable[_Result]]) -> _Result:

@@ -114,10 +114,9 @@ def _file(mounted: ToolsetServer) -> dict[str, Any]:
 
 def _tools(mounted: ToolsetServer) -> list[ToolBinding]:
     """Every tool, those included that the permissions hide."""
-    from mcp_toolset.catalog.deferred.tool_names import FIXED_TOOLS
+    from mcp_toolset.cli.mount import without_fixed
 
-    names = FIXED_TOOLS if mounted.toolset.defers else ()
-    return [binding for binding in mounted.bindings() if binding.name not in names]
+    return without_fixed(mounted, mounted.bindings())
 
 
 def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
