@@ -27,7 +27,7 @@ from mcp_toolset.transports.http.routing import (
     Doors,
     Draining,
     NameCheck,
-    origins_pattern,
+    names_pattern,
 )
 from mcp_toolset.transports.http.send_buffers import Unsent
 from mcp_toolset.transports.http.sse import EventDoor
@@ -109,7 +109,7 @@ def http_app(
         # A browser reads the answers of another origin, and sends a token to it, only where this allows it.
         app.add_middleware(
             CORSMiddleware,
-            allow_origin_regex=origins_pattern(allowed_origins),
+            allow_origin_regex=names_pattern(allowed_origins),
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
             expose_headers=("Mcp-Session-Id", "WWW-Authenticate"),

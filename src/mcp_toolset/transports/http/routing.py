@@ -81,8 +81,8 @@ class NameCheck:
     def __init__(self, names: AllowedNames) -> None:
         """Accept `names` alone."""
         # Nearly all requests have one and the same host, and origin.
-        self._is_host = lru_cache(_KNOWN)(partial(_allowed, patterns=names.hosts))
-        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, patterns=names.origins))
+        self._is_host = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.hosts))))
+        self._is_origin = lru_cache(_KNOWN)(partial(_allowed, re.compile(names_pattern(names.origins))))
 
     def refusal(self, fields: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """The status and the text that a request is refused with; `None` if it is accepted."""
@@ -100,24 +100,15 @@ def _refused(header: str, raw: bytes, option: str, argument: str) -> str:
     return f"Invalid {header} header: {shown!r} is not allowed; allow it with {allowing}"
 
 
-def _allowed(raw: bytes, patterns: Sequence[str]) -> bool:
-    value = raw.decode("latin-1")
-    return any(
-        value == pattern or (pattern.endswith(":*") and _has_port(value, pattern[:-1]))
-        for pattern in patterns
-    )
+def _allowed(pattern: re.Pattern[str], raw: bytes) -> bool:
+    return pattern.fullmatch(raw.decode("latin-1")) is not None
 
 
-def _has_port(value: str, start: str) -> bool:
-    return value.startswith(start) and value[len(start) :].isdigit()
-
-
-def origins_pattern(origins: Sequence[str]) -> str:
-    """A regular expression of these origins; one that ends in `:*` stands for any port."""
-    return "|".join(
-        re.escape(origin[:-1]) + "[0-9]+" if origin.endswith(":*") else re.escape(origin)
-        for origin in origins
-    )
+def names_pattern(names: Sequence[str]) -> str:
+    """A regular expression of values of `Host` or `Origin`; one that ends in `:*` stands for any port."""
+    plain = [re.escape(name) for name in names]
+    any_port = [re.escape(name[:-1]) + "[0-9]+" for name in names if name.endswith(":*")]
+    return "|".join((*plain, *any_port)) or "(?!)"
 
 
 class Draining:
