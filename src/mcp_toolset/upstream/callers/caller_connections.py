@@ -61,6 +61,16 @@ class ConnectionOptions(TypedDict):
     resilience: Settings
 
 
+class ChangedSettings(TypedDict):
+    """What `UpstreamConnection.settle` takes."""
+
+    timeout: float
+    start_timeout: float
+    policy: PinPolicy
+    lock: LockEntry | None
+    resilience: Settings
+
+
 @dataclass(eq=False, slots=True)
 class _Caller:
     """The connection of one caller.
@@ -256,24 +266,9 @@ class CallerConnections(UpstreamConnection):
         """Each list is one caller's, and may be another one at the next request."""
         return STRICTEST
 
-    def settle(
-        self,
-        *,
-        timeout: float,
-        start_timeout: float,
-        policy: PinPolicy,
-        lock: LockEntry | None,
-        resilience: Settings,
-    ) -> None:
+    def settle(self, **settings: Unpack[ChangedSettings]) -> None:
         """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
-        settled = self._settled = partial(
-            UpstreamConnection.settle,
-            timeout=timeout,
-            start_timeout=start_timeout,
-            policy=policy,
-            lock=lock,
-            resilience=resilience,
-        )
+        settled = self._settled = partial(UpstreamConnection.settle, **settings)
         settled(self)
         for caller in self._callers.values():
             settled(caller.connection)
