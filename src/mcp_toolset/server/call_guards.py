@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from mcp_toolset.calls.pipeline.middleware import Guard
+from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ class Limiting(Protocol):
 
 def limits_in(toolset: Toolset) -> Iterator[StatedLimits]:
     """What a toolset, and each that is nested in it, says of how much callers may use."""
-    if isinstance(toolset, Limiting):
-        yield toolset.stated_limits
-    for member in toolset.members():
-        if isinstance(member, Toolset):
-            yield from limits_in(member)
+    return (each.stated_limits for each in toolsets_in(toolset) if isinstance(each, Limiting))
 
 
 class CallGuards:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
@@ -118,7 +118,12 @@ class Reloadable(Protocol):
 
 def reloadable_in(toolset: Toolset) -> Reloadable | None:
     """What can be reloaded in a toolset, or is it; the first, if there are several."""
-    if isinstance(toolset, Reloadable):
-        return toolset
-    nested = (reloadable_in(member) for member in toolset.members() if isinstance(member, Toolset))
-    return next((found for found in nested if found is not None), None)
+    return next((each for each in toolsets_in(toolset) if isinstance(each, Reloadable)), None)
+
+
+def toolsets_in(toolset: Toolset) -> Iterator[Toolset]:
+    """A toolset, then each that is nested in it."""
+    yield toolset
+    for member in toolset.members():
+        if isinstance(member, Toolset):
+            yield from toolsets_in(member)

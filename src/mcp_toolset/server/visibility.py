@@ -11,6 +11,7 @@ from mcp_toolset.calls.pipeline.rule_set import RuleSet
 from mcp_toolset.catalog.grants.access import Visible
 from mcp_toolset.catalog.registry.state import RegistryEntry
 from mcp_toolset.server.call_guards import CallGuards
+from mcp_toolset.server.reloadable import toolsets_in
 from mcp_toolset.tools.binding.selector import MAX_NEAR
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.toolsets.toolset import Toolset
@@ -34,11 +35,7 @@ class Permitting(Protocol):
 
 def permissions_in(toolset: Toolset) -> Iterator[Permissions]:
     """What a toolset, and each that is nested in it, says of who may use what."""
-    if isinstance(toolset, Permitting):
-        yield toolset.stated_permissions
-    for member in toolset.members():
-        if isinstance(member, Toolset):
-            yield from permissions_in(member)
+    return (each.stated_permissions for each in toolsets_in(toolset) if isinstance(each, Permitting))
 
 
 class Sight:
