@@ -21,7 +21,7 @@ from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
 from mcp_toolset.calls.pipeline.observation import note_rule
 from mcp_toolset.errors import CallError, CannotAskError, StoreError, UnknownToolError
 from mcp_toolset.security.policy.approvals import Approval, Approvals, CallToApprove
-from mcp_toolset.security.policy.policy import Policy
+from mcp_toolset.security.policy.policy import Policy, Verdict
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.result import ToolResult
@@ -101,16 +101,20 @@ class PolicyGuard:
         return () if fixed else (partial(self._permitted, binding),)
 
     def _admit(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> None:
+        self._admitted(binding, call, context)
+
+    def _admitted(self, binding: ToolBinding, call: ToolCall, context: ToolContext) -> Verdict:
+        """What the policy says of a call that it does not deny."""
         verdict = self.policy.decide(binding, context.identity)
         if verdict.kind == "deny":
             self._note(binding, context, "deny", verdict.rule)
             raise UnknownToolError(call.name)
+        return verdict
 
     async def _permitted(
         self, binding: ToolBinding, call: ToolCall, context: ToolContext, next: CallNext
     ) -> ToolResult:
-        self._admit(binding, call, context)
-        verdict = self.policy.decide(binding, context.identity)
+        verdict = self._admitted(binding, call, context)
         if verdict.kind == "allow":
             return await next()
         who = (caller_of(context) or "", context.session or "")
