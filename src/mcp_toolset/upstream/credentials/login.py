@@ -1,6 +1,6 @@
 """`obtained`: new tokens for a mounted server, from its authorization server.
 
-A person logs in (`OAuth`), or nobody is needed (`ClientCredentials`, `EnterpriseLogin`).
+A person logs in (`OAuth`), or no person is needed (`ClientCredentials`, `EnterpriseLogin`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ import anyio
 from mcp_toolset.config.server_auth import EnterpriseLogin, OAuth, ServerAuth
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.credentials.credential import Credential
-from mcp_toolset.upstream.credentials.token_endpoint import AuthorizationHttp, table_in, told
+from mcp_toolset.upstream.credentials.token_endpoint import (
+    TOKEN_EXCHANGE,
+    AuthorizationHttp,
+    oauth_error,
+    table_in,
+    told,
+)
 
 UNATTENDED: Final = 60.0
-"""Seconds in which tokens must be got where nobody logs in."""
+"""Seconds in which tokens must be got without a login of a person."""
 
-_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
 _LONGEST: Final = 300
@@ -105,7 +110,7 @@ async def obtained(
 async def _id_jag(http: AuthorizationHttp, auth: EnterpriseLogin, issuer: str, resource: str) -> str:
     """The assertion of the company's identity provider about its user (RFC 8693)."""
     form = {
-        "grant_type": _EXCHANGE,
+        "grant_type": TOKEN_EXCHANGE,
         "requested_token_type": _ID_JAG,
         "audience": issuer,
         "resource": resource,
@@ -127,6 +132,5 @@ def _tokens(before: Credential) -> Mapping[str, Any]:
 def _reason(fault: Exception) -> str:
     """Why a flow has failed; of an answer that it quotes, only the error of OAuth is told."""
     text, brace, body = str(fault).partition("{")
-    table = table_in(f"{brace}{body}".encode())
-    said = [str(table[name]) for name in ("error", "error_description") if isinstance(table.get(name), str)]
-    return in_log(f"{text.strip()} {': '.join(said)}".strip()[:_LONGEST])
+    said = oauth_error(table_in(f"{brace}{body}".encode()))
+    return in_log(f"{text.strip()} {said}".strip()[:_LONGEST])

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PATIENCE: Final = 20.0
 """Seconds that an authorization server may take for one answer."""
 
+TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+"""The grant of RFC 8693, section 2.1."""
+
 MAX_ANSWER: Final = 1_000_000
 """Bytes of one answer."""
 
@@ -176,6 +179,11 @@ def table_in(body: bytes) -> Mapping[str, Any]:
 
 def told(answer: httpx2.Response) -> str:
     """Why an authorization server refuses: the status, and its own error (RFC 6749, section 5.2)."""
-    table = table_in(answer.content)
-    said = [str(table[name]) for name in ("error", "error_description") if isinstance(table.get(name), str)]
-    return in_log(f"HTTP {answer.status_code}{' ' if said else ''}{': '.join(said)}"[:_LONGEST_REASON])
+    said = oauth_error(table_in(answer.content))
+    return in_log(f"HTTP {answer.status_code} {said}".rstrip()[:_LONGEST_REASON])
+
+
+def oauth_error(table: Mapping[str, Any]) -> str:
+    """The error in an answer, with its description (RFC 6749, section 5.2); empty if there is none."""
+    said = (table.get(name) for name in ("error", "error_description"))
+    return ": ".join(text for text in said if isinstance(text, str))

@@ -20,9 +20,8 @@ from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.credentials.credential import Credential
-from mcp_toolset.upstream.credentials.token_endpoint import authorization_http, table_in, told
+from mcp_toolset.upstream.credentials.token_endpoint import TOKEN_EXCHANGE, authorization_http, table_in, told
 
-GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
 
 UNSAID: Final = 300.0
@@ -92,7 +91,7 @@ class ExchangedToken:
     async def _exchanged(self) -> Credential:
         auth = self._auth
         form = {
-            "grant_type": GRANT,
+            "grant_type": TOKEN_EXCHANGE,
             "subject_token": self._token,
             "subject_token_type": ACCESS_TOKEN,
             "requested_token_type": ACCESS_TOKEN,

@@ -40,7 +40,7 @@ from mcp_toolset.upstream.credentials.login import Challenge, obtained
 from mcp_toolset.upstream.credentials.token_endpoint import authorization_http
 
 LOOK: Final = 2.0
-"""Seconds between two looks whether somebody has logged in."""
+"""Seconds between two looks whether a login has stored other tokens."""
 
 REMEMBERED: Final = 30
 """Secrets of earlier tokens that are still not shown: a server may repeat what it has refused."""
@@ -71,7 +71,7 @@ class TokenSource(Protocol):
             caller: Whose request it was.
 
         Raises:
-            LoginRequiredError: somebody has to log in first.
+            LoginRequiredError: a person has to log in first.
             UpstreamError: no other credentials can be got now.
         """
         ...
@@ -107,7 +107,7 @@ class StoredTokens:
             url: Its address, which the tokens are stored for.
             auth: How tokens are got.
             store: Where they are kept.
-            how: What somebody has to do who has to log in.
+            how: What a person has to do to log in.
             user: Whose tokens they are; empty for those that all callers share.
             now: The clock, in seconds since the epoch.
         """
@@ -266,7 +266,7 @@ def token_source(name: str, url: str, auth: ServerAuth, how: str) -> TokenSource
 
 
 def store_of(auth: ServerAuth) -> CredentialStore:
-    """Where the tokens of a server are kept: those that nobody has to log in for in memory alone."""
+    """Where the tokens of a server are kept: those that need no login in memory alone."""
     if not isinstance(auth, OAuth):
         return MemoryCredentialStore()
     return auth.store or _vault(os.environ.get(FOLDER_VARIABLE, "")).credentials
