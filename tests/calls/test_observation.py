@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable
+from dataclasses import fields
 from types import FrameType
 from typing import Any
 
@@ -30,6 +31,7 @@ from mcp_toolset import (
 from mcp_toolset.calls.pipeline.dispatch import ToolDispatch
 from mcp_toolset.concurrency.cancel_reason import CancelledError
 from mcp_toolset.errors import DefinitionError, PermissionDeniedError, UnknownToolError, UpstreamProtocolError
+from mcp_toolset.security.audit.call_facts import CallFacts
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cret-of-the-caller"
@@ -289,3 +291,7 @@ async def test_u60_a_call_that_nobody_observes_runs_no_function_for_it():
     watching = {"observe", "_observed", "facts_of", "tell", "note_run", "_noted"}
     assert watching <= set(loud) and not watching & set(quiet)
     assert quiet.count("call") == 1 and len(quiet) < len(loud)
+
+
+def test_i9_the_facts_of_a_call_are_the_fields_of_its_report_in_their_order() -> None:
+    assert list(CallFacts._fields) == [field.name for field in fields(CallReport)]
