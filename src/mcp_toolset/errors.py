@@ -21,7 +21,7 @@ ToolsetError                     catch this to catch all
 │   └── ToolExecutionError       the tool itself failed
 ├── UpstreamError                a mounted server failed; names it
 │   ├── UpstreamUnavailableError it cannot be reached now
-│   │   └── LoginRequiredError   somebody has to log in to it first; says how
+│   │   └── LoginRequiredError   a person has to log in to it first; says how
 │   ├── UpstreamTimeoutError     it did not answer in time
 │   └── UpstreamProtocolError    it answered with a protocol error, kept with its code and data
 ├── StoreError                   a store that is waited for failed or gave no answer; names it
@@ -225,11 +225,11 @@ class UpstreamUnavailableError(UpstreamError):
 
 
 NEEDS_LOGIN: Final = "needs login: "
-"""How a status begins whose server somebody has to log in to; what follows is the command."""
+"""How the status of a server begins that needs a login; the command follows."""
 
 
 class LoginRequiredError(UpstreamUnavailableError):
-    """The mounted server wants credentials that nobody has got yet, or no longer takes those that it got.
+    """The mounted server wants credentials that are not there yet, or no longer accepts those that it got.
 
     The message says how to log in. `for_more` is whether it lacks only scopes, for some of its tools.
     """

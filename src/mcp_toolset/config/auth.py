@@ -126,7 +126,7 @@ class AuthConfig:
         """The section in a file; `None` if there is none.
 
         Raises:
-            ConfigError: it has a mistake, or names nobody.
+            ConfigError: it has a mistake, or names no caller.
         """
         if data is None:
             return None

@@ -18,7 +18,7 @@ class ConfiguredAuthentication:
     """The authenticator of a configuration that may be reloaded: it stays, and takes over other rules."""
 
     def __init__(self) -> None:
-        """Nobody has asked for it yet."""
+        """Read nothing yet."""
         self._of: AuthConfig | None = None
         self._rules: AuthRules | None = None
         self._made: Authenticator | None = None

@@ -193,7 +193,7 @@ def _provider(
 
 
 class _LeastScopes(OAuthClientProvider):
-    """Asks for no scope unless somebody has said which; the SDK asks for all of the authorization server."""
+    """Asks for no scope that neither server nor user has named; the SDK asks for all that can be had."""
 
     is_told = False
 

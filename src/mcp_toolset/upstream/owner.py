@@ -115,7 +115,7 @@ class Owner:
             self.state.set("closed", "")
 
     async def _pause(self, wait: float) -> None:
-        """Wait for the next attempt; not for long where somebody has just logged in to the server."""
+        """Wait for the next attempt; not for long after a login to the server."""
         credentials = self.link.credentials
         with anyio.move_on_after(wait):
             await (anyio.sleep_forever() if credentials is None else credentials.changed())

@@ -213,7 +213,7 @@ def link_to(
     cwd: str | Path | None = None,
     hidden: Iterable[str] = (),
 ) -> Link:
-    """Read a target; `login` is how somebody logs in to it, for messages.
+    """Read a target; `login` is what a person does to log in to it, for messages.
 
     Raises:
         DefinitionError: it is none of the known kinds, or does not go with the transport.

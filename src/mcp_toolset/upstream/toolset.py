@@ -117,7 +117,7 @@ class RemoteToolset(Toolset):
                 their own clients can do, whatever this says; see docs/sessions.md.
             arguments: What becomes of a model's arguments that do not fit: `lenient` repairs what can be
                 meant in one way only, `strict` refuses them; see docs/arguments.md.
-            login: What logs somebody in to this server, for messages; by default `mcp-toolset login` with
+            login: What logs a person in to this server, for messages; by default `mcp-toolset login` with
                 its address.
             retries: How often a call is repeated after a failure, from 0 to 10, if its tool is annotated as
                 read-only or idempotent; see docs/limits.md.

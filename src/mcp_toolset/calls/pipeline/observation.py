@@ -325,7 +325,7 @@ def report_of(
 
 
 def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: ToolResult | None) -> CallFacts:
-    """What there is to report of a call that has ended."""
+    """The facts of a call that has ended."""
     outcome, reason = _outcome(seen.fault, result)
     client, binding = context.client_info, seen.binding
     name, version = client.get("name"), client.get("version")

@@ -119,7 +119,7 @@ class AccessPolicy:
     def hidden_in_texts(self, tools: Mapping[str, ToolBinding], identity: Identity | None) -> frozenset[str]:
         """The public names that must not stand in a text for all callers of the group of one.
 
-        The host's function can tell these callers apart, so it is asked about nobody.
+        The host's function can tell these callers apart, so it is not asked here.
         """
         hides = self.visible.hides
         return frozenset(

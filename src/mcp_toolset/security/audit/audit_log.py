@@ -132,7 +132,7 @@ class AuditLog:
 
         Args:
             event: The kind of event, such as `decision`.
-            fields: What there is to say: texts, numbers, lists and objects of them. Give names and reasons,
+            fields: The facts: texts, numbers, lists and objects of them. Give names and reasons,
                 never arguments, results or credentials; a digest stands for a `session`. Empty ones are left
                 out.
         """
@@ -149,7 +149,7 @@ class AuditLog:
     def digest(self, arguments: Mapping[str, Any]) -> str:
         """The digest of the arguments of a call, keyed with a secret of this log; empty if they are no JSON.
 
-        With the log alone nobody can guess small values; with its head or key, a call's arguments can be
+        Small values cannot be guessed from the log alone; with its head or key, a call's arguments can be
         compared with known ones.
         """
         try:

@@ -26,7 +26,7 @@ from mcp_toolset.security.audit.chain import Chain, Head, ReadHead, Seal
 
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
-"""A pipe that nobody reads then fails at once, instead of holding the thread; files ignore it."""
+"""A pipe without a reader then fails at once, instead of holding the thread; files ignore it."""
 
 _log = logging.getLogger("mcp_toolset.audit")
 
@@ -66,7 +66,7 @@ class Resumed:
     head: str = ""
 
     def fields(self) -> dict[str, Any]:
-        """What there is to say, as fields of a line."""
+        """The facts, as fields of a line."""
         found = {"unclean": self.unclean, "torn": self.torn, "head": self.head}
         return {name: value for name, value in found.items() if value}
 

@@ -20,7 +20,7 @@ LIFESPAN: Final = 300.0
 """Seconds until keys are fetched again, so that a key that was withdrawn is noticed."""
 
 COOLDOWN: Final = 30.0
-"""Seconds between two fetches, whoever asks: anybody can send tokens with unknown keys."""
+"""Seconds between two fetches, for all callers together: any client can send tokens with unknown keys."""
 
 _DEADLINE: Final = 5.0
 _LARGEST: Final = 256 * 1024
@@ -35,7 +35,7 @@ def checked_url(url: str, what: str) -> str:
     """A URL from which keys may be fetched.
 
     Raises:
-        DefinitionError: somebody on the way could replace the keys.
+        DefinitionError: an attacker on the way could replace the keys.
     """
     try:
         parts = urlsplit(url)

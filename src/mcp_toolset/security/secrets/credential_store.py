@@ -72,8 +72,8 @@ class CredentialStore(Protocol):
     ) -> AbstractAsyncContextManager[None]:
         """Hold the lock of a key, against other tasks and processes; `load` and `save` do not take it.
 
-        Whoever renews a credential holds it from before the request until the answer is saved, and loads the
-        credential again first: another process may just have renewed it.
+        A task that renews a credential holds the lock from before the request until the answer is saved, and
+        loads the credential again first: another process may just have renewed it.
         """
         ...
 

@@ -80,7 +80,7 @@ class Offering:
         return self._unlisted is not None and self._unlisted.presumed()
 
     def has(self, capability: str) -> bool:
-        """Whether any source has a capability, whoever may know of it."""
+        """Whether any source has a capability, whichever callers may know of the source."""
         return any(offers.declares(capability) for offers in self._sources().values())
 
     async def arrive(self) -> None:
