@@ -17,7 +17,7 @@ from mcp_toolset.concurrency.deadlines import REQUEST_TIMEOUT
 from mcp_toolset.context.incoming import Answers
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.security.authentication.authenticator import Authenticator
-from mcp_toolset.transports.http.arrival import Arrivals, checked_timeout, reading
+from mcp_toolset.transports.http.arrival import Arrivals, Unambiguous, checked_timeout, reading
 from mcp_toolset.transports.http.authentication import Current, Guard, Told, check_address
 from mcp_toolset.transports.http.endpoint import HttpEndpoint
 from mcp_toolset.transports.http.limits import HttpLimits
@@ -114,6 +114,8 @@ def http_app(
             allow_headers=("*",),
             expose_headers=("Mcp-Session-Id", "WWW-Authenticate"),
         )
+    # The one that is added last sees requests first.
+    app.add_middleware(Unambiguous)
     app.state.draining, app.state.request_timeout = draining, request_timeout
     return app
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import Any, Final
+from urllib.parse import unquote
 
 import anyio
-from starlette.types import Message, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.transports.http.replies import reply
 
 _WITH_BODY: Final = ("POST", "PUT", "PATCH")
 _LATE: Final = b"The request did not arrive in time"
 _STOPPING: Final = b"The server stops"
+_AMBIGUOUS: Final = b"A request has Transfer-Encoding or Content-Length, not both"
 
 _HEAD: Final = re.compile(
     rb"(?:GET|POST|DELETE) /(?!/)[\w/.?&=~-]* HTTP/1\.1\r\n"
     rb"(?:(?!(?i:upgrade|transfer-encoding|proxy-connection):)[\w-]+: ?(?:[!-~](?:[ -~]*[!-~])?)?\r\n)++\r\n"
 )
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://([^/]*)(.*)")
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: ?(\d{1,10})\r\n")
 _LONGEST_HEAD: Final = 16 * 1024
 
@@ -34,6 +38,38 @@ def checked_timeout(seconds: float) -> float:
     if not seconds > 0:
         raise DefinitionError(f"request_timeout is a positive number of seconds, not {seconds!r}")
     return seconds
+
+
+class Unambiguous:
+    """An application that gets no request that a proxy before it may have read in another way (RFC 9112)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Hand requests on to `app`."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request whose body has two lengths; take a target that is a whole URL by its path."""
+        if scope["type"] == "http":
+            fields = dict(scope["headers"])
+            if b"transfer-encoding" in fields and b"content-length" in fields:
+                # What one of the two leaves over would be read as the next request.
+                return await reply(send, 400, _AMBIGUOUS, headers=[(b"connection", b"close")])
+            if "://" in scope["path"]:
+                scope = _by_path(scope)
+        await self._app(scope, receive, send)
+
+
+def _by_path(scope: Scope) -> Scope:
+    """A request whose target is a whole URL: its authority counts, whatever `Host` says (RFC 9112, 3.2.2)."""
+    root: str = scope.get("root_path", "")
+    target: bytes = scope.get("raw_path") or b""
+    found = _ABSOLUTE.fullmatch(target.removeprefix(root.encode()))
+    if found is None:
+        return scope
+    authority, path = found[1], found[2] or b"/"
+    headers = [(b"host", authority), *(field for field in scope["headers"] if field[0] != b"host")]
+    plain = {"path": root + unquote(path.decode("latin-1")), "raw_path": root.encode() + path}
+    return {**scope, **plain, "headers": headers}
 
 
 class Arrivals:
