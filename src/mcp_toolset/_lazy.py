@@ -58,6 +58,7 @@ HOMES: Final[Mapping[str, str]] = {
     "InvalidCallReason": "calls.rounds.invalid_call",
     "JWT": "security.authentication.jwt",
     "LOCAL_CONTEXT": "tools.core.call",
+    "LargeResults": "calls.results.large_results",
     "LimitStore": "calls.middleware.rate",
     "Limits": "security.policy.limits",
     "LoginPage": "config.server_auth",

@@ -150,6 +150,20 @@ class ToolsetSection(Entry):
         None, description='the path of a file, or an object such as {"path": "audit.jsonl"}'
     )
     auth: dict[str, Any] | None = Field(None, description="an object with `tokens` or `jwt`")
+    large_results: bool | int | dict[str, Any] = Field(
+        False, description='true, a number of characters, or an object such as {"limit": 20000}'
+    )
+
+
+class LargeResultsEntry(Entry):
+    """What is done with results that are too long for a model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(20_000, gt=0, strict=True, description="a positive number of characters")
+    preview: int | None = Field(None, gt=0, strict=True, description="a positive number of characters")
+    memory: int = Field(64_000_000, gt=0, strict=True, description="a positive number of characters")
+    lifetime: _Seconds = Field(3600.0, description=_SECONDS)
 
 
 class AuditEntry(Entry):

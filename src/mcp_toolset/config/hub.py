@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mcp_toolset.config.auth import AuthConfig
 from mcp_toolset.config.entries import (
     AuditEntry,
     InputEntry,
+    LargeResultsEntry,
     ServerEntry,
     ToolsetSection,
     server_keys,
@@ -101,7 +102,18 @@ def parse_config(
         limits=limits_in(defaults.limits, root.at("toolset")),
         auth=auth,
         rules=permissions_at(defaults.permissions, root.at("toolset", "permissions")),
+        large_results=_large_results(defaults.large_results, root.at("toolset", "large_results")),
     )
+
+
+def _large_results(said: bool | int | dict[str, Any], place: Place) -> Mapping[str, Any] | None:
+    if said is False:
+        return None
+    table: object = {} if said is True else {"limit": said} if isinstance(said, int) else said
+    entry = validated(LargeResultsEntry, table, place)
+    if entry.preview is not None and entry.preview > entry.limit:
+        raise place.at("preview").error(f"is longer than the limit, {entry.limit}", "choose a smaller number")
+    return entry.model_dump()
 
 
 def _audit(said: str | dict[str, object] | None, variables: Variables, place: Place) -> AuditConfig | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_toolset.config.rules import (
     ArgumentRule,
@@ -162,6 +162,7 @@ class HubConfig:
         audit: The audit log; None for none.
         limits: The limits of callers, by pattern of tools, for all servers.
         auth: Who may call over HTTP; None means that the file does not say.
+        large_results: The arguments of `LargeResults`; None means that results are passed on whole.
     """
 
     path: Path
@@ -176,6 +177,7 @@ class HubConfig:
     limits: Mapping[str, Limits] = field(default_factory=_no_limits)
     auth: AuthConfig | None = None
     rules: Permissions = Permissions()
+    large_results: Mapping[str, Any] | None = None
 
     @property
     def permissions(self) -> Permissions:

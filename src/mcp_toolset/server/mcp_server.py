@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_toolset.context.client import client_of
 from mcp_toolset.context.incoming import RequestContext
@@ -22,6 +22,9 @@ from mcp_toolset.server.answers.tool_answers import Surface, ToolAnswers
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.resource_handlers import Reading
 from mcp_toolset.server.offers.subscriptions import Announcements, Subscriptions
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.results.large_results import LargeResults
 
 Answer = Callable[[RequestContext], Awaitable[dict[str, Any]]]
 
@@ -56,7 +59,14 @@ class MCPServer:
     """
 
     def __init__(
-        self, surface: Surface, *, name: str, version: str, instructions: str | None, offering: Offering
+        self,
+        surface: Surface,
+        *,
+        name: str,
+        version: str,
+        instructions: str | None,
+        offering: Offering,
+        large: LargeResults | None = None,
     ) -> None:
         """Serve what `surface` and `offering` give."""
         provide()
@@ -66,7 +76,7 @@ class MCPServer:
         self.handshake = Handshake(surface, offering, name=name, version=version, instructions=instructions)
         stamp: Mapping[str, Any] = {SERVER_INFO_META_KEY: self.handshake.info}
         trips = RoundTrips()
-        tools = ToolAnswers(surface, trips, self.announcements, stamp)
+        tools = ToolAnswers(surface, trips, self.announcements, stamp, large)
         self.reading = Reading(offering, trips, self.subscriptions, stamp)
         self.program: Program | None = None
         self._answers: dict[str, Answer] = {

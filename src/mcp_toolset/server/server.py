@@ -28,7 +28,13 @@ from mcp_toolset.server.handler_context import LocalTools
 from mcp_toolset.server.interface.host_calls import HostCalls
 from mcp_toolset.server.interface.lifecycle import Lifecycle
 from mcp_toolset.server.interface.live_changes import LiveChanges
-from mcp_toolset.server.interface.parts import ServerOptions, audit_trail, authenticator, observed_by
+from mcp_toolset.server.interface.parts import (
+    ServerOptions,
+    audit_trail,
+    authenticator,
+    long_results,
+    observed_by,
+)
 from mcp_toolset.server.kept_catalogs import Keeping, KeptCatalogs, folder_for
 from mcp_toolset.server.manual_calls import MANUAL_TIMEOUT, ManualCalls
 from mcp_toolset.server.mcp_server import MCPServer
@@ -43,6 +49,7 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.deferred.catalog import DeferredCatalog
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
@@ -98,6 +105,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         instructions_budget: int = BUDGET,
         auth: Auth | None = None,
         audit: Audit | Literal[False] | None = None,
+        large_results: LargeResults | int | bool | None = None,
     ) -> None:
         """Describe a server; nothing is opened or listening yet.
 
@@ -147,6 +155,9 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
                 configuration's unless given, else everybody. See docs/authentication.md.
             audit: The audit log, or the path of its file: a chained line for each call, decision, grant and
                 login; the configuration's unless given, `False` for none. See docs/audit.md.
+            large_results: How many characters a result may have, or `True` for 20,000: a longer one is kept
+                here, and the model gets its beginning and ways to read and search the rest; the
+                configuration's unless given, else results are passed on. See docs/large-results.md.
 
         Raises:
             DefinitionError: there is no such capability, the time is not positive, the prefix is too
@@ -183,6 +194,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             instructions_budget=instructions_budget,
             auth=auth,
             audit=audit if self.audit is None else self.audit,
+            large_results=large_results,
         )
         self._rules = observed_by(self.audit, options.rules)
         AccessPolicy(access)
@@ -195,7 +207,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self.work = BackgroundWork()
         self.events = options.events
         self.grants = options.grants
-        self.registry = ToolRegistry(toolset, client_prefix=client_prefix, reserved=FIXED_TOOLS)
+        self.configured = reloadable_in(toolset)
+        large = long_results(large_results, self.configured)
+        toolsets = [toolset] if large is None else [toolset, Toolset(large.tool)]
+        self.registry = ToolRegistry(*toolsets, client_prefix=client_prefix, reserved=FIXED_TOOLS)
         self._introductions = {}
         guards = CallGuards(
             limits,
@@ -206,7 +221,6 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         )
         self._visibility = Visibility(policy, self.registry.toolsets, self._rules, guards)
         self.members = self.registry.membership
-        self.configured = reloadable_in(toolset)
         self._auth = authenticator(auth)
         self._stack = None
         self._reloads = None
@@ -216,7 +230,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
         self._kept = KeptCatalogs(partial(folder_for, keep, state))
         self._unlisted = UnlistedMounts(self._patience(), self._current)
         self._offering = Offering(
-            LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint),
+            LocalOffers(resources, prompts, completions, lambda: self._served.has_own, list_hint, large),
             self._offers,
             self._unlisted,
             self._visibility,
@@ -229,9 +243,10 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             self._visibility,
             rules=self._rules,
             own_hint=list_hint,
+            promises=large is None,
         )
         self.answers = MCPServer(
-            self, name=name, version=version, instructions=instructions, offering=self._offering
+            self, name=name, version=version, instructions=instructions, offering=self._offering, large=large
         )
         self._news = News(self._served, self._offering, self.answers)
         self._attachments = Attachments(self.registry, self._news.changed.set)

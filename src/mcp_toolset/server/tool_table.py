@@ -76,6 +76,7 @@ class ServedTools:
         *,
         rules: Rules,
         own_hint: CacheHint = STRICTEST,
+        promises: bool = True,
     ) -> None:
         """Start with nothing.
 
@@ -87,6 +88,8 @@ class ServedTools:
             visibility: The policy, which is read anew by each compilation.
             rules: What decides about calls and texts; description hooks are asked at each compilation.
             own_hint: How long clients may keep the application's part of the list.
+            promises: Whether tools are listed with their output schemas; a client refuses a result that does
+                not have what its schema says.
         """
         self.registry = registry
         self._make_catalog = catalog
@@ -108,6 +111,7 @@ class ServedTools:
         self._named = ToolNames(())
         self.report = NameReport(rules.strict)
         self._own_hint = own_hint
+        self._promises = promises
         self._hints: Sequence[Callable[[], CacheHint | None]] = ()
         self._dispatch = ToolDispatch(())
         self.lists = ListVariants()
@@ -243,7 +247,7 @@ class ServedTools:
         table = [one.binding for one in shown]
         if self.defers:
             surface = list(map(self._bound, self.catalog.surface()))
-            shown += [Shown(one, one.to_wire()) for one in surface]
+            shown += [Shown(one, self._wire(one)) for one in surface]
             table += [*surface, *self._made_gated.of(self.catalog.gated())]
         names = ToolNames(table)
         dispatch = ToolDispatch(table, rules=self.visibility.rules(), names=names, before=self._dispatch)
@@ -251,7 +255,11 @@ class ServedTools:
 
     def _shown_as(self, binding: ToolBinding) -> Shown:
         gated = self.registry.gated(binding)
-        return Shown(gated, gated.to_wire())
+        return Shown(gated, self._wire(gated))
+
+    def _wire(self, binding: ToolBinding) -> dict[str, Any]:
+        wire = binding.to_wire()
+        return wire if self._promises else {key: wire[key] for key in wire if key != "outputSchema"}
 
     async def compiled_by_now(self) -> None:
         """Wait for the running compilation, if there is one."""
@@ -314,7 +322,7 @@ class ServedTools:
         """Of these, what only this caller sees."""
         if context.session is None or not self.defers:
             return []
-        return [binding.to_wire() for binding in self.catalog.granted(context)]
+        return [self._wire(binding) for binding in self.catalog.granted(context)]
 
     def list_hint(self) -> CacheHint:
         """How long a client may keep the list of tools: the strictest of its parts (2026-07-28, caching).

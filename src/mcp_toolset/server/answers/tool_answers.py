@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset.calls.pipeline.output_check import promised
 from mcp_toolset.context.incoming import RequestContext
@@ -35,6 +35,9 @@ from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.declare.returned import UNTYPED
 from mcp_toolset.tools.view.view import ToolBinding
+
+if TYPE_CHECKING:
+    from mcp_toolset.calls.results.large_results import LargeResults
 
 
 class Surface(Protocol):
@@ -175,10 +178,24 @@ class ToolAnswers:
     """Answers about tools, for one server."""
 
     def __init__(
-        self, surface: Surface, trips: RoundTrips, announcements: Announcements, stamp: Mapping[str, Any]
+        self,
+        surface: Surface,
+        trips: RoundTrips,
+        announcements: Announcements,
+        stamp: Mapping[str, Any],
+        large: LargeResults | None,
     ) -> None:
-        """Answer out of a surface; what a server says of itself in modern results is `stamp`."""
+        """Answer out of a surface.
+
+        Args:
+            surface: The server.
+            trips: What calls that ask the client wait for.
+            announcements: Tells clients that lists have changed.
+            stamp: What a server says of itself in modern results.
+            large: What becomes of results that are too long for a model; `None` passes them on.
+        """
         self._surface = surface
+        self._large = large
         self._trips = trips
         self._announcements = announcements
         self._stamp = stamp
@@ -231,7 +248,12 @@ class ToolAnswers:
         try:
             context.resume(self._trips, call)
             try:
-                result = await self._surface.call(call, context)
+                if self._large is None:
+                    result = await self._surface.call(call, context)
+                else:
+                    going_on = self._large.with_references(call, context)
+                    result = await self._surface.call(going_on, context)
+                    result = self._large.shortened(result, call, context)
             except (InputRequired, BaseExceptionGroup) as fault:
                 asking = joined(fault)
                 if not isinstance(asking, InputRequired):

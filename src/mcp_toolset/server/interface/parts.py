@@ -30,6 +30,7 @@ from mcp_toolset.tools.core.source import ToolSource
 from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider, ResourceProvider
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.catalog.search.index import Scorer
     from mcp_toolset.security.audit.audit_log import AuditLog
@@ -71,6 +72,7 @@ class ServerOptions:
     instructions_budget: int
     auth: Auth | None
     audit: Audit | Literal[False] | None
+    large_results: LargeResults | int | bool | None
 
     def arguments(self) -> Mapping[str, Any]:
         """The options as keyword arguments of a `ToolsetServer`."""
@@ -99,6 +101,27 @@ def audit_trail(audit: Audit | Literal[False] | None) -> AuditTrail | None:
     from mcp_toolset.server.audit_trail import AuditTrail
 
     return AuditTrail(audit)
+
+
+def long_results(
+    said: LargeResults | int | bool | None, configured: Reloadable | None
+) -> LargeResults | None:
+    """What a `large_results=` argument or else the configuration stands for; `None` without either.
+
+    Raises:
+        DefinitionError: a number is not positive.
+    """
+    table = None if configured is None or said is not None else configured.config.large_results
+    if said is False or (said is None and table is None):
+        return None
+    # Few servers shorten results.
+    from mcp_toolset.calls.results.large_results import LargeResults
+
+    if isinstance(said, LargeResults):
+        return said
+    if said is None or said is True:
+        return LargeResults(**(table or {}))
+    return LargeResults(said)
 
 
 def observed_by(audit: AuditLog | None, rules: Rules) -> Rules:

@@ -21,6 +21,7 @@ from mcp_toolset.tools.declare.prompts import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.tools.declare.prompts import Reference
 
 MAX_COMPLETIONS: Final = 100
@@ -37,6 +38,7 @@ class LocalOffers(Offers):
         completions: CompletionProvider | None,
         logs: Callable[[], bool],
         hint: CacheHint = STRICTEST,
+        large: LargeResults | None = None,
     ) -> None:
         """Adapt the given providers.
 
@@ -46,19 +48,21 @@ class LocalOffers(Offers):
             completions: Proposes values for arguments.
             logs: Tells whether there are tools that may send log messages.
             hint: How long clients may keep the lists.
+            large: Long results of tools, which can be read as resources.
         """
         self._hint = hint
         self._logs = logs
         self._resources = resources
         self._prompts = prompts
         self._completions = completions
+        self._large = large
 
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether there is a provider for a capability; see `Offers`."""
         match capability:
             case "resources":
                 updates = feature != "subscribe" or isinstance(self._resources, UpdatingResources)
-                return self._resources is not None and updates
+                return (self._resources is not None and updates) or (self._large is not None and not feature)
             case "prompts":
                 return self._prompts is not None
             case "completions":
@@ -99,6 +103,8 @@ class LocalOffers(Offers):
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource; raises `LookupError` where there is none such."""
+        if self._large is not None and self._large.keeps(uri):
+            return {"contents": self._large.read(uri, context)}
         if self._resources is None:
             raise LookupError("Resource not found")
         return {"contents": [_wire(part) for part in await self._resources.read_resource(uri)]}

@@ -30,6 +30,9 @@ schema can otherwise ask for billions."""
 MAX_PROBLEMS: Final = 5
 """The number of problems in one message; a model corrects them step by step."""
 
+MAX_PROBLEM: Final = 400
+"""The characters of one problem: what does not fit may be a value of megabytes."""
+
 MAX_READ: Final = 100
 """Problems that are collected before the first few are chosen: the same arguments give the same text."""
 
@@ -86,7 +89,11 @@ class SchemaCheck:
 
 def _line(error: jsonschema_rs.ValidationError) -> str:
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
-    return f"{place.lstrip('.')}: {error.message}" if place else error.message
+    told = error.message
+    if len(told) > MAX_PROBLEM:
+        # The value comes first, and what is wrong with it at the end.
+        told = f"{told[: MAX_PROBLEM // 2]} … {told[-MAX_PROBLEM // 2 :]}"
+    return f"{place.lstrip('.')}: {told}" if place else told
 
 
 _REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")

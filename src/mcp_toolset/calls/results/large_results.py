@@ -1,0 +1,218 @@
+"""`LargeResults`: a result above a limit becomes a preview, a link and an id to read it by or hand it on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Final, cast
+
+from pydantic import Field
+from pydantic_core import to_json
+
+from mcp_toolset.calls.middleware.caller import caller_of
+from mcp_toolset.calls.middleware.text_limit import cut, text_of
+from mcp_toolset.calls.pipeline.middleware import CallNext
+from mcp_toolset.calls.results.kept_results import KeptResult, KeptResults, characters_of
+from mcp_toolset.calls.results.result_parts import part_of, shape_of, value_at
+from mcp_toolset.errors import CallError, DefinitionError
+from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.result import Block, ToolResult
+from mcp_toolset.tools.declare.function import Tool, tool
+
+READ_RESULT: Final = "read_result"
+"""The tool that reads kept results."""
+
+REFERENCE: Final = "$result"
+"""The key of an object that stands for a kept result in the arguments of a call."""
+
+SCHEME: Final = "result://"
+
+_PREVIEW: Final = 1_500
+_DEEPEST: Final = 64
+_SHAPE: Final = 300
+
+
+class LargeResults:
+    """Keeps results that are too long for a model, and shows it a part and how to get the rest.
+
+    `ToolsetServer(tools, large_results=LargeResults(limit=20_000))` does so for every client. In a loop of
+    your own it is a middleware: `Rules(middleware=[large])`, with `large.tool` among the tools.
+    """
+
+    def __init__(
+        self,
+        limit: int = 20_000,
+        *,
+        preview: int | None = None,
+        memory: int = 64_000_000,
+        lifetime: float = 3600.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep what is longer than `limit`.
+
+        Args:
+            limit: Characters of text, or of structured content as JSON, that a result may have.
+            preview: Characters of a longer one that are shown; 1,500 or the limit unless given.
+            memory: Characters that are kept in all; the least recently used results are forgotten first.
+            lifetime: Seconds that a result is kept.
+            now: Seconds, from a monotonic clock.
+
+        Raises:
+            DefinitionError: a number is not positive, or the preview is longer than the limit.
+        """
+        preview = min(limit, _PREVIEW) if preview is None else preview
+        if min(limit, preview, memory, lifetime) <= 0 or preview > limit:
+            raise DefinitionError(
+                f"LargeResults takes positive numbers and a preview within the limit, not limit={limit}, "
+                f"preview={preview}, memory={memory}, lifetime={lifetime:g}"
+            )
+        self.limit = limit
+        self._preview = preview
+        self._lifetime = lifetime
+        self._kept = KeptResults(memory, lifetime, now)
+        self.tool: Final[Tool[..., Any]] = self._reading()
+
+    async def __call__(self, call: ToolCall, context: ToolContext, next: CallNext) -> ToolResult:
+        """Run a call of an owned loop and shorten its result."""
+        return self.shortened(await next(), call, context)
+
+    def shortened(self, result: ToolResult, call: ToolCall, context: ToolContext) -> ToolResult:
+        """The result, or what is shown of it; images, audio and links stay."""
+        if not result.is_complete or call.name == READ_RESULT:
+            return result
+        size = characters_of(result)
+        if size <= self.limit:
+            return result
+        kept = self._kept.keep(result, caller_of(context), size)
+        wire = {key: value for key, value in result.wire.items() if key != "structuredContent"}
+        shown, _ = cut(_readable(result), self._preview)
+        others = [block for block in result.content if not _is_text(block)]
+        return replace(result, wire={**wire, "content": [*shown, self._note(kept), _link(kept), *others]})
+
+    def _note(self, kept: KeptResult) -> Block:
+        shape = "" if isinstance(kept.value, str) else f" It is {shape_of(kept.value)[:_SHAPE]}."
+        text = (
+            f"[This is the beginning of {kept.size} characters, kept as {kept.id} for "
+            f"{self._lifetime / 60:g} minutes.{shape} "
+            f'Read on with {READ_RESULT}: {{"result": "{kept.id}", "path": "", "find": "", "offset": 0}}. '
+            f'Hand it to another tool, without reading it, as {{"{REFERENCE}": "{kept.id}", "path": ""}} '
+            "in place of an argument.]"
+        )
+        return {"type": "text", "text": text}
+
+    def with_references(self, call: ToolCall, context: ToolContext) -> ToolCall:
+        """The call with the values that references in its arguments stand for.
+
+        Raises:
+            CallError: a reference is to no result of this caller, or its path leads nowhere.
+        """
+        if not len(self._kept) or call.name == READ_RESULT:
+            return call
+        arguments = {key: self._filled(value, context, _DEEPEST) for key, value in call.arguments.items()}
+        changed = any(arguments[key] is not value for key, value in call.arguments.items())
+        return call.with_arguments(arguments) if changed else call
+
+    def _filled(self, value: Any, context: ToolContext, depth: int) -> Any:
+        """The value with references replaced; the same object if there are none."""
+        if not depth or not isinstance(value, dict | list):
+            return value
+        if isinstance(value, list):
+            entries = cast("list[Any]", value)
+            filled = [self._filled(entry, context, depth - 1) for entry in entries]
+            return filled if any(a is not b for a, b in zip(filled, entries, strict=True)) else entries
+        table = cast("dict[str, Any]", value)
+        if REFERENCE in table and table.keys() <= {REFERENCE, "path"}:
+            return value_at(self._found(str(table[REFERENCE]), context).value, str(table.get("path") or ""))
+        changed = {key: self._filled(entry, context, depth - 1) for key, entry in table.items()}
+        return changed if any(changed[key] is not entry for key, entry in table.items()) else table
+
+    def _found(self, id: str, context: ToolContext) -> KeptResult:
+        kept = self._kept.find(id.strip(" `'\"").removeprefix(SCHEME), caller_of(context))
+        if kept is None:
+            raise CallError(
+                f"there is no result {id!r}: results are kept for {self._lifetime / 60:g} minutes, for the "
+                "caller that they were made for; run the tool again"
+            )
+        return kept
+
+    def keeps(self, uri: str) -> bool:
+        """Whether an address is one of a kept result, as far as its scheme tells."""
+        return uri.startswith(SCHEME)
+
+    def read(self, uri: str, context: ToolContext) -> list[dict[str, Any]]:
+        """The contents of the resource of a kept result: its texts, else its structured content.
+
+        Raises:
+            LookupError: there is no such result for this caller.
+        """
+        kept = self._kept.find(uri.removeprefix(SCHEME), caller_of(context))
+        if kept is None:
+            raise LookupError("Resource not found")
+        return [{"uri": uri, "mimeType": _kind(kept), "text": _text(kept)}]
+
+    def _reading(self) -> Tool[..., Any]:
+        most = self.limit // 2
+
+        @tool(
+            name=READ_RESULT,
+            title="Read a long result",
+            description=_TEXT,
+            read_only=True,
+            destructive=False,
+            idempotent=True,
+            open_world=False,
+        )
+        async def read_result(
+            context: ToolContext,
+            result: Annotated[str, Field(description="Its id, such as r_12ab.", max_length=200)],
+            path: Annotated[str, Field(description="Into JSON: rows.0.id, rows.*.id.", max_length=2000)] = "",
+            find: Annotated[str, Field(description="Only what contains this text.", max_length=2000)] = "",
+            offset: Annotated[int, Field(ge=0, description="First entry, match or character.")] = 0,
+            limit: Annotated[int | None, Field(ge=1, description="At most so many.")] = None,
+        ) -> ToolResult:
+            value = value_at(self._found(result, context).value, path)
+            part = part_of(value, find=find, offset=offset, limit=limit, most=most)
+            more = "" if part.next is None else f"; go on with offset {part.next}"
+            return ToolResult.of_content(
+                [{"type": "text", "text": part.text}, {"type": "text", "text": f"[{part.note}{more}]"}]
+            )
+
+        return read_result
+
+
+_TEXT: Final = (
+    "Read, page through or search a result that was too long to be shown. Of a list, entries are counted; "
+    "of a text, characters; with find, matches."
+)
+
+
+def _is_text(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "text" or (block.get("type") == "resource" and bool(text_of(block)))
+
+
+def _readable(result: ToolResult) -> list[Block]:
+    """The blocks of text, else one of the structured content."""
+    texts = [block for block in result.content if _is_text(block)]
+    if texts or "structuredContent" not in result.wire:
+        return texts
+    return [{"type": "text", "text": to_json(result.structured).decode()}]
+
+
+def _kind(kept: KeptResult) -> str:
+    return "text/plain" if isinstance(kept.value, str) else "application/json"
+
+
+def _link(kept: KeptResult) -> Block:
+    size = len(_text(kept).encode())
+    return {
+        "type": "resource_link",
+        "uri": SCHEME + kept.id,
+        "name": kept.id,
+        "mimeType": _kind(kept),
+        "size": size,
+    }
+
+
+def _text(kept: KeptResult) -> str:
+    return "\n".join(map(text_of, _readable(kept.result)))
