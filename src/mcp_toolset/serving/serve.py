@@ -27,6 +27,7 @@ from mcp_toolset.tools.declare.prompts import CompletionProvider, PromptProvider
 from mcp_toolset.tools.toolsets.toolset import Toolset
 
 if TYPE_CHECKING:
+    from mcp_toolset.calls.results.large_results import LargeResults
     from mcp_toolset.catalog.registry.state_store import StateStore
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
     from mcp_toolset.security.policy.approvals import Approvals
@@ -71,6 +72,7 @@ def serve(
     limits: LimitsByPattern | None = None,
     approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     audit: Audit | None = None,
+    large_results: LargeResults | int | bool | None = None,
     insecure: bool = False,
 ) -> None:
     """Serve until the client leaves (stdio) or a SIGINT or SIGTERM arrives; then close everything.
@@ -101,6 +103,7 @@ def serve(
         limits: How much each caller may use, by pattern of tools; see `ToolsetServer`.
         approvals: Where calls wait for an approval; see `ToolsetServer`.
         audit: The audit log, or the path of its file; see `ToolsetServer`.
+        large_results: How many characters a result may have; see `ToolsetServer`.
         insecure: Listen on addresses that other machines reach even if everybody may call.
 
     Raises:
@@ -128,6 +131,7 @@ def serve(
         limits=limits,
         approvals=approvals,
         audit=audit,
+        large_results=large_results,
     )
     capture = capturing.get()
     if capture is not None:
@@ -289,6 +293,7 @@ def server_of(
     limits: LimitsByPattern | None = None,
     approvals: Approvals | str | PathLike[str] | Literal[False] | None = None,
     audit: Audit | None = None,
+    large_results: LargeResults | int | bool | None = None,
 ) -> ToolsetServer:
     """The server that `serve` would run.
 
@@ -298,7 +303,7 @@ def server_of(
     """
     if isinstance(target, ToolsetServer):
         own = (hooks, middleware, resources, prompts, completions, name, instructions)
-        safety = (auth, policy, limits, approvals, audit)
+        safety = (auth, policy, limits, approvals, audit, large_results)
         if any(own) or any(safety) or rules or grants or client_prefix or state:
             raise DefinitionError(
                 "a ToolsetServer is complete; give name, hooks, middleware and the like to it, not to serve()"
@@ -331,4 +336,5 @@ def server_of(
         limits=limits,
         approvals=approvals,
         audit=audit,
+        large_results=large_results,
     )

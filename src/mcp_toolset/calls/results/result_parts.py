@@ -147,7 +147,8 @@ def _matches(value: Any, find: str, offset: int, limit: int, most: int) -> Part:
             continue
         taken.append(match)
         room -= len(match) + 1
-    return Part("\n".join(taken), f"matches {offset + 1} to {offset + len(taken)} of {found}", end)
+    told = f"matches {offset + 1} to {offset + len(taken)} of {found}" if found else "no match"
+    return Part("\n".join(taken), told, end)
 
 
 def _found(value: Any, find: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mcp_toolset.calls.pipeline.output_check import promised
@@ -170,6 +171,9 @@ def answered(binding: ToolBinding, asked: AskUser, answer: ElicitationAnswer) ->
 
 _KeptList = tuple[list[dict[str, Any]], tuple[CacheHint, Mapping[str, Any]], Encoded]
 
+_WHOLE: Final = frozenset({"search_tools", "resolve_tools"})
+"""The tools whose results are always whole: without them there is no next call."""
+
 MAX_VARIANTS: Final = 16
 """Lists of tools that are kept in JSON, for clients that do not see the same."""
 
@@ -248,12 +252,8 @@ class ToolAnswers:
         try:
             context.resume(self._trips, call)
             try:
-                if self._large is None:
-                    result = await self._surface.call(call, context)
-                else:
-                    going_on = self._large.with_references(call, context)
-                    result = await self._surface.call(going_on, context)
-                    result = self._large.shortened(result, call, context)
+                run = self._surface.call if self._large is None else partial(self._shortened, self._large)
+                result = await run(call, context)
             except (InputRequired, BaseExceptionGroup) as fault:
                 asking = joined(fault)
                 if not isinstance(asking, InputRequired):
@@ -272,3 +272,8 @@ class ToolAnswers:
             return ToolResult.of_error(str(fault))
         except CallError as fault:
             return ToolResult.of_error(str(fault))
+
+    async def _shortened(self, large: LargeResults, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a call whose arguments may refer to long results and whose result may be one."""
+        result = await self._surface.call(large.with_references(call, context), context)
+        return result if call.name in _WHOLE else large.shortened(result, call, context)
