@@ -70,6 +70,16 @@ def test_i8_what_is_listed_is_json_on_request_and_an_id_that_does_not_wait_is_to
     assert told.returncode == 1 and "no approval 00000000 waits" in told.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["list"], ["list", "--json"], ["grant", "3f2a9c10"], ["refuse", "3f2a9c10"]]
+)
+def test_i8_a_file_that_was_named_and_is_missing_is_told_by_its_name(cli: CommandLine, words: list[str]):
+    missing = cli.folder / "aprovals.sqlite3"
+    told = cli.run("approvals", *words, "--file", str(missing))
+    assert told.returncode == 1 and not told.stdout and not missing.exists()
+    assert f"{missing} does not exist" in told.stderr and "the file that the server uses" in told.stderr
+
+
 @pytest.mark.parametrize("words", [["grant"], ["refuse"], ["list", "x"], ["allow", "x"]])
 def test_i8_a_command_line_about_no_approval_is_a_mistake(cli: CommandLine, words: list[str]):
     assert cli.run("approvals", *words).returncode == 2

@@ -56,6 +56,9 @@ def approvals_command(
     path = file or approvals_path()
     if path is None:
         raise StoreError(f"{VARIABLE} turns approvals off; unset it, or name a file with --file")
+    if file is not None and not file.exists():
+        told = "the first call that waits for an approval makes it; name the file that the server uses"
+        raise StoreError(f"{file} does not exist: {told}")
     approvals = Approvals(path)
     with answering(as_json=as_json) as output:
         if action == "list":
