@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.test_config import hub, refusal, server, server_refusal
 
+from mcp_toolset import Identity
 from mcp_toolset.config import load_config
 from mcp_toolset.hub.mounts import mounted
 from mcp_toolset.security.policy.limits import Limits, LimitTable
@@ -28,9 +29,34 @@ def test_i8_limits_stand_for_all_servers_and_in_one_of_them():
     assert hub({"mcpServers": {"git": GIT}}).limits == {}
 
 
+def test_i8_limits_of_a_pattern_may_differ_by_caller():
+    some = [
+        {"roles": ["admin"], "scopes": ["mcp"], "rate": "600/min"},
+        {"principals": ["ci-*"], "calls": 5, "timeout": None},
+    ]
+    section = {"*": {"rate": "60/min", "for": some}}
+    read = hub({"toolset": {"limits": section}, "mcpServers": {"git": {**GIT, "limits": section}}})
+    callers = [
+        Limits(rate="600/min", roles=["admin"], scopes=["mcp"]),
+        Limits(calls=5, principals=("ci-*",)),
+    ]
+    assert read.limits == read.servers[0].limits == {"*": Limits(rate="60/min", callers=callers)}
+    assert read.limits != {"*": Limits(rate="60/min", callers=callers[:1])}
+
+
 @pytest.mark.parametrize(
     ("section", "told"),
     [
+        ({"*": {"for": {}}}, 'limits["*"].for: must be a list; write it as [{"roles": ["guest"], "rate":'),
+        ({"*": {"for": [5]}}, 'limits["*"].for[0]: must be an object'),
+        ({"*": {"for": [{"rate": "1/s"}]}}, 'limits["*"].for[0]: does not say for which callers it is'),
+        ({"*": {"for": [{"roles": ["a"], "rate": None}]}}, 'limits["*"].for[0]: limits nothing'),
+        ({"*": {"for": [{"roles": [], "rate": "1/s"}]}}, 'limits["*"].for[0].roles'),
+        ({"*": {"for": [{"roles": "a", "rate": "1/s"}]}}, "write `roles` as a list of strings"),
+        ({"*": {"for": [{"role": ["a"], "rate": "1/s"}]}}, "unknown limit; did you mean `roles`?"),
+        ({"*": {"for": [{"roles": ["a"], "rate": "1/x"}]}}, 'limits["*"].for[0].rate: cannot be used'),
+        ({"*": {"for": [{"roles": ["a"], "for": []}]}}, 'limits["*"].for[0].for: unknown limit'),
+        ({"*": {"roles": ["a"], "rate": "1/s"}}, 'limits["*"].roles: unknown limit'),
         ({"*": {"rate": "60/mn"}}, 'limits["*"].rate: cannot be used; did you mean `60/min`?'),
         ({"*": {"rte": "60/min"}}, 'limits["*"].rte: unknown limit; did you mean `rate`?'),
         ({"*": {"x": 1}}, "unknown limit; use one of `rate`, `calls`"),
@@ -56,6 +82,21 @@ def test_p9_the_example_of_the_page_is_read_as_the_page_says():
     table = LimitTable(read.limits, {"git": git.limits})
     found = {limit.key: limit.value for limit in table.of(ToolFacts("git_log", "", "git", "git_log"))}
     assert found == {"rate": "10/min", "concurrency": 2, "timeout": 30, "result_bytes": 200000}
+
+
+def test_i8_the_example_of_callers_is_read_as_the_page_says(monkeypatch: pytest.MonkeyPatch):
+    for name in ("CI_TOKEN", "ANN_TOKEN"):
+        monkeypatch.setenv(name, "t" * 20)
+    read = load_config(Path(__file__).parents[1] / "examples" / "limits" / "callers.json")
+    table, tool = LimitTable(read.limits), ToolFacts("git_log", "", "git", "log")
+    for name, expected in {
+        "ann": {"rate": "600/min", "timeout": 30},
+        "ci": {"rate": "10/min", "timeout": 30, "calls": "500/day"},
+    }.items():
+        assert read.auth is not None
+        caller = Identity.of(name, roles=read.auth.tokens[name].roles)
+        assert {one.key: one.value for one in table.of(tool, table.group(caller))} == expected
+    assert {one.key: one.value for one in table.of(tool)} == {"rate": "60/min", "timeout": 30}
 
 
 def test_p9_retries_and_breaker_of_an_entry_are_those_of_its_mount():

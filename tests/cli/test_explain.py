@@ -61,6 +61,22 @@ def test_i8_the_exit_code_says_whether_a_tool_is_denied(line: CommandLine, file:
     assert "up_add" not in line.run("list", file).stdout
 
 
+def test_i8_explain_shows_the_limits_of_the_caller(line: CommandLine, file: str) -> None:
+    known = json.loads((line.folder / file).read_text())
+    some = [{"roles": ["admin"], "rate": "600/min"}]
+    known["toolset"]["limits"] = {"*": {"rate": "60/min", "calls": 9, "for": some}}
+    known["mcpServers"]["up"]["limits"] = {"add": {"calls": 5}}
+    line.write(file, json.dumps(known))
+    found = answer(line, "explain", file, "up_add", "--as", "ci")["limits"]
+    assert {one["limit"]: (one["value"], one["place"]) for one in found} == {
+        "calls": (5, "up.limits['add']"),
+        "rate": ("600/min", "limits['*'].for[0]"),
+    }
+    shown = line.run("explain", file, "up_add", "--as", "ann").stdout
+    assert shown.splitlines()[-3:] == ["Limits:", "  calls 5: up.limits['add']", "  rate 60/min: limits['*']"]
+    assert "600/min" not in shown
+
+
 def test_i8_explain_without_a_tool_is_a_table_of_verdicts(line: CommandLine, file: str) -> None:
     rows: list[Any] = answer(line, "explain", file)["tools"]
     assert [(row["tool"], row["verdict"]) for row in rows] == [("up_add", "ask")]
@@ -78,4 +94,5 @@ def test_i8_explain_names_what_was_meant(line: CommandLine, file: str) -> None:
 def test_i8_explain_of_a_program_without_a_policy_says_so(line: CommandLine) -> None:
     found = answer(line, "explain", "calc.py", "add")
     assert (found["verdict"], found["rule"], found["looked"]) == ("allow", "", [])
+    assert found["limits"] == [] and "Limits" not in line.run("explain", "calc.py", "add").stdout
     assert "no rule is about it" in line.run("explain", "calc.py", "add").stdout

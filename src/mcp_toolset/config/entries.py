@@ -25,6 +25,7 @@ from mcp_toolset.config.rules import (
 __all__ = [
     "AuditEntry",
     "TEXTS",
+    "CallersEntry",
     "Entry",
     "InputEntry",
     "ServerEntry",
@@ -51,6 +52,8 @@ def _no_prefix(value: object) -> object:
 _Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 _Texts = list[str]
 _TEXT = "a string"
+_Some = Annotated[list[str], Field(min_length=1)]
+_Names = tuple[str, ...] | None
 TEXTS = "a list of strings"
 """The remedy for a list of another kind."""
 _SECONDS = "a positive number of seconds"
@@ -77,6 +80,30 @@ class Entry(BaseModel):
             return data
         table = cast("dict[str, Any]", data)
         return {key: value for key, value in table.items() if value is not None}
+
+
+class CallersEntry(Entry):
+    """The callers that a part of a configuration is for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    principals: _Some | None = Field(None, description=TEXTS + ", the names of callers")
+    roles: _Some | None = Field(None, description=TEXTS)
+    scopes: _Some | None = Field(None, description=TEXTS)
+
+    def who(self, place: Place) -> tuple[_Names, _Names, _Names]:
+        """The names, roles and scopes.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        if self.principals is None and self.roles is None and self.scopes is None:
+            raise place.error("does not say for which callers it is", "add `principals`, `roles` or `scopes`")
+        return _tuple(self.principals), _tuple(self.roles), _tuple(self.scopes)
+
+
+def _tuple(names: list[str] | None) -> _Names:
+    return None if names is None else tuple(names)
 
 
 class ServerEntry(Entry):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcp_toolset.config.entries import validated
+from mcp_toolset.config.entries import CallersEntry, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.config.keys import did_you_mean
 from mcp_toolset.errors import DefinitionError
@@ -49,7 +49,6 @@ def limits_in(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
     if not section:
         return MappingProxyType({})
     # Imported here, because few configurations have limits.
-    from mcp_toolset.security.policy.limits import Limits
     from mcp_toolset.security.policy.patterns import check_pattern
 
     found: dict[str, Limits] = {}
@@ -59,20 +58,46 @@ def limits_in(section: Mapping[str, Any], place: Place) -> Mapping[str, Limits]:
             check_pattern(pattern, "limits")
         except DefinitionError as fault:
             raise at.error(str(fault).removeprefix("limits: "), "correct the pattern") from None
-        found[pattern] = Limits(**_checked(data, at))
+        found[pattern] = _limits(_table(data, at), at)
     return MappingProxyType(found)
 
 
-def _checked(data: object, place: Place) -> dict[str, Any]:
-    from mcp_toolset.security.policy.limits import NAMES, fault_of
+def _limits(table: dict[str, Any], place: Place) -> Limits:
+    from mcp_toolset.security.policy.limits import Limits
 
+    some = table.get("for", [])
+    if not isinstance(some, list):
+        raise place.at("for").error("must be a list", 'write it as [{"roles": ["guest"], "rate": "5/min"}]')
+    own = {key: value for key, value in table.items() if key != "for"}
+    places = ((place.at("for", number), one) for number, one in enumerate(cast("list[object]", some)))
+    callers = tuple(_for_callers(_table(one, at), at) for at, one in places)
+    return Limits(**_checked(own, place), callers=callers)
+
+
+def _for_callers(table: dict[str, Any], place: Place) -> Limits:
+    from mcp_toolset.security.policy.limits import WHO, Limits
+
+    limits = _checked({key: value for key, value in table.items() if key not in WHO}, place, WHO)
+    callers = validated(CallersEntry, {key: value for key, value in table.items() if key in WHO}, place)
+    principals, roles, scopes = callers.who(place)
+    if all(value is None for value in limits.values()):
+        raise place.error("limits nothing", 'add a limit such as "rate": "60/min"')
+    return Limits(**limits, principals=principals, roles=roles, scopes=scopes)
+
+
+def _table(data: object, place: Place) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise place.error("must be an object", 'write it as {"rate": "60/min"}')
-    table = cast("dict[str, Any]", data)
+    return cast("dict[str, Any]", data)
+
+
+def _checked(table: dict[str, Any], place: Place, more: tuple[str, ...] = ("for",)) -> dict[str, Any]:
+    from mcp_toolset.security.policy.limits import NAMES, fault_of
+
     for key, value in table.items():
         if key not in NAMES:
-            known = "use one of " + ", ".join(f"`{name}`" for name in NAMES)
-            raise place.at(key).error("unknown limit", did_you_mean(key, NAMES) or known)
+            known = "use one of " + ", ".join(f"`{name}`" for name in (*NAMES, *more))
+            raise place.at(key).error("unknown limit", did_you_mean(key, (*NAMES, *more)) or known)
         if value is not None and (fault := fault_of(key, value)):
             raise place.at(key).error("cannot be used", fault)
     return table

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import ConfigDict, Field
 
-from mcp_toolset.config.entries import TEXTS, Entry, validated
+from mcp_toolset.config.entries import TEXTS, CallersEntry, Entry, validated
 from mcp_toolset.config.jsonc import Place
 from mcp_toolset.security.policy.patterns import fault_of
 from mcp_toolset.security.policy.sections import Permissions, Section
@@ -14,7 +12,6 @@ from mcp_toolset.security.policy.sections import Permissions, Section
 __all__ = ["permissions_at", "section_at"]
 
 _PATTERNS = TEXTS + " such as `github/*`, `*_delete` or `destructive:*`"
-_Some = Annotated[list[str], Field(min_length=1)]
 
 
 class _SectionEntry(Entry):
@@ -25,10 +22,8 @@ class _SectionEntry(Entry):
     deny: list[str] = Field([], description=_PATTERNS)
 
 
-class _CallersEntry(_SectionEntry):
-    principals: _Some | None = Field(None, description=TEXTS + ", the names of callers")
-    roles: _Some | None = Field(None, description=TEXTS)
-    scopes: _Some | None = Field(None, description=TEXTS)
+class _CallersEntry(_SectionEntry, CallersEntry):
+    pass
 
 
 class _GeneralEntry(_SectionEntry):
@@ -55,18 +50,16 @@ def section_at(data: object, place: Place) -> Section | None:
 
 def _callers_at(data: object, place: Place) -> Section:
     entry = validated(_CallersEntry, data, place)
-    if entry.principals is None and entry.roles is None and entry.scopes is None:
-        raise place.error("does not say for which callers it is", "add `principals`, `roles` or `scopes`")
+    who = entry.who(place)
     if entry.allow is None and not entry.ask and not entry.deny:
         raise place.error("has no rules", "add `allow`, `ask` or `deny`")
-    return _section(entry, place, entry.principals, entry.roles, entry.scopes)
+    return _section(entry, place, *who)
 
 
-def _section(entry: _SectionEntry, place: Place, *of_callers: list[str] | None) -> Section:
+def _section(entry: _SectionEntry, place: Place, *of_callers: tuple[str, ...] | None) -> Section:
     for kind, patterns in (("allow", entry.allow or ()), ("ask", entry.ask), ("deny", entry.deny)):
         for number, pattern in enumerate(patterns):
             if fault := fault_of(pattern):
                 raise place.at(kind, number).error(*fault)
     allow = None if entry.allow is None else tuple(entry.allow)
-    callers = (None if some is None else tuple(some) for some in of_callers)
-    return Section(place.path, allow, tuple(entry.ask), tuple(entry.deny), *callers)
+    return Section(place.path, allow, tuple(entry.ask), tuple(entry.deny), *of_callers)

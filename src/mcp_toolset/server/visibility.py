@@ -19,6 +19,7 @@ from mcp_toolset.tools.view.unbound import KnownTools, UnboundName
 from mcp_toolset.tools.view.view import ToolBinding
 
 if TYPE_CHECKING:
+    from mcp_toolset.security.policy.limits import Limit
     from mcp_toolset.security.policy.policy import Group, Policy
     from mcp_toolset.security.policy.sections import Permissions
 
@@ -136,6 +137,15 @@ class Visibility(Visible):
         if self._guarded[0] is not guards:
             self._guarded = (guards, replace(self._rules, guards=(*self._rules.guards, *guards)))
         return self._guarded[1]
+
+    def limits_of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
+        """How much a caller may use of a tool; see `CallLimits`."""
+        guards = self.rules().guards
+        if not guards:
+            return []
+        from mcp_toolset.calls.middleware.call_limits import CallLimits
+
+        return [one for each in guards if isinstance(each, CallLimits) for one in each.of(binding, identity)]
 
     def group(self, identity: Identity | None) -> object:
         """The policy and the group of a caller; `None` without a policy."""

@@ -6,7 +6,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import anyio
@@ -18,10 +18,11 @@ from mcp_toolset.calls.middleware.rate import RateLimit
 from mcp_toolset.calls.middleware.text_limit import cut, text_of
 from mcp_toolset.calls.pipeline.decision import Reject, in_tenths, record, rejection, suggesting
 from mcp_toolset.calls.pipeline.middleware import CallNext, ToolMiddleware
-from mcp_toolset.security.policy.limits import Limit, Limits, LimitTable, Per, per
+from mcp_toolset.security.policy.limits import Group, Limit, Limits, LimitTable, Per, per
 from mcp_toolset.security.policy.patterns import ToolFacts, hints_of
 from mcp_toolset.tools.binding.binding import Gate, ToolBinding
 from mcp_toolset.tools.core.call import ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 
 WAIT: Final = 30.0
@@ -32,6 +33,13 @@ _RETRY: Final = 1.0
 
 _ORDER: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")
 """From the outermost on: a call that waits for others has been counted, and is not timed yet."""
+
+
+_CALLERS: Final = 4096
+"""Callers whose group is remembered."""
+
+_TOOLS: Final = 4096
+"""Tools, of one group of callers each, whose layers are remembered."""
 
 
 class CallLimits:
@@ -60,6 +68,8 @@ class CallLimits:
         self._now = now
         self._clock = clock
         self._made: dict[tuple[str, str], ToolMiddleware | ConcurrencyLimit] = {}
+        self._group = lru_cache(_CALLERS)(self._table.group)
+        self._layers = lru_cache(_TOOLS)(self._made_for)
 
     def gate(self, binding: ToolBinding) -> Gate | None:
         """Nothing: limits are for calls that would run."""
@@ -69,13 +79,28 @@ class CallLimits:
         """What limits the calls of one tool; tools of one pattern share it."""
         if binding.redirect is not None:
             return ()
-        definition = binding.definition
-        facts = ToolFacts(
-            binding.name, binding.asked, binding.source, definition.name, hints_of(definition.annotations)
-        )
-        found = {limit.key: limit for limit in self._table.of(facts)}
+        facts = _facts(binding)
+        every = self._table.for_some(facts)
+        if not every:
+            return list(self._layers(facts, ()).values())
+        kinds = {limit.key for limit in self._table.of(facts, every)}
+        return [partial(self._callers_own, facts, key) for key in _ORDER if key in kinds]
+
+    def of(self, binding: ToolBinding, identity: Identity | None) -> list[Limit]:
+        """The limits of a tool and a caller, each with its place."""
+        return [] if binding.redirect is not None else self._table.of(_facts(binding), self._group(identity))
+
+    async def _callers_own(
+        self, facts: ToolFacts, key: str, call: ToolCall, context: ToolContext, next: CallNext
+    ) -> ToolResult:
+        """Apply the limit of one kind that the caller has, if any."""
+        layer = self._layers(facts, self._group(context.identity)).get(key)
+        return await (next() if layer is None else layer(call, context, next))
+
+    def _made_for(self, facts: ToolFacts, group: Group) -> Mapping[str, ToolMiddleware]:
+        found = {limit.key: limit for limit in self._table.of(facts, group)}
         wait = found["timeout"].value if "timeout" in found else WAIT
-        return [self._layer(found[key], wait) for key in _ORDER if key in found]
+        return {key: self._layer(found[key], wait) for key in _ORDER if key in found}
 
     def _layer(self, limit: Limit, wait: float) -> ToolMiddleware:
         made = self._made.get((limit.place, limit.key))
@@ -96,6 +121,12 @@ class CallLimits:
                 return Timeout(limit.value)
             case _:
                 return ResultLimit(limit.value)
+
+
+def _facts(binding: ToolBinding) -> ToolFacts:
+    definition = binding.definition
+    hints = hints_of(definition.annotations)
+    return ToolFacts(binding.name, binding.asked, binding.source, definition.name, hints)
 
 
 def _refused(call: ToolCall, reason: str, after: float) -> ToolResult:

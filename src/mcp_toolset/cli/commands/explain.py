@@ -1,4 +1,4 @@
-"""`mcp-toolset explain`: what the permissions say of a tool and a caller, and which rule decides."""
+"""`mcp-toolset explain`: what permissions and limits say of a tool and a caller, and which rule decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.display.output import Output
-    from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.server.server import ToolsetServer
     from mcp_toolset.tools.core.identity import Identity
     from mcp_toolset.tools.view.view import ToolBinding
@@ -52,7 +51,7 @@ def explain_command(
     as_json: bool,
     reach: Reach,
 ) -> int:
-    """Say whether a caller may use TOOL, and which rule of the permissions decides.
+    """Say whether a caller may use TOOL, which rule of the permissions decides, and how much may be used.
 
     Without TOOL it says so of every tool. Without a name, role or scope the caller is one on standard input;
     a name of `auth.tokens` has the roles and scopes of the file. The exit code is 1 if TOOL is denied.
@@ -73,8 +72,8 @@ def explain_command(
         if caller is not None:
             told |= {"roles": sorted(caller.roles), "scopes": sorted(caller.scopes)}
         if not rest:
-            return {**told, "tools": [_said(mounted.policy, one, caller) for one in _tools(mounted)]}
-        return {**told, **_said(mounted.policy, _tool(mounted, rest[0]), caller)}
+            return {**told, "tools": [_said(mounted, one, caller) for one in _tools(mounted)]}
+        return {**told, **_said(mounted, _tool(mounted, rest[0]), caller)}
 
     with answering() as output:
         found = run_on(place, reach.mounting(), explain)
@@ -131,18 +130,23 @@ def _tool(mounted: ToolsetServer, name: str) -> ToolBinding:
     raise TargetError(f"there is no tool {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
 
 
-def _said(policy: Policy | None, binding: ToolBinding, caller: Identity | None) -> dict[str, Any]:
+def _said(mounted: ToolsetServer, binding: ToolBinding, caller: Identity | None) -> dict[str, Any]:
     told: dict[str, Any] = {"tool": binding.name}
     if binding.source:
         told |= {"server": binding.source, "own": binding.definition.name}
+    limits = [
+        {"limit": one.key, "value": one.value, "place": one.place}
+        for one in mounted.limits_of(binding, caller)
+    ]
+    policy = mounted.policy
     if policy is None:
-        return {**told, "verdict": "allow", "rule": "", "looked": []}
+        return {**told, "verdict": "allow", "rule": "", "looked": [], "limits": limits}
     verdict = policy.decide(binding, caller)
     looked = [
         {"place": look.section.place, "verdict": look.kind, "pattern": look.pattern or None}
         for look in policy.looks(policy.facts(binding), policy.group(caller))
     ]
-    return {**told, "verdict": verdict.kind, "rule": verdict.rule, "looked": looked}
+    return {**told, "verdict": verdict.kind, "rule": verdict.rule, "looked": looked, "limits": limits}
 
 
 def _show(found: dict[str, Any], output: Output) -> None:
@@ -156,6 +160,10 @@ def _show(found: dict[str, Any], output: Output) -> None:
     for look in found["looked"]:
         fits = "no pattern fits" if look["verdict"] is None else f"{look['verdict']}: {look['pattern']}"
         output.say(f"  {look['place']}: {fits}")
+    if found["limits"] and found["verdict"] != "deny":
+        output.say("Limits:")
+        for one in found["limits"]:
+            output.say(f"  {one['limit']} {one['value']}: {one['place']}")
 
 
 def _facts(found: dict[str, Any]) -> Iterator[str]:

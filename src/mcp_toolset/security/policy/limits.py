@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, check_pattern, split_hint
+from mcp_toolset.security.policy.patterns import (
+    Caller,
+    SectionRules,
+    ToolFacts,
+    check_pattern,
+    is_for,
+    split_hint,
+)
 from mcp_toolset.security.policy.sections import Section
 
 UNITS: Final[Mapping[str, float]] = {
@@ -23,6 +30,9 @@ UNITS: Final[Mapping[str, float]] = {
 
 _PER: Final = re.compile(r"([1-9][0-9]{0,8})/([a-z]+)")
 _WILD: Final = re.compile(r"\[.*?\]|[*?]")
+
+Group = tuple[int, ...]
+"""Which limits for some callers are for one caller, by their numbers in a table."""
 
 
 class Per(NamedTuple):
@@ -42,6 +52,10 @@ class Limits:
         concurrency: Calls that run at the same time; others wait for as long as `timeout`.
         timeout: Seconds for one call.
         result_bytes: Bytes of one result in JSON; longer text is cut.
+        principals: Names, patterns of names or keys of the callers that they are for; `None` for all.
+        roles: They are for callers with one of these roles.
+        scopes: They are for callers with one of these scopes.
+        callers: Limits for some callers, which are looked at before these, in order.
 
     Raises:
         DefinitionError: a value cannot be used; the message says which, and what can be written.
@@ -52,21 +66,48 @@ class Limits:
     concurrency: int | None = None
     timeout: float | None = None
     result_bytes: int | None = None
+    principals: Sequence[str] | None = None
+    roles: Sequence[str] | None = None
+    scopes: Sequence[str] | None = None
+    callers: Sequence[Limits] = ()
 
     def __post_init__(self) -> None:
         """Check every value."""
         for key, value in self.given():
             if fault := fault_of(key, value):
                 raise DefinitionError(f"Limits({key}={value!r}): {fault}")
+        for key in WHO:
+            if (names := getattr(self, key)) is not None:
+                object.__setattr__(self, key, _names(key, names))
+        object.__setattr__(self, "callers", tuple(self.callers))
+        for one in self.callers:
+            if one.callers or not one.is_for_some or not any(one.given()):
+                raise DefinitionError(
+                    "Limits(callers=…): each says for whom it is (principals, roles or scopes), and limits "
+                    "something; it has no `callers` itself"
+                )
 
     def given(self) -> Iterator[tuple[str, Any]]:
         """The limits that are set, by name."""
-        for field in fields(self):
-            if (value := getattr(self, field.name)) is not None:
-                yield field.name, value
+        for key in NAMES:
+            if (value := getattr(self, key)) is not None:
+                yield key, value
+
+    @property
+    def is_for_some(self) -> bool:
+        """Whether they are for some callers only."""
+        return any(one is not None for one in (self.principals, self.roles, self.scopes))
 
 
-NAMES: Final = tuple(field.name for field in fields(Limits))
+NAMES: Final = ("rate", "calls", "concurrency", "timeout", "result_bytes")
+WHO: Final = ("principals", "roles", "scopes")
+
+
+def _names(key: str, names: object) -> tuple[str, ...]:
+    every = () if isinstance(names, str) else tuple(cast("Sequence[object]", names))
+    if not every or not all(isinstance(one, str) for one in every):
+        raise DefinitionError(f"Limits({key}={names!r}): write a list of names")
+    return cast("tuple[str, ...]", every)
 
 
 def fault_of(key: str, value: object) -> str:
@@ -112,11 +153,23 @@ class Limit(NamedTuple):
     value: Any
 
 
+class _Entry(NamedTuple):
+    """Limits of one pattern, and whom they are for."""
+
+    precision: tuple[bool, bool, int, bool]
+    server: str
+    rules: SectionRules
+    limits: Limits
+
+    def fits(self, tool: ToolFacts) -> bool:
+        return self.server in ("", tool.server) and self.rules.first(tool) is not None
+
+
 class LimitTable:
     """The limits of a server by pattern. For each kind of limit the most specific pattern decides.
 
     A pattern in a server's section is more specific than any other, then a name, then the pattern with more
-    letters, then the one with a hint.
+    letters, then the one with a hint. Within a pattern, limits for the caller are looked at first, in order.
     """
 
     def __init__(
@@ -131,22 +184,42 @@ class LimitTable:
             ("limits", "", general),
             *((f"{name}.limits", name, own) for name, own in (servers or {}).items()),
         ]
-        entries: list[tuple[tuple[bool, bool, int, bool], str, SectionRules, Limits]] = []
+        entries: list[_Entry] = []
         for place, server, section in sections:
             for pattern, limits in section.items():
                 check_pattern(pattern, place)
-                rules = SectionRules(Section(place, allow=(pattern,)), of_server=bool(server))
-                entries.append((_precision(pattern, server), server, rules, limits))
-        self._entries = sorted(entries, key=lambda entry: entry[0], reverse=True)
+                at = f"{place}[{pattern!r}]"
+                own = ((f"{at}.for[{number}]", one) for number, one in enumerate(limits.callers))
+                entries += (_entry(where, server, pattern, one) for where, one in (*own, (at, limits)))
+        self._entries = sorted(entries, key=lambda entry: entry.precision, reverse=True)
+        self._for_some = [number for number, one in enumerate(self._entries) if one.limits.is_for_some]
 
-    def of(self, tool: ToolFacts) -> list[Limit]:
-        """The limits of one tool, at most one of each kind."""
+    def group(self, caller: Caller | None) -> Group:
+        """The limits that are for this caller and not for all; callers of one group have the same limits."""
+        if caller is None:
+            return ()
+        return tuple(one for one in self._for_some if is_for(self._entries[one].rules.section, caller))
+
+    def for_some(self, tool: ToolFacts) -> Group:
+        """The limits of a tool that are for some callers only."""
+        return tuple(one for one in self._for_some if self._entries[one].fits(tool))
+
+    def of(self, tool: ToolFacts, group: Group = ()) -> list[Limit]:
+        """The limits of one tool and the callers of a group, at most one of each kind."""
         found: dict[str, Limit] = {}
-        for _, server, rules, limits in self._entries:
-            if server in ("", tool.server) and (first := rules.first(tool)) is not None:
-                for key, value in limits.given():
-                    found.setdefault(key, Limit(f"{rules.section.place}[{first[1]!r}]", key, value))
+        for number, entry in enumerate(self._entries):
+            if (number in group or not entry.limits.is_for_some) and entry.fits(tool):
+                for key, value in entry.limits.given():
+                    found.setdefault(key, Limit(entry.rules.section.place, key, value))
         return list(found.values())
+
+
+def _entry(place: str, server: str, pattern: str, limits: Limits) -> _Entry:
+    who = (
+        None if names is None else tuple(names) for names in (limits.principals, limits.roles, limits.scopes)
+    )
+    section = Section(place, (pattern,), (), (), *who)
+    return _Entry(_precision(pattern, server), server, SectionRules(section, of_server=bool(server)), limits)
 
 
 def _precision(pattern: str, server: str) -> tuple[bool, bool, int, bool]:

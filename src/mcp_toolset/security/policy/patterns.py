@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from mcp_toolset.errors import DefinitionError
 from mcp_toolset.security.policy.sections import Kind, Section
@@ -87,6 +87,40 @@ def is_caller(pattern: str, name: str, key: str) -> bool:
         # Never a name: a user may be called what the key of another one is.
         return pattern == key
     return pattern in (name, key) or fnmatchcase(name, pattern)
+
+
+class Caller(Protocol):
+    """What sections look at of a caller: an `Identity`."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """What it is told apart by."""
+        ...
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Its roles."""
+        ...
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What its credentials allow."""
+        ...
+
+
+def is_for(section: Section, caller: Caller) -> bool:
+    """Whether a section is for a caller: each kind that it names has to fit."""
+    wanted, name, key = section.principals, caller.name, caller.key
+    return (
+        (wanted is None or any(is_caller(one, name, key) for one in wanted))
+        and (section.roles is None or not caller.roles.isdisjoint(section.roles))
+        and (section.scopes is None or not caller.scopes.isdisjoint(section.scopes))
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final, Self, cast
 
 from mcp_toolset.errors import DefinitionError
-from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_caller, split_hint
+from mcp_toolset.security.policy.patterns import SectionRules, ToolFacts, hints_of, is_for, split_hint
 from mcp_toolset.security.policy.sections import KINDS, Kind, Permissions, Section
 from mcp_toolset.tools.binding.binding import DEFERRED_CATALOG, ToolBinding
 from mcp_toolset.tools.core.definition import ToolDefinition
@@ -197,7 +197,7 @@ class _Chain:
         self._callers = [SectionRules(one) for one in permissions.callers]
 
     def matching(self, identity: Identity) -> Iterator[int]:
-        return (number for number, one in enumerate(self._callers) if _is_for(one.section, identity))
+        return (number for number, one in enumerate(self._callers) if is_for(one.section, identity))
 
     def looks(self, tool: ToolFacts, callers: Iterable[int]) -> Iterator[Look]:
         of_server = self._servers.get(tool.server)
@@ -233,16 +233,6 @@ def _numbers(group: Group, chain: int) -> Iterator[int]:
 
 def _hints_of(definition: ToolDefinition) -> frozenset[str]:
     return hints_of(definition.annotations)
-
-
-def _is_for(section: Section, identity: Identity) -> bool:
-    """Whether a section is for a caller: each kind that it names has to fit."""
-    wanted, name, key = section.principals, identity.name, identity.key
-    return (
-        (wanted is None or any(is_caller(one, name, key) for one in wanted))
-        and (section.roles is None or not identity.roles.isdisjoint(section.roles))
-        and (section.scopes is None or not identity.scopes.isdisjoint(section.scopes))
-    )
 
 
 def _plain(policy: Policy, place: str) -> Section:

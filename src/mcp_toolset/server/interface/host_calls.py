@@ -12,6 +12,7 @@ from mcp_toolset.server.interface.parts import authenticator
 from mcp_toolset.server.manual_calls import ManualCalls, PendingCall
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.tools.core.call import LOCAL_CONTEXT, ToolCall, ToolContext
+from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.core.result import ToolResult
 from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.tools.toolsets.opening import settled
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_toolset.catalog.search.index import SearchHit
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Auth, Authenticator
+    from mcp_toolset.security.policy.limits import Limit
     from mcp_toolset.security.policy.policy import Policy
     from mcp_toolset.transports.http.limits import HttpLimits
 
@@ -63,6 +65,10 @@ class HostCalls(ClientSide):
     def policy(self) -> Policy | None:
         """The policy that holds now: the program's and the configuration's together; `None` for none."""
         return self._visibility.policy
+
+    def limits_of(self, binding: ToolBinding, identity: Identity | None = None) -> list[Limit]:
+        """How much a caller may use of a tool: each limit with its place; without a caller, those for all."""
+        return self._visibility.limits_of(binding, identity)
 
     def statuses(self) -> dict[str, SourceStatus]:
         """How each mounted server is doing, by its name."""
