@@ -3,7 +3,8 @@
 Keys: `tools` (names), `label` (in every answer), `gate` (a FIFO that `held` waits for), `start` (a FIFO
 that the handshake waits for), `uri` (a resource that can be watched; `touch` says that it has changed),
 `prompt` (a prompt's name), `quiet` (announce no changes), `says` (its instructions), `info` (more of what
-it says about itself), `wide` (every tool takes one more thing). `ask` asks the client.
+it says about itself), `wide` (every tool takes one more thing), `about` (the description of every tool). `ask`
+asks the client.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def call(request: dict[str, Any]) -> None:
 def tool(name: str) -> dict[str, Any]:
     properties = {"more": {"type": "string"}} if OPTIONS.get("wide") else {}
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    return {"name": name, "description": f"The tool {name}.", "inputSchema": schema}
+    return {"name": name, "description": OPTIONS.get("about", f"The tool {name}."), "inputSchema": schema}
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -83,6 +84,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             return {"resourceTemplates": []}
         case "prompts/list":
             return {"prompts": [{"name": OPTIONS["prompt"]}]}
+        case "prompts/get":
+            return {"messages": []}
         case "resources/subscribe" | "resources/unsubscribe" | "ping" | "logging/setLevel":
             return {}
         case _:

@@ -74,7 +74,7 @@ def _compared(remote: RemoteToolset) -> Comparison:
             f"{remote.source_name}: it has no lock file; give RemoteToolset(…, lock='tools.lock.json')"
         )
     pinned = entry.file.servers().get(entry.server)
-    listed = connection.pins.listed() if remote.status.state == "ready" else None
+    listed = connection.pins.listed() if remote.status.is_up else None
     return Comparison(remote.source_name, entry, pinned, listed, connection.snapshot.complete)
 
 

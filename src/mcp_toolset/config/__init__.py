@@ -14,7 +14,15 @@ from mcp_toolset._lazy import lazily
 if TYPE_CHECKING:
     from mcp_toolset.config.hub import load_config, parse_config
     from mcp_toolset.config.models import HubConfig, ServerConfig
-    from mcp_toolset.config.rules import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, Transport
+    from mcp_toolset.config.rules import (
+        ArgumentRule,
+        Asked,
+        Era,
+        ProtocolRule,
+        SessionRule,
+        StartRule,
+        Transport,
+    )
 
 __all__ = [
     "ArgumentRule",
@@ -24,6 +32,7 @@ __all__ = [
     "ProtocolRule",
     "ServerConfig",
     "SessionRule",
+    "StartRule",
     "Transport",
     "load_config",
     "parse_config",
@@ -33,7 +42,8 @@ _HOMES = {
     **dict.fromkeys(("load_config", "parse_config"), "config.hub"),
     **dict.fromkeys(("HubConfig", "ServerConfig"), "config.models"),
     **dict.fromkeys(
-        ("ArgumentRule", "Asked", "Era", "ProtocolRule", "SessionRule", "Transport"), "config.rules"
+        ("ArgumentRule", "Asked", "Era", "ProtocolRule", "SessionRule", "StartRule", "Transport"),
+        "config.rules",
     ),
 }
 

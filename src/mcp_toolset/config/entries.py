@@ -20,6 +20,7 @@ from mcp_toolset.config.rules import (
     HiddenTextPolicy,
     ProtocolRule,
     SessionRule,
+    StartRule,
 )
 
 __all__ = [
@@ -50,6 +51,7 @@ def _no_prefix(value: object) -> object:
 
 
 _Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+_Time = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Texts = list[str]
 _TEXT = "a string"
 _Some = Annotated[list[str], Field(min_length=1)]
@@ -61,6 +63,7 @@ _SWITCH = "true or false"
 _CHANGES = '"accept", "warn" or "quarantine"'
 _HIDDEN_TEXT = '"strip", "flag" or "refuse"'
 _RULES = "an object with `allow`, `ask` and `deny`"
+_START = "one of lazy, background and eager"
 _TABLE = "an object with string values"
 _LIMITS = 'an object such as {"*": {"rate": "60/min"}}'
 
@@ -147,6 +150,8 @@ class ServerEntry(Entry):
     oauth: Any = Field(None, description="an object, as other clients write it")
     declare: list[Asked] = Field([], description="a list of some of elicitation, roots and sampling")
     protocol: ProtocolRule = Field("auto", description="one of auto, legacy and modern")
+    start: StartRule | None = Field(None, description=_START)
+    idle_timeout: _Time | None = Field(None, description=_SECONDS)
     arguments: ArgumentRule | None = Field(None, description="one of strict and lenient")
     limits: dict[str, Any] = Field({}, description=_LIMITS)
     retries: int = Field(0, ge=0, le=10, strict=True, description="a whole number from 0 to 10")
@@ -164,6 +169,8 @@ class ToolsetSection(Entry):
     deferred: bool = Field(False, description=_SWITCH)
     timeout: _Seconds | None = Field(None, description=_SECONDS)
     start_timeout: _Seconds | None = Field(None, description=_SECONDS)
+    start: StartRule = Field("background", description=_START)
+    idle_timeout: _Time | None = Field(None, description=_SECONDS)
     client_prefix: str = Field("", description="what the client puts before names, such as `mcp__tools__`")
     pins: ChangePolicy | None = Field(None, description=_CHANGES)
     new_tools: ChangePolicy | None = Field(None, description=_CHANGES)

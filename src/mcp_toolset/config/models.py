@@ -16,6 +16,7 @@ from mcp_toolset.config.rules import (
     HiddenTextPolicy,
     ProtocolRule,
     SessionRule,
+    StartRule,
     Transport,
 )
 from mcp_toolset.config.server_auth import CallerAuth, ServerAuth
@@ -66,6 +67,8 @@ class ServerConfig:
         exclude: Patterns of the tools to leave out; stronger than `include`.
         timeout: Seconds for one call; None means the default.
         start_timeout: Seconds to start and list tools; None means the default.
+        start: When it is started.
+        idle_timeout: Seconds without a request after which it is stopped; None means the default.
         pins: What to do with tools that differ from their pins; None decides by what has changed.
         new_tools: What to do with tools that a pinned server did not have; None is as `pins`, or quarantines
             them.
@@ -103,6 +106,8 @@ class ServerConfig:
     exclude: tuple[str, ...] = ()
     timeout: float | None = None
     start_timeout: float | None = None
+    start: StartRule = "background"
+    idle_timeout: float | None = None
     pins: ChangePolicy | None = None
     new_tools: ChangePolicy | None = None
     hidden_text: HiddenTextPolicy = "strip"
@@ -130,7 +135,7 @@ class ServerConfig:
         rest = (
             "deferred prefix names include exclude timeout start_timeout pins new_tools hidden_text env_file"
         )
-        judged = ("limits", "retries", "breaker", "permissions")
+        judged = ("start", "idle_timeout", "limits", "retries", "breaker", "permissions")
         kept = {name: getattr(plain, name) for name in (*rest.split(), *judged)}
         return replace(self, **kept)
 

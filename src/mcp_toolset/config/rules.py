@@ -22,6 +22,9 @@ ProtocolRule: TypeAlias = Literal["auto", "legacy", "modern"]
 Era: TypeAlias = Literal["legacy", "modern"]
 """The revisions up to 2025-11-25, which have sessions, or those from 2026-07-28, which have none."""
 
+StartRule: TypeAlias = Literal["lazy", "background", "eager"]
+"""When a mounted server is started: by its first call, or with the hub; for `eager` ones lists wait."""
+
 ArgumentRule: TypeAlias = Literal["strict", "lenient"]
 """What is done with arguments that do not fit the schema: refuse, or repair where that is unambiguous."""
 

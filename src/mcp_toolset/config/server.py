@@ -93,6 +93,8 @@ def server_config(
         **_chosen(entry),
         timeout=entry.timeout or defaults.timeout,
         start_timeout=entry.start_timeout or defaults.start_timeout,
+        start=entry.start or defaults.start,
+        idle_timeout=entry.idle_timeout or defaults.idle_timeout,
         pins=entry.pins or defaults.pins,
         new_tools=entry.new_tools or defaults.new_tools,
         hidden_text=entry.hidden_text or defaults.hidden_text,

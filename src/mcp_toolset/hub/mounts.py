@@ -36,6 +36,7 @@ from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.tools.toolsets.toolset import Toolset, Transformed
 from mcp_toolset.tools.view.made import Each
 from mcp_toolset.tools.view.view import ToolBinding
+from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.secrets import Secrets
 from mcp_toolset.upstream.toolset import DEFAULT_START_TIMEOUT, DEFAULT_TIMEOUT, RemoteToolset
 
@@ -59,7 +60,7 @@ class Mount:
     @property
     def works(self) -> bool:
         """Whether calls go through this mount."""
-        return self.remote.status.state == "ready"
+        return self.remote.status.is_up
 
     def serves(self, server: ServerConfig) -> bool:
         """Whether its connection is the one that an entry configures."""
@@ -181,7 +182,7 @@ class _Named(Transformed):
         return [*super().set_aside(), *self._unused()]
 
     def _unused(self) -> list[tuple[str, str]]:
-        if not self._names.own or any(source.status.state != "ready" for source in self.sources()):
+        if not self._names.own or any(not source.status.is_up for source in self.sources()):
             return []
         known = {binding.definition.name for binding in self._served.bindings()}
         known.update(name for source in self.sources() for name, _ in source.status.set_aside)
@@ -277,6 +278,8 @@ def mounted(server: ServerConfig, lock: LockFile | None, path: Path | None = Non
         cwd=server.cwd,
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        start=server.start,
+        idle_timeout=server.idle_timeout,
         pins=policy_of(server),
         lock=None if lock is None else lock.entry(server.name),
         sessions=server.sessions,
@@ -304,6 +307,7 @@ def settle(mount: Mount, server: ServerConfig, lock: LockFile) -> None:
     mount.remote.connection.settle(
         timeout=server.timeout or DEFAULT_TIMEOUT,
         start_timeout=server.start_timeout or DEFAULT_START_TIMEOUT,
+        starts=StartOptions(server.start, server.idle_timeout),
         policy=policy_of(server),
         lock=lock.entry(server.name),
         resilience=(server.retries, server.breaker),

@@ -66,7 +66,7 @@ class UnlistedMounts:
             source
             for source in self._listed
             if name.startswith(f"{prefix_from(source.source_name)}_")
-            and source.status.state != "ready"
+            and not source.status.is_up
             and not _is_known(source)
         ]
 

@@ -66,7 +66,9 @@ def progress(statuses: Mapping[str, SourceStatus]) -> str:
     waiting = [name for name, status in statuses.items() if status.state in _WAITING]
     ready = sum(status.state == "ready" for status in statuses.values())
     counts = f"{ready} of {counted(len(statuses), 'server')} ready"
-    if down := len(statuses) - len(waiting) - ready:
+    if stopped := sum(status.state == "stopped" for status in statuses.values()):
+        counts += f", {stopped} stopped until a call"
+    if down := len(statuses) - len(waiting) - ready - stopped:
         counts += f", {down} down"
     if not waiting:
         return counts

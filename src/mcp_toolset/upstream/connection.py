@@ -30,6 +30,7 @@ from mcp_toolset.tools.core.call import ToolCall, ToolContext
 from mcp_toolset.tools.core.definition import ToolDefinition
 from mcp_toolset.tools.core.result import ToolResult, fault_of_result
 from mcp_toolset.tools.core.source import SourceStatus
+from mcp_toolset.upstream.dormancy import DEFAULT, Dormancy, StartOptions
 from mcp_toolset.upstream.forwarding import Exchange, fault_of_task
 from mcp_toolset.upstream.known_server import KnownServer, MountState, ServerInfo, catalog_of, keep_key
 from mcp_toolset.upstream.lists.change_stream import ChangeStream
@@ -70,6 +71,7 @@ class UpstreamConnection:
         forward_authorization: bool = False,
         shows: Sequence[Asked] = (),
         resilience: Settings = NEITHER,
+        starts: StartOptions = DEFAULT,
     ) -> None:
         """Describe the upstream; nothing is opened before `run`.
 
@@ -82,6 +84,7 @@ class UpstreamConnection:
             forward_authorization: Whether a caller's own credentials are sent on to it.
             shows: What is declared for the sake of what it lists.
             resilience: How often calls are repeated, and when it is not called any more.
+            starts: When it is started, and when it is stopped.
         """
         self.link = link
         self.timeout = timeout
@@ -101,6 +104,10 @@ class UpstreamConnection:
         log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
         request, changed = self._listing.request, self._state.changed
         self.tools = UpstreamTools(link, pins or Pins(link.name), request)
+        self.dormancy = Dormancy(
+            self._state, starts, is_known=lambda: self.tools.known, in_use=lambda: self._in_use
+        )
+        self.tools.is_strict = self.dormancy.is_lazy
         self._refresh = ToolRefresh(self.tools, self._listing, self.pool, self._state, log)
         self.offers = UpstreamOffers(
             link.name,
@@ -135,6 +142,7 @@ class UpstreamConnection:
             Lists(self._refresh, self.offers, self.watches, self._changes, self.lists),
             pool=self.pool,
             rest=self._rest,
+            dormancy=self.dormancy,
             state=self._state,
             log=log,
             introduced=self._server.take,
@@ -146,7 +154,10 @@ class UpstreamConnection:
         """Have the parts tell each other what one of them has found out."""
         self.lists.merge = self._merge
         self.lists.on_change = self._state.changed
-        self.offers.resting = lambda: self._rest.resting
+        self.offers.resting = lambda: self._rest.resting or self.dormancy.asleep
+        self.pool.is_asleep = lambda: self.dormancy.asleep
+        self._exchange.current = self.tools.current
+        self.client_offers.summon = lambda: self._state.summoned(self.timeout)
         self._refresh.on_lost = self.owner.lose
         self.pool.on_heard = self._heard_by_client
         self.pool.on_ended = self.lists.ended
@@ -193,6 +204,7 @@ class UpstreamConnection:
             flagged=snapshot.flagged,
             remembered=bool(self.tools.remembered.tools),
             about=self._server.about,
+            stops=self.dormancy.stops,
         )
 
     def _silence(self) -> str:
@@ -269,6 +281,18 @@ class UpstreamConnection:
         listing = self._listing
         return bool(listing.main.calls or listing.asking or self._refresh.is_due or self.watches)
 
+    @property
+    def _in_use(self) -> bool:
+        """Whether a client has a call in flight, a session of its own, or resources that it watches."""
+        exchange = self._exchange
+        return bool(
+            exchange.ending.working
+            or exchange.suspended
+            or len(self.pool)
+            or self._refresh.is_due
+            or self.watches
+        )
+
     def _outdated(self) -> None:
         """List everything again: a change may have been missed."""
         self._refresh.outdated()
@@ -286,8 +310,11 @@ class UpstreamConnection:
         policy: PinPolicy,
         lock: LockEntry | None,
         resilience: Settings,
+        starts: StartOptions,
     ) -> None:
         """Take other settings from now on; `UpstreamTools.judged_anew` applies the policy."""
+        self.dormancy.settle(starts)
+        self.tools.is_strict = self.dormancy.is_lazy
         self.resilience = resilient(self._state, self.link.name, resilience, self.resilience)
         self.timeout = self._exchange.timeout = timeout
         self.pool.start_timeout = start_timeout
@@ -316,8 +343,8 @@ class UpstreamConnection:
             UpstreamProtocolError: it answered with a protocol error.
             InvalidOutputError: it answered with something that is no result.
         """
-        if self._state.now == "starting":
-            await self._state.arrived(self.timeout)
+        if self._state.now != "ready":
+            await self._state.summoned(self.timeout)
         definition = self.tools.current(definition)
         params: dict[str, Any] = {"name": definition.name, "arguments": call.arguments}
         if self.resilience is None:
@@ -369,8 +396,10 @@ class UpstreamConnection:
         return self.lists.heard(pooled, method, params) or self._client_watches.heard(pooled, method, params)
 
     async def _notification(self, method: str, params: Mapping[str, Any] | None) -> bool:
-        if method.endswith("list_changed") and self.lists.has_shelves:
-            self.pool.start(self.lists.outdated)
+        if method.endswith("list_changed"):
+            self.dormancy.has_changed()
+            if self.lists.has_shelves:
+                self.pool.start(self.lists.outdated)
         if method == "notifications/tools/list_changed":
             self._refresh.heard()
             return True

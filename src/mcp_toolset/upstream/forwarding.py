@@ -12,7 +12,7 @@ It serves `tools/call`, `prompts/get` and `resources/read`: the three that may a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
@@ -78,6 +78,7 @@ class Exchange:
         state: How the server is doing.
         timeout: Seconds that the upstream may work on one request.
         suspended: The calls that go on while their clients are asked.
+        current: The definition of a tool as it is listed now; raises `CallError` if it is another tool.
     """
 
     link: Link
@@ -88,6 +89,7 @@ class Exchange:
     timeout: float
     suspended: SuspendedCalls = field(default_factory=SuspendedCalls, init=False)
     ending: Drain = field(default_factory=Drain, init=False)
+    current: Callable[[ToolDefinition], ToolDefinition] = field(default=lambda tool: tool, init=False)
     _by_rounds: set[str] = field(default_factory=set[str], init=False)
 
     def __post_init__(self) -> None:
@@ -110,9 +112,11 @@ class Exchange:
             CallError: the client cannot be asked, or the upstream does not end asking.
             UpstreamError: it is offline, was lost, gave no answer in time, or answered with an error.
         """
-        if self.state.now == "starting":
-            await self.state.arrived(self.timeout)
+        if self.state.now != "ready":
+            await self.state.summoned(self.timeout)
+            tool = tool and self.current(tool)
         self.state.require_ready()
+        self.state.used = True
         main = self.listing.main
         self.ending.working += 1
         try:

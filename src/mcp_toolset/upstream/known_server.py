@@ -158,6 +158,8 @@ class MountState:
         now: The state.
         reason: Why it is in this state, cleared of secrets.
         retry_in: Seconds until the next attempt, if one is waited for.
+        used: Whether a request of a client was sent on since this was set to `False`.
+        wake: Has the server started, if it is stopped.
     """
 
     def __init__(self, link: Link) -> None:
@@ -165,6 +167,8 @@ class MountState:
         self.now: SourceState = "closed"
         self.reason = ""
         self.retry_in: float | None = None
+        self.used = False
+        self.wake: Callable[[], None] = _nothing
         self._link = link
         self._listeners: dict[object, Callable[[], None]] = {}
 
@@ -183,6 +187,12 @@ class MountState:
         """Tell who listens that something has changed."""
         for callback in list(self._listeners.values()):
             callback()
+
+    async def summoned(self, within: float) -> None:
+        """Have a stopped server started; wait for a start that is under way, at most `within` seconds."""
+        self.wake()
+        if self.now == "starting":
+            await self.arrived(within)
 
     async def arrived(self, within: float) -> None:
         """Wait for the first attempt to succeed or fail, for at most `within` seconds."""
@@ -210,3 +220,7 @@ class MountState:
         reason = f"the server is {self.now}" + (f": {self.reason}" if self.reason else "")
         again = f"; next attempt within {self.retry_in:g} s" if self.retry_in else ""
         raise UpstreamUnavailableError(self._link.name, reason + again)
+
+
+def _nothing() -> None:
+    return None

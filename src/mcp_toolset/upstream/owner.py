@@ -21,6 +21,7 @@ from mcp_toolset.protocol.dispatch import Dispatcher
 from mcp_toolset.protocol.errors import ENDED, reason_of
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.stderr import StderrTail
+from mcp_toolset.upstream.dormancy import Dormancy
 from mcp_toolset.upstream.known_server import MountState, ServerInfo
 from mcp_toolset.upstream.lists.change_stream import ACKNOWLEDGING, ChangeStream
 from mcp_toolset.upstream.lists.client_lists import ClientLists
@@ -58,6 +59,7 @@ class Owner:
         lists: What is listed over it.
         pool: The sessions of clients, which end with the connection.
         rest: When the connection is closed for a while.
+        dormancy: When the server is started, and when it is stopped.
         state: How the server is doing.
         log: Where losses are noted.
         introduced: Takes what the server says about itself.
@@ -70,6 +72,7 @@ class Owner:
     _: KW_ONLY
     pool: SessionPool
     rest: Rest
+    dormancy: Dormancy
     state: MountState
     log: logging.Logger
     introduced: Introduced
@@ -86,7 +89,7 @@ class Owner:
     async def supervise(self, task_status: anyio.abc.TaskStatus[None]) -> None:
         """Connect, and connect again after each loss; started once the first attempt has come to an end."""
         backoff = Backoff()
-        self.state.set("starting", "connecting")
+        self.dormancy.begin()
         reported = False
 
         def settled() -> None:
@@ -99,10 +102,16 @@ class Owner:
             async with self.pool.running():
                 self._era = "legacy" if self.pool.routing.facts.modern is False else None
                 while True:
+                    if self.dormancy.resting:
+                        settled()
+                        await self.dormancy.until_wanted()
                     self._ready_at = float("inf")
                     reason = await self._live(settled)
+                    if self.dormancy.resting:
+                        continue
                     if self.rest.resting:
-                        await self.rest.until_needed()
+                        if not await self.rest.until_needed() and self.dormancy.is_lazy:
+                            self._sleep()
                         continue
                     wait = backoff.after(anyio.current_time() - self._ready_at)
                     self.log.info("offline: %s; next attempt in %.1f s", in_log(reason), wait)
@@ -183,6 +192,7 @@ class Owner:
         await lists.watches.begin(modern=main.modern)
         lists.for_clients.begin()
         self._ready_at = anyio.current_time()
+        self.dormancy.started()
 
     async def _hear_of_changes(self, declared: Mapping[str, Any], group: anyio.abc.TaskGroup) -> None:
         """Open the stream on which a modern server tells of changes, before anything is listed."""
@@ -204,12 +214,13 @@ class Owner:
                     group.start_soon(self.lists.watches.keep_watching)
                 group.start_soon(self._watch, main.closed)
                 group.start_soon(self._watch_health)
+                group.start_soon(self._stop_unused, group.cancel_scope)
                 if self.link.facts.starts_process and not modern:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
                 group.cancel_scope.cancel()
         finally:
-            if not self.rest.resting:
+            if not (self.rest.resting or self.dormancy.resting):
                 self.lose()
 
     async def _tire(self, holding: anyio.CancelScope) -> None:
@@ -219,6 +230,18 @@ class Owner:
             self.rest.begin()
             self.listing.main.dispatcher = None
             holding.cancel()
+
+    async def _stop_unused(self, holding: anyio.CancelScope) -> None:
+        """End this connection until a call needs it, once nothing uses the server."""
+        await self.dormancy.until_unused()
+        if not self._lost.is_set():
+            self._sleep()
+            holding.cancel()
+
+    def _sleep(self) -> None:
+        self.dormancy.sleep()
+        self.lists.refresh.tools.sleep()
+        self.listing.main.dispatcher = None
 
     def lose(self) -> None:
         """Give this connection up at once for calls; closing it may take a while."""

@@ -154,8 +154,8 @@ class Rest:
             return BUSY
         return max(0.0, self._used_at + QUIET - anyio.current_time())
 
-    async def until_needed(self) -> None:
-        """Return when it is to be opened again."""
+    async def until_needed(self) -> bool:
+        """Return when it is to be opened again; `False` if nothing but the news of changes needs it."""
         while not self._wanted:
             self._stirred = anyio.Event()
             with anyio.move_on_after(None if self._pool.stands_in else LINGER) as waiting:
@@ -163,3 +163,4 @@ class Rest:
             if waiting.cancelled_caught:
                 break
         self.resting = False
+        return self._wanted

@@ -15,7 +15,7 @@ from mcp_toolset.catalog.pins.lockfile import LockEntry, LockFile
 from mcp_toolset.catalog.pins.policy import PinPolicy, Pins
 from mcp_toolset.catalog.registry.kept_catalog import KeptCatalog
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, ListedTool
-from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule
+from mcp_toolset.config import ArgumentRule, Asked, Era, ProtocolRule, SessionRule, StartRule
 from mcp_toolset.config.server_auth import CallerAuth, Forward, ServerAuth
 from mcp_toolset.context.logins import PendingLogin
 from mcp_toolset.context.offer_kinds import Offers
@@ -35,6 +35,7 @@ from mcp_toolset.tools.view.view import ToolBinding
 from mcp_toolset.upstream.callers.caller_connections import CallerConnections, ConnectionOptions
 from mcp_toolset.upstream.callers.reaches import logins_of, reach_of
 from mcp_toolset.upstream.connection import UpstreamConnection
+from mcp_toolset.upstream.dormancy import StartOptions
 from mcp_toolset.upstream.known_server import introduction
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
 from mcp_toolset.upstream.target import Target, link_to
@@ -73,6 +74,8 @@ class RemoteToolset(Toolset):
         cwd: str | Path | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         start_timeout: float = DEFAULT_START_TIMEOUT,
+        start: StartRule = "background",
+        idle_timeout: float | None = None,
         pins: PinPolicy | None = None,
         lock: str | Path | LockEntry | None = None,
         sessions: SessionRule = "auto",
@@ -100,6 +103,11 @@ class RemoteToolset(Toolset):
             cwd: The working directory of a command.
             timeout: Seconds that one call may take, without the time for which its client is asked.
             start_timeout: Seconds that connecting and listing may take.
+            start: When the server is started: `lazy` by its first call, once its lists are known;
+                `background` when the toolset is opened; `eager` then, too, and what the last run knew
+                is not served in its place.
+            idle_timeout: Seconds without a request after which it is stopped until the next call; by default
+                300 if it is lazy, else it goes on.
             pins: What to do about definitions that change or hide text.
             lock: A lock file that `mcp-toolset pin` wrote; without one, the first listing is pinned.
             sessions: How far callers share sessions with a server up to 2025-11-25; see docs/sessions.md.
@@ -132,8 +140,9 @@ class RemoteToolset(Toolset):
         """
         if not name:
             raise DefinitionError("a mount needs a name; give RemoteToolset(…, name=…)")
-        if timeout <= 0 or start_timeout <= 0:
+        if timeout <= 0 or start_timeout <= 0 or (idle_timeout is not None and idle_timeout <= 0):
             raise DefinitionError(f"mount {name!r}: timeouts are positive numbers of seconds")
+        _check_rule(name, "start", start, StartRule)
         _check_rule(name, "sessions", sessions, SessionRule)
         _check_rule(name, "protocol", protocol, ProtocolRule)
         _check_rule(name, "arguments", arguments, ArgumentRule)
@@ -177,11 +186,14 @@ class RemoteToolset(Toolset):
         reach = reach_of(link, forward, auth, self._logins)
         self._callers: CallerConnections | None = None
         if reach is None:
-            self.connection = UpstreamConnection(link, pins=judge(), **given)
+            # A server of this process has none to start, and lists of single callers are not kept.
+            starts = StartOptions() if link.facts.in_process else StartOptions(start, idle_timeout)
+            self.connection = UpstreamConnection(link, pins=judge(), starts=starts, **given)
         else:
             self.connection = self._callers = CallerConnections(
                 link, reach=reach, logins=self._logins, pins=judge, lenient=arguments == "lenient", **given
             )
+        self._start = start
         self._eras = tuple(eras or ())
         self._lenient = arguments == "lenient"
         self._bound_tools = _Bound(EMPTY_SNAPSHOT, {})
@@ -216,8 +228,9 @@ class RemoteToolset(Toolset):
         return self.connection.kept()
 
     async def remember(self, kept: KeptCatalog) -> None:
-        """Serve what the last run knew, until the server has listed."""
-        await self.connection.remember(kept)
+        """Serve what the last run knew, until the server has listed; not for one that is waited for."""
+        if self._start != "eager":
+            await self.connection.remember(kept)
 
     @property
     def instructions(self) -> str:

@@ -205,7 +205,7 @@ class DeferredCatalog:
         if source is None:
             return ServerNote()
         status = source.status
-        away = status.state != "ready" and (status.remembered or not status.tools)
+        away = not status.is_up and (status.remembered or not status.tools)
         return ServerNote(status.state if away else "", status.about)
 
     def withheld_servers(self, identity: Identity | None) -> frozenset[str]:

@@ -100,7 +100,7 @@ class FindableTools:
             return "changed", self.held[binding.name][1], None
         source = self._sources().get(binding.source)
         # A call of a tool that the last run knew waits for a server that is starting.
-        if source is not None and (status := source.status).state not in ("ready", "starting"):
+        if source is not None and not ((status := source.status).is_up or status.state == "starting"):
             return "offline", _offline(binding.source, status), status.retry_in
         return "available", None, None
 
@@ -119,7 +119,7 @@ class FindableTools:
         return [
             Unavailable(server=name, state=status.state, reason=status.reason, retry_in=status.retry_in)
             for name, source in self._sources().items()
-            if (status := source.status).state != "ready"
+            if not (status := source.status).is_up
             and asked in (None, name.casefold())
             and name not in secret
             and not hides(name, context.identity)

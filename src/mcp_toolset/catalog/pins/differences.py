@@ -16,10 +16,14 @@ from mcp_toolset.catalog.pins.canonical import VALUES, parts, plain_json
 from mcp_toolset.tools.core.frozen import texts_in
 from mcp_toolset.tools.text.hidden_text import visible
 
-__all__ = ["ABSENT", "Difference", "compared", "says_otherwise"]
+__all__ = ["ABSENT", "Difference", "compared", "in_one_line", "says_otherwise"]
 
 _MAX_ALIGNED: Final = 500
 """The number of lines that are compared line by line; longer texts are shown whole, old and new."""
+
+_MOST_TOLD: Final = 5
+_LONGEST: Final = 160
+"""Characters of a value that is told in one line."""
 
 _SPOKEN: Final = ("title", "description", "annotations", "outputSchema")
 """The texts that a model reads and that do not restrict its calls."""
@@ -95,6 +99,18 @@ class Difference:
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """Every place where two canonical definitions differ, in order."""
     return [*_within("", old, new)]
+
+
+def in_one_line(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The first places where two canonical definitions differ, each with its values, cut and made visible."""
+    found = compared(old, new)
+    told = [f"{each.path}: {_brief(each.before)} → {_brief(each.after)}" for each in found[:_MOST_TOLD]]
+    return "; ".join(told) + (f" and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else "")
+
+
+def _brief(value: Any) -> str:
+    text = visible(repr(value) if value is ABSENT else plain_json(value))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def says_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -125,7 +125,9 @@ class Pins:
         """What is done about hidden characters in the server's lists."""
         return self._policy.hidden_text
 
-    def admit(self, snapshot: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
+    def admit(
+        self, snapshot: CatalogSnapshot, *, remembered: bool = False, served_first: bool = False
+    ) -> CatalogSnapshot:
         """A snapshot without quarantined tools, and without hidden text in the others.
 
         Reads the lock file if it has changed; to be called in a worker thread.
@@ -133,9 +135,10 @@ class Pins:
         Args:
             snapshot: The server's list.
             remembered: Whether it is the list of the last run. It is compared with the lock file, and counts
-                as the first sight of a tool only if every change is quarantined.
+                as the first sight of a tool only if every change is quarantined, or if it is `served_first`.
+            served_first: Whether clients are served the list of the last run until a call starts the server.
         """
-        self._sees = not remembered or self._policy.changed == "quarantine"
+        self._sees = not remembered or served_first or self._policy.changed == "quarantine"
         self._live = not remembered
         locked = self._entry.refreshed() if self._entry is not None else None
         self._listed = {name: self._seen(tool.definition) for name, tool in snapshot.tools.items()}

@@ -100,7 +100,7 @@ def _hit(hit: SearchHit, statuses: Mapping[str, SourceStatus]) -> dict[str, Any]
         "name": hit.name,
         "id": hit.id,
         "server": hit.server,
-        "state": "available" if status is None or status.state == "ready" else status.state,
+        "state": "available" if status is None or status.is_up else status.state,
         "score": round(hit.score, 3),
         "signature": hit.signature,
         "description": hit.description,

@@ -68,7 +68,7 @@ def require_something(server: ToolsetServer) -> None:
 
 def name_down(server: ToolsetServer) -> bool:
     """Write to stderr which servers are down, if the answer has the reasons; return whether any is down."""
-    down = [name for name, status in server.statuses().items() if status.state != "ready"]
+    down = [name for name, status in server.statuses().items() if not status.is_up]
     if down:
         verb = "is" if len(down) == 1 else "are"
         complain(f"{len(down)} of {counted(len(server.statuses()), 'server')} {verb} down: {', '.join(down)}")
@@ -78,7 +78,7 @@ def name_down(server: ToolsetServer) -> bool:
 def reachable(server: ToolsetServer) -> bool:
     """Whether a server is up, or there is a local tool."""
     statuses = server.statuses().values()
-    up = any(status.state == "ready" for status in statuses)
+    up = any(status.is_up for status in statuses)
     return up or not statuses or any(not tool.source for tool in server.toolset.bindings())
 
 
@@ -96,9 +96,7 @@ def complain_of(lines: Iterable[str]) -> None:
 def _down(server: ToolsetServer) -> list[str]:
     """A line with place, cause and remedy for each mounted server that is not ready."""
     statuses = server.statuses().items()
-    return [
-        f"{_shown(server, name)}: {_reason(status)}" for name, status in statuses if status.state != "ready"
-    ]
+    return [f"{_shown(server, name)}: {_reason(status)}" for name, status in statuses if not status.is_up]
 
 
 def _shown(server: ToolsetServer, name: str) -> str:

@@ -25,7 +25,13 @@ _PROSE: Final = 28
 
 _GAP: Final = 2
 
-_COLOURS: Final = {"ready": "green", "available": "green", "starting": "yellow", "closed": "dim"}
+_COLOURS: Final = {
+    "ready": "green",
+    "stopped": "green",
+    "available": "green",
+    "starting": "yellow",
+    "closed": "dim",
+}
 """Colours by state; any other state is an error."""
 
 

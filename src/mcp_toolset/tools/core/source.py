@@ -41,7 +41,7 @@ class ToolChange:
         return self.pinned is None
 
 
-SourceState = Literal["closed", "starting", "ready", "offline", "misconfigured"]
+SourceState = Literal["closed", "starting", "ready", "stopped", "offline", "misconfigured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class SourceStatus:
     """The status of a source; a source that is down still has one.
 
     Attributes:
-        state: `ready` if calls succeed; `offline` if they fail at once, with the reason;
-            `misconfigured` if its configuration cannot be used and must be corrected.
+        state: `ready` if calls succeed; `stopped` if the next call starts it; `offline` if calls fail at
+            once, with the reason; `misconfigured` if its configuration cannot be used and must be corrected.
         reason: Why it is not ready, for people and models; never a secret.
         retry_in: Seconds until the next attempt, if one is planned.
         tools: The number of its present tools.
@@ -58,6 +58,7 @@ class SourceStatus:
         changes: Tools that differ from their pins, quarantined or not.
         flagged: Tools with hidden text, and what was found.
         remembered: Whether its tools are those of the last run, because it has not listed in this one.
+        stops: How often it was stopped because nothing used it.
         about: Its description of itself, in one line.
     """
 
@@ -70,6 +71,12 @@ class SourceStatus:
     flagged: tuple[tuple[str, str], ...] = ()
     remembered: bool = False
     about: str = ""
+    stops: int = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether calls reach it: it is ready, or is stopped and a call starts it."""
+        return self.state in ("ready", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ def not_ready(fault: UnknownToolError, sources: Iterable[ToolSource]) -> Unknown
 
 def state_of(name: str, status: SourceStatus) -> str:
     """Why a source cannot be called, in one line; empty if it is ready."""
-    if status.state == "ready":
+    if status.is_up:
         return ""
     reason = f": {status.reason}" if status.reason else ""
     if status.state == "starting":

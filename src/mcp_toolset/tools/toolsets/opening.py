@@ -52,7 +52,7 @@ class OpeningReport:
             return
         self._waiting.remove(source)
         status = source.status
-        outcome = f"{status.tools} tools" if status.state == "ready" else status.reason
+        outcome = f"{status.tools} tools" if status.is_up else status.reason
         self._say(f"{source.source_name}: {status.state} ({outcome}) {self._count()}")
         if not self._waiting:
             self._done.set()
@@ -148,7 +148,7 @@ async def _watch(
 ) -> None:
     await status.event.wait()
     report.settled(source)
-    if source.status.state == "ready":
+    if source.status.is_up:
         _hurry(scope, patience)
 
 

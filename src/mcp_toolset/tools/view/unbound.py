@@ -86,7 +86,7 @@ class KnownTools:
     @property
     def waiting(self) -> tuple[str, ...]:
         """The sources that are not ready."""
-        return tuple(one.source_name for one in self.sources if one.status.state != "ready")
+        return tuple(one.source_name for one in self.sources if not one.status.is_up)
 
     @property
     def starting(self) -> tuple[str, ...]:

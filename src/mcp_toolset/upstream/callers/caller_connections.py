@@ -36,6 +36,7 @@ from mcp_toolset.upstream.callers.caller_offers import CallerOffers
 from mcp_toolset.upstream.callers.logins import CallerLogins
 from mcp_toolset.upstream.callers.reach import Reach
 from mcp_toolset.upstream.connection import UpstreamConnection
+from mcp_toolset.upstream.dormancy import DEFAULT, StartOptions
 from mcp_toolset.upstream.lists.client_lists import PATIENCE
 from mcp_toolset.upstream.resilience import Settings
 from mcp_toolset.upstream.sessions.session_key import SessionOptions
@@ -69,6 +70,7 @@ class ChangedSettings(TypedDict):
     policy: PinPolicy
     lock: LockEntry | None
     resilience: Settings
+    starts: StartOptions
 
 
 @dataclass(eq=False, slots=True)
@@ -268,6 +270,7 @@ class CallerConnections(UpstreamConnection):
 
     def settle(self, **settings: Unpack[ChangedSettings]) -> None:
         """See `UpstreamConnection.settle`; it applies to all connections, and to later ones."""
+        settings["starts"] = DEFAULT
         settled = self._settled = partial(UpstreamConnection.settle, **settings)
         settled(self)
         for caller in self._callers.values():

@@ -25,7 +25,11 @@ Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]
 
 
 class ClientOffers:
-    """What all see, and beside it what the sessions of some clients list and tell."""
+    """What all see, and beside it what the sessions of some clients list and tell.
+
+    Attributes:
+        summon: Has the server started if it is stopped, and waits for that.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class ClientOffers:
             said: Tells once which lists it has said to have changed.
             met: Takes note of who uses the session that lists, beside calls.
         """
+        self.summon: Callable[[], Awaitable[None]] = _nothing
         self._said = said
         self._met = met
         self._common = common
@@ -121,6 +126,7 @@ class ClientOffers:
         Raises:
             UpstreamError: the server refused, or cannot be asked.
         """
+        await self.summon()
         key = self._pool.routing.key(context) if isinstance(context, WireContext) else None
         if key is not None and isinstance(context, WireContext):
             try:
@@ -137,3 +143,7 @@ class ClientOffers:
     def list_news(self) -> list[ListNews]:
         """The lists of single clients that have changed since this was asked last."""
         return self._lists.news()
+
+
+async def _nothing() -> None:
+    return None

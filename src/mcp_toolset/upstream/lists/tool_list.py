@@ -16,6 +16,7 @@ import anyio
 
 from mcp_toolset.catalog.pins.canonical import canonical
 from mcp_toolset.catalog.pins.capability_changes import gained
+from mcp_toolset.catalog.pins.differences import in_one_line
 from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
 from mcp_toolset.concurrency.workers import BIG, in_worker, staying
@@ -39,6 +40,8 @@ from mcp_toolset.upstream.target import Link
 _SHOWN: Final = 10
 """Names in one line of the log."""
 
+_READ_AGAIN: Final = "; list the tools again, read its definition, and repeat the call"
+
 
 class UpstreamTools:
     """The list of one server's tools, taken as a whole each time.
@@ -50,10 +53,12 @@ class UpstreamTools:
         known: Whether anything is known of the list, from this run or the last.
         remembered: What is served of the last run, until the server has listed.
         similar: A list with tools that may be in this one; the schemas of equal tools are not compiled again.
+        is_strict: Whether no call runs as a definition that was not listed, however little it differs.
     """
 
     def __init__(self, link: Link, pins: Pins, request: Callable[..., Awaitable[dict[str, Any]]]) -> None:
         """List what `link` leads to, by `request`; nothing is known yet."""
+        self.is_strict = False
         self.pins = pins
         self.snapshot: CatalogSnapshot = EMPTY_SNAPSHOT
         self._link = link
@@ -113,6 +118,11 @@ class UpstreamTools:
             self.remembered, self.known = self.snapshot, True
             self.common = frozenset(self._listed.tools)
 
+    def sleep(self) -> None:
+        """Have what is listed now count as remembered: the server is stopped, and listed again after that."""
+        if self.snapshot.tools:
+            self.remembered = self.snapshot
+
     @property
     def listed(self) -> CatalogSnapshot:
         """What was listed to everybody last and is usable, before pins and policies have their say."""
@@ -131,14 +141,18 @@ class UpstreamTools:
         if self._superseded.get(name) is not definition:
             return definition
         live = self.snapshot.tools.get(name)
-        if live is None:
-            reason = dict(self.snapshot.set_aside).get(name, "the server lists it no more")
-            raise CallError(f"{self._link.name}: {name} was known from the last run, and is gone: {reason}")
-        if _same_to_callers(definition, live.definition):
+        if live is not None and not self.is_strict and _same_to_callers(definition, live.definition):
             return live.definition
+        aside = dict(self.snapshot.set_aside).get(name, "")
+        if live is None and not aside:
+            raise CallError(
+                f"{self._link.name}: {name} was known from the last run, and is gone: "
+                "the server lists it no more"
+            )
+        found = aside if live is None else in_one_line(canonical(definition), canonical(live.definition))
         raise CallError(
-            f"{self._link.name}: {name} is not what it was in the last run, so nothing was called; "
-            "list the tools again, read its definition, and repeat the call"
+            f"{self._link.name}: {name} is not what it was in the last run, so nothing was called: "
+            f"{self._link.scrubbed(found)}{'' if aside else _READ_AGAIN}"
         )
 
     def _supersede(self) -> None:
@@ -204,7 +218,7 @@ class UpstreamTools:
 
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
         usable = usable_over_http(listed) if self._link.facts.carries_headers else listed
-        return self.pins.admit(usable, remembered=remembered)
+        return self.pins.admit(usable, remembered=remembered, served_first=self.is_strict)
 
 
 def _same_to_callers(remembered: ToolDefinition, live: ToolDefinition) -> bool:

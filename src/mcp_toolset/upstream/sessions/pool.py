@@ -63,6 +63,7 @@ class SessionPool:
     Attributes:
         routing: Which session each request takes.
         start_timeout: Seconds that opening one may take.
+        is_asleep: Whether the server is stopped until a call needs it.
         uses_listing: Whether anybody has used the session that lists since this was last set to `False`.
     """
 
@@ -99,6 +100,7 @@ class SessionPool:
         self.on_silence: Callable[[float], None] = lambda waited: None
         self.on_heard: Heard = _nobody
         self.on_stir: Callable[[], None] = lambda: None
+        self.is_asleep: Callable[[], bool] = lambda: False
         self.uses_listing = False
         self.on_ended: Ended = lambda pooled: None
         self._log = logging.getLogger(f"mcp_toolset.upstream.{link.name}")
@@ -136,8 +138,8 @@ class SessionPool:
 
     @property
     def listens(self) -> bool:
-        """Whether there has been a session that lists, and sessions can be opened."""
-        return self._group is not None and self.routing.settled
+        """Whether there has been a session that lists, and the server is not stopped."""
+        return self._group is not None and self.routing.settled and not self.is_asleep()
 
     @property
     def stands_in(self) -> bool:
