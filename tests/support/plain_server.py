@@ -3,8 +3,8 @@
 Keys: `tools` (names), `label` (in every answer), `gate` (a FIFO that `held` waits for), `start` (a FIFO
 that the handshake waits for), `uri` (a resource that can be watched; `touch` says that it has changed),
 `prompt` (a prompt's name), `quiet` (announce no changes), `says` (its instructions), `info` (more of what
-it says about itself), `wide` (every tool takes one more thing), `about` (the description of every tool). `ask`
-asks the client.
+it says about itself), `wide` (every tool takes one more thing), `about` (the description of every tool). The
+tool `ask` asks the client.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ import threading
 from typing import Any
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
+NOTHING: dict[str, dict[str, Any]] = {
+    "resources/templates/list": {"resourceTemplates": []},
+    "prompts/get": {"messages": []},
+}
 WRITING = threading.Lock()
 ASKED: dict[str, Any] = {}
 
@@ -80,12 +84,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
             return {"tools": [tool(name) for name in OPTIONS.get("tools", ())]}
         case "resources/list":
             return {"resources": [{"uri": OPTIONS["uri"], "name": "watched"}]}
-        case "resources/templates/list":
-            return {"resourceTemplates": []}
+        case "resources/templates/list" | "prompts/get":
+            return NOTHING[method]
         case "prompts/list":
             return {"prompts": [{"name": OPTIONS["prompt"]}]}
-        case "prompts/get":
-            return {"messages": []}
         case "resources/subscribe" | "resources/unsubscribe" | "ping" | "logging/setLevel":
             return {}
         case _:
