@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,81 @@ async def test_i4_a_server_that_wants_credentials_is_not_taken_for_an_older_one(
                 reason = mount.status.reason
     assert reason.startswith('it wants credentials (HTTP 401); give it `"auth": "oauth"` and log in')
     assert {*asked} == {"server/discover"}
+
+
+def _error(code: int, message: str = "said so") -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}}
+
+
+async def asked_over_http(answer: Callable[[Request], Awaitable[None]]) -> tuple[set[str], str]:
+    """What a mount asks a server that gives one answer to everything, and the status of the mount."""
+    asked = set[str]()
+
+    async def answered(request: Request) -> None:
+        asked.add(request.message["method"])
+        await answer(request)
+
+    async with raw_server(answered) as raw:
+        mount = RemoteToolset(raw.url, name="up")
+        with anyio.fail_after(60):
+            async with ToolsetServer(Toolset(mount)) as server:
+                await server.settled()
+                return asked, mount.status.reason
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        ("403 Forbidden", None),
+        ("403 Forbidden", _error(-32600)),
+        ("403 Forbidden", {"error": "insufficient_scope"}),
+        ("407 Proxy Authentication Required", None),
+        ("408 Request Timeout", None),
+        ("429 Too Many Requests", _error(-32000)),
+        ("500 Internal Server Error", _error(-32603)),
+        ("502 Bad Gateway", None),
+        ("503 Service Unavailable", None),
+        ("400 Bad Request", _error(-32020)),
+        ("400 Bad Request", _error(-32021)),
+    ],
+)
+async def test_i4_only_an_answer_about_the_method_says_that_a_server_is_an_older_one(
+    status: str, body: Any
+) -> None:
+    asked, reason = await asked_over_http(lambda request: request.answer(body, status))
+    assert asked == {"server/discover"}
+    assert reason.startswith(
+        "said so" if body and "jsonrpc" in body else f"Server returned an error response: HTTP {status[:3]}"
+    )
+
+
+async def test_i4_a_server_that_breaks_the_connection_is_not_taken_for_an_older_one() -> None:
+    async def broken(request: Request) -> None:
+        request.writer.close()
+
+    asked, reason = await asked_over_http(broken)
+    assert asked == {"server/discover"} and "protocol" not in reason.lower().replace(
+        "remoteprotocolerror", ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        ("400 Bad Request", None),
+        ("400 Bad Request", _error(-32000)),
+        ("404 Not Found", None),
+        ("405 Method Not Allowed", None),
+        ("500 Internal Server Error", _error(-32601)),
+        ("200 OK", _error(-32601)),
+        ("200 OK", _error(-32602)),
+    ],
+)
+async def test_i4_an_older_server_is_known_by_how_it_answers_what_it_does_not_know(
+    status: str, body: Any
+) -> None:
+    asked, _ = await asked_over_http(lambda request: request.answer(body, status))
+    assert asked == {"server/discover", "initialize"}
 
 
 async def test_a_mount_that_wants_the_older_protocol_says_why_a_newer_server_is_not_for_it() -> None:

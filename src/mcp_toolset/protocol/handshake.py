@@ -25,8 +25,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from mcp_toolset.protocol.http_headers import METHOD_HEADER, VERSION_HEADER
 from mcp_toolset.protocol.json_rpc import (
     CONNECTION_CLOSED,
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
     UNSUPPORTED_PROTOCOL_VERSION,
     MCPError,
 )
@@ -53,6 +55,9 @@ INITIALIZE: Final = "initialize"
 NOT_MODERN: Final = "it does not speak 2026-07-28; protocol: auto takes an older revision"
 NOT_LEGACY: Final = "it speaks no revision up to 2025-11-25; protocol: auto takes a newer one"
 
+_OF_MODERN: Final = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY))
+"""Errors that servers of 2026-07-28 alone have (its transports/streamable-http, "Backward Compatibility")."""
+
 _CAPABILITIES: Final = Members(
     optional={
         "tools": Members(optional={"listChanged": FLAG}),
@@ -72,6 +77,10 @@ _INITIALIZED: Final = Members(
 _DISCOVERED: Final = Members(
     {"supportedVersions": Items(TEXT), "capabilities": _CAPABILITIES}, {"instructions": TEXT, "_meta": OBJECT}
 )
+
+
+class NoVerdictError(MCPError):
+    """The server, or what stands before it, has not come to the method: the error says nothing of its era."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +184,8 @@ class ClientHandshake:
         if self._asked().method == INITIALIZE:
             self._refused_handshake(error)
             return
+        if error.code in _OF_MODERN or isinstance(error, NoVerdictError):
+            raise error
         mutual = _mutual(error)
         if mutual is not None and not self._asked_again:
             self._asked_again = True

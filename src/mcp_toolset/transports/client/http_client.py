@@ -18,6 +18,7 @@ from mcp_toolset.errors import LoginRequiredError, UpstreamError, UpstreamUnavai
 from mcp_toolset.protocol.dispatch import CallOptions, Params
 from mcp_toolset.protocol.errors import CLOSED, UNREADABLE
 from mcp_toolset.protocol.framing import MAX_MESSAGE
+from mcp_toolset.protocol.handshake import NoVerdictError
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR, MCPError
 from mcp_toolset.protocol.revisions import is_modern
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -152,7 +153,7 @@ class HttpClient(ClientDispatcher):
         except UpstreamError:
             raise
         except self._carrier.faults as fault:
-            raise MCPError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
+            raise NoVerdictError(CONNECTION_CLOSED, self._carrier.why(fault)) from None
         if begins:
             self._agree_by(answer)
         return answer

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp_toolset.errors import LoginRequiredError
-from mcp_toolset.protocol.json_rpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError
+from mcp_toolset.protocol.handshake import NoVerdictError
+from mcp_toolset.protocol.json_rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MCPError,
+)
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.carrier import Reply, redirect_of, shown
 from mcp_toolset.transports.client.dispatcher import message_in
+
+_NO_VERDICTS: Final = frozenset((403, 407, 408, 425, 429))
+"""Statuses, beside 401, of requests that were not looked at: who asks, when and how often is refused."""
+
+_OF_A_METHOD: Final = frozenset((INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS))
+"""Errors that a server has for a method that it does not know, whatever status it sends them with."""
 
 
 def is_good(status: int) -> bool:
@@ -37,11 +50,17 @@ def refusal_of(reply: Reply, body: bytes, kind: str, url: str) -> MCPError:
         fields = cast("dict[str, Any]", error)
         code, message = fields.get("code"), fields.get("message")
         if type(code) is int and type(message) is str:
-            return MCPError(code, message, fields.get("data"))
+            is_verdict = not _is_no_verdict(reply.status) or (reply.status >= 500 and code in _OF_A_METHOD)
+            return (MCPError if is_verdict else NoVerdictError)(code, message, fields.get("data"))
     if reply.status == 404:
         # Without a session it is how a gateway spells that a method is not there.
         return MCPError(METHOD_NOT_FOUND, "Not Found")
-    return MCPError(INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
+    kind_of_error = NoVerdictError if _is_no_verdict(reply.status) else MCPError
+    return kind_of_error(INTERNAL_ERROR, f"Server returned an error response: HTTP {reply.status}")
+
+
+def _is_no_verdict(status: int) -> bool:
+    return status in _NO_VERDICTS or status >= 500
 
 
 def unauthorized(name: str, error: MCPError, *, sent: bool) -> LoginRequiredError:
