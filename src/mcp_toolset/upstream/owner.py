@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -33,6 +33,9 @@ from mcp_toolset.upstream.sessions.client_questions import Notified
 from mcp_toolset.upstream.sessions.pool import SessionPool
 from mcp_toolset.upstream.sessions.session import UpstreamSession
 from mcp_toolset.upstream.target import Link
+
+LOGGED_OUT: Final = "its tokens are not kept any more: there was a logout"
+"""Why a connection has ended whose tokens were removed."""
 
 Introduced = Callable[[ServerInfo | None, str], None]
 """Takes what a server says about itself: its `serverInfo`, and its instructions."""
@@ -215,6 +218,7 @@ class Owner:
                 group.start_soon(self._watch, main.closed)
                 group.start_soon(self._watch_health)
                 group.start_soon(self._stop_unused, group.cancel_scope)
+                group.start_soon(self._watch_login)
                 if self.link.facts.starts_process and not modern:
                     group.start_soon(self._tire, group.cancel_scope)
                 await self._lost.wait()
@@ -262,6 +266,13 @@ class Owner:
         self._lost_by = await health.lost()
         self.log.warning("%s; the connection is ended and made anew", in_log(self._lost_by))
         self.lose()
+
+    async def _watch_login(self) -> None:
+        """Give the connection up once its tokens are logged out."""
+        if self.link.credentials is not None:
+            await self.link.credentials.withdrawn()
+            self._lost_by = LOGGED_OUT
+            self.lose()
 
     def _health_changed(self) -> None:
         """Say that calls are refused while a health check is not answered, or go through again."""

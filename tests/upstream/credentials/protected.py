@@ -52,12 +52,14 @@ class Protected:
         url: Where it is.
         seen: The `Authorization` of each request.
         refuse: Headers that it answers with 401.
+        refusal: The status and the challenge that every token is answered with.
     """
 
     url: str
     auth: Authenticator
     seen: list[str] = field(default_factory=list[str])
     refuse: set[str] = field(default_factory=set[str])
+    refusal: tuple[int, str] | None = None
 
 
 class Door:
@@ -70,9 +72,12 @@ class Door:
         if scope["type"] == "http" and scope["path"] == "/mcp":
             used = dict(scope["headers"]).get(b"authorization", b"").decode()
             self.where.seen.append(used)
-            if used in self.where.refuse:
-                head = [(b"www-authenticate", b'Bearer error="invalid_token"')]
-                await send({"type": "http.response.start", "status": 401, "headers": head})
+            refusal = (
+                (401, 'Bearer error="invalid_token"') if used in self.where.refuse else self.where.refusal
+            )
+            if used and refusal is not None:
+                head = [(b"www-authenticate", refusal[1].encode())]
+                await send({"type": "http.response.start", "status": refusal[0], "headers": head})
                 return await send({"type": "http.response.body", "body": b""})
         await self.app(scope, receive, send)
 

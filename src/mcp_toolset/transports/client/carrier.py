@@ -8,6 +8,7 @@ alone, where its headers and credentials are meant for.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies
@@ -17,9 +18,9 @@ import httpcore2
 
 from mcp_toolset.errors import UpstreamError
 from mcp_toolset.protocol.errors import FAILED_ON_ITS_WAY, NOT_SENT
-from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.transports.client.bodies import CODINGS, decompressed
+from mcp_toolset.transports.client.credentials import Credentials
 from mcp_toolset.transports.client.plain_http import FAULTS, Headers, PlainHttp
 from mcp_toolset.transports.client.socket import CONNECT_TIMEOUT, KEPT_OPEN, MAX_READ, Socket
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_REDIRECTS: Final = 20
+MAX_REFUSALS: Final = 4
+"""Refusals of one request that are answered: by newer tokens, renewed ones, a login, one for more scopes."""
 
 READ_AWAY: Final = 1.0
 """Seconds that the end of a reply is waited for of which nothing more is wanted."""
@@ -57,20 +60,6 @@ class Reply(Protocol):
 
     async def aclose(self) -> None:
         """Let go of the connection; it is kept if the body was read to its end."""
-        ...
-
-
-class Credentials(Protocol):
-    """Gives the `Authorization` of each request; see `upstream.credentials.token_source.TokenSource`."""
-
-    async def header(self, caller: Identity | None) -> str | None:
-        """The value for a request of `caller`."""
-        ...
-
-    async def challenged(
-        self, status: int, challenge: str, used: str | None, caller: Identity | None
-    ) -> bool:
-        """Take a refusal; returns whether the request is to be sent again."""
         ...
 
 
@@ -208,24 +197,25 @@ class Carrier:
         body: bytes | None,
         url: str | None,
     ) -> Reply:
-        refusals = set[int]()
-        while True:
+        for refusals in count():
             used = await credentials.header(None)
             with_credentials = headers if used is None else {**headers, "authorization": used}
             reply = await self.send(method, with_credentials, body, url=url, bare=True)
-            # A server that asks for a login may then ask for more scopes; each is answered once.
-            if reply.status not in (401, 403) or reply.status in refusals:
-                return reply
-            refusals.add(reply.status)
             try:
+                if reply.status not in (401, 403):
+                    if refusals:
+                        await credentials.accepted(used)
+                    return reply
                 challenge = reply.header("www-authenticate")
-                again = await credentials.challenged(reply.status, challenge, used, None)
+                if refusals == MAX_REFUSALS or not await credentials.challenged(
+                    reply.status, challenge, used, None
+                ):
+                    return reply
             except BaseException:
                 await let_go(reply)
                 raise
-            if not again:
-                return reply
             await read_away(reply)
+        raise AssertionError("the last refusal is returned")
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -67,6 +67,13 @@ class NoToken:
         """See `TokenSource`."""
         return False
 
+    async def accepted(self, used: str | None) -> None:
+        """See `TokenSource`."""
+
+    async def withdrawn(self) -> None:
+        """See `TokenSource`."""
+        await anyio.sleep_forever()
+
     async def changed(self) -> None:
         """See `TokenSource`."""
         await anyio.sleep_forever()

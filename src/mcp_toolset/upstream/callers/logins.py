@@ -68,6 +68,14 @@ class CallerTokens:
             self.needed = True
             raise
 
+    async def accepted(self, used: str | None) -> None:
+        """See `TokenSource`."""
+        await self._source.accepted(used)
+
+    async def withdrawn(self) -> None:
+        """See `TokenSource`."""
+        await self._source.withdrawn()
+
     async def changed(self) -> None:
         """See `TokenSource`."""
         await self._source.changed()

@@ -54,10 +54,12 @@ class Account:
     async def logout(self) -> str:
         """Remove the tokens; returns what has become of them."""
         store, key = store_of(self.auth), self._key()
-        kept = await self._kept()
+        # A bridge may be renewing them, and would keep them once more.
+        async with store.locked(key):
+            kept = await self._kept()
+            await store.remove(key)
         if kept is None:
             return "no tokens are kept"
-        await store.remove(key)
         try:
             async with authorization_http(self.name, self.url) as http:
                 revoked = await http.revoke(kept)

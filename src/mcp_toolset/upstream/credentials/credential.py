@@ -19,6 +19,8 @@ class Credential:
         header: The value of `Authorization`; empty for a credential that has been refused.
         refresh_token: Gets the next token; empty if there is none.
         scopes: What was granted.
+        asked: The scopes that the last login has asked for.
+        unproven: How many logins have answered a refusal since the server has taken a token of one of them.
         expires_at: When the token expires, in seconds since the epoch; `None` if nothing was said.
         renew_at: When it is renewed.
         resource: What it is for (RFC 8707); empty if the authorization server was not told.
@@ -29,6 +31,8 @@ class Credential:
     header: str = field(default="", repr=False)
     refresh_token: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    unproven: int = 0
     expires_at: float | None = None
     renew_at: float | None = None
     resource: str = ""
@@ -38,11 +42,14 @@ class Credential:
     @classmethod
     def kept(cls, record: Mapping[str, Any]) -> Self:
         """The credential in a record of a store; members of the wrong kind count as missing."""
+        unproven: object = record.get("unproven")
         times = {name: record.get(name) for name in ("expires_at", "renew_at")}
         return cls(
             _text(record, "header"),
             _text(record, "refresh_token"),
             tuple(_text(record, "scope").split()),
+            tuple(_text(record, "asked").split()),
+            unproven if isinstance(unproven, int) else 0,
             **{name: float(at) if isinstance(at, int | float) else None for name, at in times.items()},
             resource=_text(record, "resource"),
             client=_table(record.get("client")),
@@ -55,6 +62,8 @@ class Credential:
             "header": self.header,
             "refresh_token": self.refresh_token,
             "scope": " ".join(self.scopes),
+            "asked": " ".join(self.asked),
+            "unproven": self.unproven,
             "expires_at": self.expires_at,
             "renew_at": self.renew_at,
             "resource": self.resource,

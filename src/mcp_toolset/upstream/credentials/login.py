@@ -50,10 +50,15 @@ class Challenge:
         found = re.search(rf'(?<![\w-]){name}=(?:"([^"]*)"|([^\s,]+))', self.header)
         return "" if found is None else found[1] or found[2] or ""
 
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """All scopes that are to be asked for."""
+        return tuple(dict.fromkeys((*self.scopes, *self.member("scope").split())))
+
     def written(self) -> str:
         """The challenge with all scopes that are to be asked for."""
-        scope = " ".join(dict.fromkeys((*self.scopes, *self.member("scope").split())))
-        members = {name: self.member(name) for name in ("error", "resource_metadata")} | {"scope": scope}
+        told = {name: self.member(name) for name in ("error", "resource_metadata")}
+        members = told | {"scope": " ".join(self.wanted)}
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in members.items() if value)
 
 

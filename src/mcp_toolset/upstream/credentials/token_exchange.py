@@ -58,6 +58,7 @@ class ExchangedToken:
         self._token = token
         self._now = now
         self._held: Credential | None = None
+        self._unproven = ""
         self._lock = anyio.Lock()
 
     async def header(self, caller: Identity | None) -> str | None:
@@ -75,9 +76,20 @@ class ExchangedToken:
     ) -> bool:
         """See `TokenSource`; a token that the server refuses is exchanged again, and not for more scopes."""
         async with self._lock:
-            if status == 401 and self._held is not None and self._held.header == used:
-                self._held = None
-        return status == 401
+            if status != 401 or (used is not None and used == self._unproven):
+                return False
+            if self._held is None or self._held.header == used:
+                self._held = await self._exchanged()
+                self._unproven = self._held.header
+        return True
+
+    async def accepted(self, used: str | None) -> None:
+        """See `TokenSource`."""
+        self._unproven = ""
+
+    async def withdrawn(self) -> None:
+        """See `TokenSource`; another token of the caller has another connection."""
+        await anyio.sleep_forever()
 
     async def changed(self) -> None:
         """See `TokenSource`; another token of the caller has another connection."""

@@ -1,15 +1,12 @@
 """`TokenSource`: gives the `Authorization` header of each request to one mounted server.
 
-A transport asks for the header, and tells when the server does not take it:
-
-    used = await source.header(caller)
-    reply = await send(used)
-    if reply.status in (401, 403) and await source.challenged(reply.status, header, used, caller):
-        reply = await send(await source.header(caller))      # once
-
 `StoredTokens` keeps tokens in a `CredentialStore`, where `mcp-toolset login` puts them, and renews them. A
 refresh token is used once: the lock of the credential is held from before the request until its answer is
 stored, and the credential is read again first, as another process may have renewed it.
+
+After a login that was granted and whose token is refused in its turn there is no other: the source says
+`needs login` until other tokens are stored. Only scopes that were not asked for yet are asked for, once. All
+processes know it by the store (`Credential.unproven`), until the server takes the token (`accepted`).
 """
 
 from __future__ import annotations
@@ -35,12 +32,16 @@ from mcp_toolset.security.secrets.credential_store import (
 from mcp_toolset.security.secrets.vault import FOLDER_VARIABLE, Vault
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
+from mcp_toolset.transports.client.credentials import Credentials
 from mcp_toolset.upstream.credentials.credential import Credential
 from mcp_toolset.upstream.credentials.login import Challenge, obtained
 from mcp_toolset.upstream.credentials.token_endpoint import authorization_http
 
 LOOK: Final = 2.0
-"""Seconds between two looks whether a login has stored other tokens."""
+"""Seconds between two looks whether a login has stored other tokens, or a logout has removed them."""
+
+PAUSE: Final = 60.0
+"""Seconds until tokens that need no person are got again, if those got for a refusal are refused as well."""
 
 REMEMBERED: Final = 30
 """Secrets of earlier tokens that are still not shown: a server may repeat what it has refused."""
@@ -48,36 +49,15 @@ REMEMBERED: Final = 30
 _log = logging.getLogger("mcp_toolset.upstream")
 
 
-class TokenSource(Protocol):
-    """The credentials for one mounted server."""
-
-    async def header(self, caller: Identity | None) -> str | None:
-        """The value of `Authorization` for a request; `None` if there is none.
-
-        Raises:
-            UpstreamError: there is one, and it cannot be renewed now.
-        """
-        ...
-
-    async def challenged(
-        self, status: int, challenge: str, used: str | None, caller: Identity | None
-    ) -> bool:
-        """Take a refusal; returns whether the request is to be sent again, with another header.
-
-        Args:
-            status: 401 or 403.
-            challenge: The value of `WWW-Authenticate`.
-            used: The header of the request.
-            caller: Whose request it was.
-
-        Raises:
-            LoginRequiredError: a person has to log in first.
-            UpstreamError: no other credentials can be got now.
-        """
-        ...
+class TokenSource(Credentials, Protocol):
+    """The credentials for one mounted server, and what becomes of them elsewhere."""
 
     async def changed(self) -> None:
         """Return once there are other credentials than now."""
+        ...
+
+    async def withdrawn(self) -> None:
+        """Return once the credentials in use must not be used any more, as there was a logout."""
         ...
 
     @property
@@ -119,6 +99,7 @@ class StoredTokens:
         self._now = now
         self._held: Credential | None = None
         self._secrets = tuple[str, ...]()
+        self._renewed_at = self._granted_at = float("-inf")
         self._lock = anyio.Lock()
 
     async def header(self, caller: Identity | None) -> str | None:
@@ -139,23 +120,76 @@ class StoredTokens:
         steps_up = status == 403 and met.member("error") == "insufficient_scope"
         if status != 401 and not steps_up:
             return False
-        wanted = met.member("scope").split() if steps_up else []
+        wanted = {*met.wanted} if steps_up else set[str]()
         async with self._alone():
             if self._held is not None and self._held.header != used:
                 return True
             kept = await self._kept()
-            if kept is not None and kept.header not in ("", used) and {*wanted} <= {*kept.scopes}:
+            is_granted = kept is not None and wanted <= {*kept.scopes}
+            if kept is not None and is_granted and self._is_another(kept, used):
                 self._held = kept
                 return True
-            if steps_up and kept is not None and wanted and {*wanted} <= {*kept.scopes}:
+            if wanted and kept is not None and is_granted:
+                if kept.unproven:
+                    raise self._refused(met)
                 # The scopes are there already, so it is the user who may not.
                 return False
             self._held = None
-            if not steps_up and kept is not None and kept.refresh_token:
+            if not steps_up and kept is not None and self._is_renewed(kept):
+                self._renewed_at = self._now()
                 self._held = await self._renewed(kept)
             if self._held is None:
-                self._held = await self._obtained(met, kept)
+                self._held = await self._granted(met, kept)
         return True
+
+    def _is_another(self, kept: Credential, used: str | None) -> bool:
+        """Whether what is kept has not been refused yet."""
+        return kept.header not in ("", used) and not kept.has_expired(self._now())
+
+    def _is_renewed(self, kept: Credential) -> bool:
+        return bool(kept.refresh_token) and self._now() >= self._renewed_at + PAUSE
+
+    async def _granted(self, met: Challenge, kept: Credential | None) -> Credential:
+        """New tokens as the answer to a refusal, which is given once."""
+        if kept is not None and self._rests(met, kept):
+            raise self._refused(met)
+        self._granted_at = self._now()
+        return await self._obtained(met, kept, 1 if kept is None else kept.unproven + 1)
+
+    def _rests(self, met: Challenge, kept: Credential) -> bool:
+        """Whether a login was granted for the same already, and its token is refused."""
+        auth, known = self._auth, kept.client.get("client_id")
+        if not kept.unproven or (isinstance(auth, OAuth) and auth.client_id not in (None, known)):
+            return False
+        is_last = kept.unproven > 1 or {*met.wanted, *auth.scopes} <= {*kept.asked}
+        if isinstance(auth, OAuth):
+            return is_last
+        return is_last and self._now() < self._granted_at + PAUSE and not kept.has_expired(self._now())
+
+    def _refused(self, met: Challenge) -> UpstreamUnavailableError:
+        said = " ".join(filter(None, (f"HTTP {met.status}", met.member("error"))))
+        if not isinstance(self._auth, OAuth):
+            why = f"it refuses the token that its authorization server has just given ({in_log(said)})"
+            return UpstreamUnavailableError(self._name, why)
+        told = f"a login was granted, and the server refuses its token: {in_log(said)}"
+        why = f"{NEEDS_LOGIN}{self._how} ({told})"
+        return LoginRequiredError(self._name, why, for_more=met.status == 403)
+
+    async def accepted(self, used: str | None) -> None:
+        """See `TokenSource`."""
+        self._renewed_at = float("-inf")
+        async with self._lock:
+            if self._held is None or self._held.header != used or not self._held.unproven:
+                return
+            self._held = replace(self._held, unproven=0)
+            try:
+                async with self._store.locked(self.key):
+                    kept = await self._kept()
+                    if kept is not None and kept.header == used:
+                        await self._store.save(self.key, replace(kept, unproven=0).record())
+            # The request has succeeded; a store that fails is told to the one that needs it.
+            except SecretError as fault:
+                _log.debug("%s: %s", self._name, in_log(fault))
 
     async def changed(self) -> None:
         """See `TokenSource`."""
@@ -163,6 +197,22 @@ class StoredTokens:
         # The store may be changed by another process, which sets no event here.
         while (await self._seen()) in ("", before):  # noqa: ASYNC110
             await anyio.sleep(LOOK)
+
+    async def withdrawn(self) -> None:
+        """See `TokenSource`; tokens of another login are taken up meanwhile."""
+        while True:
+            await anyio.sleep(LOOK)
+            async with self._lock:
+                try:
+                    kept = None if self._held is None else await self._kept()
+                except SecretError as fault:
+                    _log.debug("%s: %s", self._name, in_log(fault))
+                    continue
+                if self._held is None or (kept is not None and kept.header in ("", self._held.header)):
+                    continue
+                self._held = kept
+                if kept is None:
+                    return
 
     async def _seen(self) -> str:
         """The header in the store; empty if there is none, or the store cannot be read."""
@@ -244,7 +294,7 @@ class StoredTokens:
         await self._store.save(self.key, self._noted(renewed or kept.without_tokens()).record())
         return renewed
 
-    async def _obtained(self, challenge: Challenge, kept: Credential | None) -> Credential:
+    async def _obtained(self, challenge: Challenge, kept: Credential | None, unproven: int = 0) -> Credential:
         auth = self._auth
         if isinstance(auth, OAuth) and auth.page is None:
             known = () if kept is None else kept.scopes
@@ -255,6 +305,8 @@ class StoredTokens:
         challenge = replace(challenge, scopes=(*challenge.scopes, *auth.scopes))
         async with authorization_http(self._name, self.key.upstream) as http:
             found = await obtained(http, self.key.upstream, auth, challenge, kept or Credential(), self._now)
+        before = () if kept is None or challenge.status == 401 else kept.asked
+        found = replace(found, asked=(*before, *challenge.wanted), unproven=unproven)
         async with self._store.locked(self.key):
             await self._store.save(self.key, self._noted(found).record())
         return found

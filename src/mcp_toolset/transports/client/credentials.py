@@ -1,0 +1,50 @@
+"""`Credentials`: what a transport asks for the `Authorization` header of each request to one mounted server.
+
+It asks for the header, tells when the server does not take it, and then that it takes another one:
+
+    while (reply := await send(used := await credentials.header(caller))).status in (401, 403):
+        refused = True
+        if not await credentials.challenged(reply.status, challenge, used, caller):
+            return reply
+    if refused:
+        await credentials.accepted(used)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mcp_toolset.tools.core.identity import Identity
+
+
+class Credentials(Protocol):
+    """The credentials for one mounted server; see `upstream.credentials.token_source`."""
+
+    async def header(self, caller: Identity | None) -> str | None:
+        """The value of `Authorization` for a request; `None` if there is none.
+
+        Raises:
+            UpstreamError: there is one, and it cannot be renewed now.
+        """
+        ...
+
+    async def challenged(
+        self, status: int, challenge: str, used: str | None, caller: Identity | None
+    ) -> bool:
+        """Take a refusal; returns whether the request is to be sent again, with another header.
+
+        Args:
+            status: 401 or 403.
+            challenge: The value of `WWW-Authenticate`.
+            used: The header of the request.
+            caller: Whose request it was.
+
+        Raises:
+            LoginRequiredError: a person has to log in first.
+            UpstreamError: no other credentials can be got now.
+        """
+        ...
+
+    async def accepted(self, used: str | None) -> None:
+        """Take note that the server has taken a request that it had refused with other credentials."""
+        ...
