@@ -46,6 +46,7 @@ model, so they never carry secrets, tracebacks or another caller's data.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, cast
 
 __all__ = [
@@ -231,13 +232,17 @@ NEEDS_LOGIN: Final = "needs login: "
 class LoginRequiredError(UpstreamUnavailableError):
     """The mounted server wants credentials that are not there yet, or no longer accepts those that it got.
 
-    The message says how to log in. `for_more` is whether it lacks only scopes, for some of its tools.
+    The message says how to log in. `for_more` is whether it lacks only scopes, for some of its tools;
+    `scopes` are then all that the next login is to ask for.
     """
 
-    def __init__(self, upstream: str, reason: str, *, for_more: bool = False) -> None:
+    def __init__(
+        self, upstream: str, reason: str, *, for_more: bool = False, scopes: Iterable[str] = ()
+    ) -> None:
         """Put the server's name before the reason."""
         super().__init__(upstream, reason)
         self.for_more = for_more
+        self.scopes = tuple(scopes)
 
 
 class UpstreamTimeoutError(UpstreamError):

@@ -32,13 +32,13 @@ class Callers:
 
 
 @asynccontextmanager
-async def listening(server: ToolsetServer) -> AsyncGenerator[str]:
+async def listening(server: ToolsetServer, **options: Any) -> AsyncGenerator[str]:
     """Serve over HTTP; yields where."""
     with anyio.fail_after(60):
         async with server:
             with bound_socket("127.0.0.1", 0) as bound:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(run_app, server.http_app(), bound)
+                    group.start_soon(run_app, server.http_app(**options), bound)
                     yield f"http://127.0.0.1:{bound.getsockname()[1]}"
                     group.cancel_scope.cancel()
 

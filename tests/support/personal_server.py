@@ -30,6 +30,9 @@ class PersonalServer:
         held: What calls wait for.
         metadata: What is told of the authorization server (RFC 9728).
         token: Answers forms at `/token`: a status, and JSON.
+        offers: What the server declares.
+        lacks: The scope that a request lacks, by its headers, method and name; empty for none (403).
+        watched: The users and resources of subscriptions.
     """
 
     who: Callable[[Headers], str | None]
@@ -43,6 +46,9 @@ class PersonalServer:
     held: threading.Event | None = None
     metadata: Mapping[str, Any] | None = None
     token: Callable[[dict[str, str]], tuple[int, dict[str, Any]]] | None = None
+    offers: Mapping[str, Any] = field(default_factory=lambda: _OFFERS)
+    lacks: Callable[[Headers, str, str], str] = lambda headers, method, name: ""
+    watched: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def hold(self) -> None:
         """Have calls wait until `release`."""
@@ -58,9 +64,9 @@ class PersonalServer:
         hint = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self.modern else {}
         match method:
             case "initialize" if not self.modern:
-                return {"protocolVersion": "2025-11-25", "capabilities": _OFFERS, "serverInfo": info}
+                return {"protocolVersion": "2025-11-25", "capabilities": self.offers, "serverInfo": info}
             case "server/discover" if self.modern:
-                versions = {"supportedVersions": ["2026-07-28"], "capabilities": _OFFERS}
+                versions = {"supportedVersions": ["2026-07-28"], "capabilities": self.offers}
                 return {**versions, **hint, "serverInfo": info}
             case "tools/list":
                 return {"tools": [tool(*each) for each in self.tools.get(user, {}).items()], **hint}
@@ -79,10 +85,33 @@ class PersonalServer:
                 result = {"content": [{"type": "text", "text": f"{params['name']} by {user}"}]}
                 return {**result, **({"resultType": "complete"} if self.modern else {})}
             case _:
+                return self._offered(user, method, params, hint)
+
+    def _offered(
+        self, user: str, method: str, params: Mapping[str, Any], hint: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        match method:
+            case "prompts/list" if "prompts" in self.offers:
+                arguments = [{"name": "topic"}]
+                return {"prompts": [{"name": f"ask_{user}", "arguments": arguments}], **hint}
+            case "prompts/get" if params["name"] == f"ask_{user}":
+                content = {"type": "text", "text": f"of {user}"}
+                return {"messages": [{"role": "user", "content": content}], **_whole(hint)}
+            case "completion/complete" if "completions" in self.offers:
+                return {"completion": {"values": [f"of {user}"]}, **_whole(hint)}
+            case "resources/subscribe":
+                self.watched.append((user, params["uri"]))
+                return {}
+            case _:
                 return None
 
 
+def _whole(hint: Mapping[str, Any]) -> dict[str, Any]:
+    return {"resultType": hint["resultType"]} if hint else {}
+
+
 _OFFERS = {"tools": {}, "resources": {}}
+EVERYTHING = {"tools": {}, "resources": {"subscribe": True}, "prompts": {}, "completions": {}}
 
 
 def tool(name: str, description: str) -> dict[str, Any]:
@@ -122,7 +151,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reply(404)
         if "id" not in message:
             return self._reply(202)
-        found = self.state.answer(user, message["method"], message.get("params") or {})
+        params = message.get("params") or {}
+        if lacking := self.state.lacks(headers, message["method"], str(params.get("name", ""))):
+            told = f'Bearer error="insufficient_scope", scope="{lacking}"'
+            return self._reply(403, {"www-authenticate": told})
+        found = self.state.answer(user, message["method"], params)
         answer = {"result": found} if found is not None else {"error": {"code": -32601, "message": "no"}}
         more = {"content-type": "application/json"}
         if message["method"] == "initialize" and found is not None:

@@ -16,7 +16,6 @@ from tests.upstream.test_per_user_login import (
     URL,
     bridge,
     browsing,
-    issuer,
     logged_in,
     logs_in,
     upstream,
@@ -26,8 +25,6 @@ from mcp_toolset import RemoteToolset, Toolset, ToolsetServer
 from mcp_toolset.testing import LOCAL_CONTEXT
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.upstream.callers.caller_connections import CallerConnections
-
-__all__ = ["issuer"]
 
 pytestmark = pytest.mark.anyio
 

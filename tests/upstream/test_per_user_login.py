@@ -5,16 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import anyio
 import httpx2
 import mcp_types as types
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 from tests.support.asking import text_of
-from tests.support.authorization_server import AuthorizationServer, authorization_server
+from tests.support.authorization_server import AuthorizationServer
 from tests.support.callers import Callers, client_of, listening, tools, until_listed
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
@@ -26,12 +27,6 @@ pytestmark = pytest.mark.anyio
 
 TOOLS = {"alice": {"both": "Hers.", "of_alice": ""}, "bob": {"both": "His.", "of_bob": ""}}
 URL = re.compile(r"http://127\.0\.0\.1:\d+/oauth/login/[\w-]+")
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[AuthorizationServer]:
-    with authorization_server() as running:
-        yield running
 
 
 @contextmanager
@@ -46,10 +41,18 @@ def upstream(issuer: AuthorizationServer) -> Generator[PersonalServer]:
         yield up
 
 
-def bridge(up: PersonalServer, store: MemoryCredentialStore | None = None) -> ToolsetServer:
+def bridge(
+    up: PersonalServer,
+    store: MemoryCredentialStore | None = None,
+    *,
+    callers: Callers | None = None,
+    more: Iterable[RemoteToolset] = (),
+) -> ToolsetServer:
     auth = OAuth(per_user=True, scopes=["tools:read"], store=store or MemoryCredentialStore())
     remote = RemoteToolset(up.url, name="up", start_timeout=20, auth=auth)
-    return ToolsetServer(Toolset(remote), auth=Callers())
+    others = list(more)
+    tools = Toolset(remote.prefixed("up"), *others) if others else Toolset(remote)
+    return ToolsetServer(tools, auth=callers or Callers())
 
 
 async def logs_in(browser: httpx2.AsyncClient, page: str, user: str) -> httpx2.Response:
@@ -72,15 +75,22 @@ async def browsing() -> AsyncGenerator[httpx2.AsyncClient]:
         yield browser
 
 
-async def logged_in(url: str, name: str, mode: str = "2026-07-28") -> None:
+async def logged_in(url: str, name: str, mode: str = "2026-07-28", *, tool: str = "log_in") -> None:
     """Log a caller in by the address in the error, for a client that cannot open pages."""
     async with client_of(url, name, mode) as client, browsing() as browser:
-        await until_listed(client, {"log_in"})
-        refused = await client.call_tool("log_in", {})
+        await until_found(client, tool)
+        refused = await client.call_tool(tool, {})
         page = URL.search(text_of(refused))
         assert refused.is_error and page is not None, text_of(refused)
         answer = await logs_in(browser, page[0], name)
         assert "You are logged in to up" in answer.text
+
+
+async def until_found(client: Client, tool: str) -> None:
+    """Wait until a client is listed a tool."""
+    with anyio.fail_after(30):
+        while tool not in await tools(client):
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

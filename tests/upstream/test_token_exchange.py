@@ -12,7 +12,7 @@ import anyio
 import pytest
 from mcp import MCPError
 from tests.support.asking import text_of
-from tests.support.authorization_server import MACHINE, AuthorizationServer, authorization_server
+from tests.support.authorization_server import MACHINE, AuthorizationServer
 from tests.support.callers import Callers, client_of, listening, until_listed
 from tests.support.personal_server import Headers, PersonalServer, personal_server
 
@@ -28,12 +28,6 @@ pytestmark = pytest.mark.anyio
 HERE = "http://127.0.0.1/the-bridge"
 TOOLS = {"alice": {"both": "", "of_alice": ""}, "bob": {"both": "", "of_bob": ""}}
 Answer = Callable[[dict[str, str]], tuple[int, dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[AuthorizationServer]:
-    with authorization_server() as running:
-        yield running
 
 
 def claims(token: str) -> dict[str, Any]:

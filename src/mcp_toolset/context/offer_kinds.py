@@ -71,6 +71,14 @@ class Offers(Protocol):
         """Whether it has a capability, and in it a feature such as `subscribe`."""
         ...
 
+    def may_declare(self) -> bool:
+        """Whether it may turn out to have any capability."""
+        return False
+
+    async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
+        """Have its lists for a caller be known, who may be asked to log in; whether that was to be done."""
+        return False
+
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries of a kind as they are now."""
         ...

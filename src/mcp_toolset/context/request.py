@@ -18,6 +18,7 @@ from mcp_toolset.context.result_shapes import answer_fault
 from mcp_toolset.errors import CallError, CannotAskError, InvalidOutputError
 from mcp_toolset.protocol.eras import forwarded_meta, meta_of, wants_log
 from mcp_toolset.protocol.json_rpc import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, MCPError
+from mcp_toolset.protocol.methods import MAY_ASK
 from mcp_toolset.tools.core.asking import (
     CALL_META_KEY,
     ELICITATION,
@@ -104,13 +105,14 @@ class WireContext(Caller):
     @property
     def opens_pages(self) -> bool:
         """Whether the client has declared that it shows addresses to its user, and can be asked now."""
+        asks = self._request.method in MAY_ASK if self.modern else self._request.way.can_send_request
+        return asks and self.knows_pages
+
+    @property
+    def knows_pages(self) -> bool:
+        """Whether the client has declared that it shows addresses to its user."""
         declared: Any = self._request.connection.client_capabilities.get("elicitation")
-        asks = self.modern or self._request.way.can_send_request
-        return (
-            asks
-            and isinstance(declared, Mapping)
-            and cast("Mapping[str, Any]", declared).get("url") is not None
-        )
+        return isinstance(declared, Mapping) and cast("Mapping[str, Any]", declared).get("url") is not None
 
     async def open_page(self, message: str, url: str, *, name: str) -> ElicitationAnswer:
         """Ask the user to open a page; accepted means that the user has agreed, not that anything is done."""

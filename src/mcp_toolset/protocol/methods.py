@@ -162,6 +162,9 @@ REQUEST_METHODS: Final = frozenset(each.name for each in _METHODS)
 NOTIFICATION_METHODS: Final = frozenset(each.name for each in _NOTIFICATIONS)
 """The notifications that some revision has."""
 
+MAY_ASK: Final = frozenset(each.name for each in _METHODS if each.may_ask)
+"""The requests whose answer may ask the client for something (2026-07-28)."""
+
 CACHEABLE_METHODS: Final = frozenset(each.name for each in _METHODS if each.is_cacheable)
 """Methods whose modern results say how long they may be kept (2026-07-28, server/utilities/caching)."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mcp_toolset.cli.callers import caller_of_key
 from mcp_toolset.cli.display.tables import Column
 from mcp_toolset.cli.options import Reach, json_option, reach_options, target_and_words, target_command
 from mcp_toolset.cli.target import parse_target
@@ -99,12 +100,8 @@ def _caller(
     token = None if auth is None or name is None else auth.tokens.get(name)
     if token is not None:
         return Identity.of(name, roles=roles or token.roles, scopes=scopes or token.scopes)
-    try:
-        is_key = name is not None and name.startswith("[")
-        client, issuer, subject = json.loads(name or "") if is_key else (None, None, name)
-    except ValueError:
-        raise TargetError(f'--as {name}: a key is written as `["CLIENT", "ISSUER", "SUBJECT"]`') from None
-    return Identity.of(client, subject or "", issuer, roles=roles, scopes=scopes)
+    found = caller_of_key(name or "") or Identity.of(None, name or "")
+    return replace(found, roles=frozenset(roles), scopes=frozenset(scopes))
 
 
 def _file(mounted: ToolsetServer) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from mcp_toolset.cli.options import examples, json_option, verbose_option
 from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
+    from mcp_toolset.cli.display.output import Output
     from mcp_toolset.config.server_auth import LoginPage
     from mcp_toolset.upstream.credentials.account import Account
     from mcp_toolset.upstream.credentials.credential import Credential
@@ -24,6 +26,9 @@ __all__ = ["login_command", "logout_command"]
 FILES: Final = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
 """Where a server is looked for without `--config`, in this folder."""
 
+_FOR_NOBODY: Final = (
+    "each caller has a login of its own; this one is for requests without a caller, as on stdio"
+)
 _DISPLAYS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 _config_option = click.option(
@@ -31,6 +36,12 @@ _config_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="The configuration that names SERVER; by default mcp.json, or an editor's file, in this folder.",
+)
+_as_option = click.option(
+    "--as",
+    "caller",
+    metavar="CALLER",
+    help="The caller whose login it is, if each has one: a name of `auth.tokens`, or a key.",
 )
 
 
@@ -41,11 +52,13 @@ _config_option = click.option(
         "mcp-toolset login github --config mcp.json",
         "mcp-toolset login https://host/mcp --scope read --scope write",
         "mcp-toolset login github --no-browser",
+        "mcp-toolset login notes --as alice",
         "mcp-toolset login --list",
     ),
 )
 @click.argument("server", required=False, metavar="SERVER|URL")
 @_config_option
+@_as_option
 @click.option("--no-browser", is_flag=True, help="Print the page's address, and take what the browser shows.")
 @click.option("--scope", multiple=True, metavar="SCOPE", help="A further scope to ask for.")
 @click.option("--list", "listed", is_flag=True, help="List the servers that tokens are kept for.")
@@ -64,6 +77,7 @@ def login_command(
     ctx: click.Context,
     server: str | None,
     config: Path | None,
+    caller: str | None,
     no_browser: bool,
     scope: Sequence[str],
     listed: bool,
@@ -77,7 +91,9 @@ def login_command(
     """
     if listed == (server is not None):
         raise click.UsageError("give a SERVER or a URL, or --list", ctx)
-    from mcp_toolset.cli.display.output import answering, log_to_stderr
+    if listed and caller is not None:
+        raise click.UsageError("--list shows the logins of all callers; leave out --as", ctx)
+    from mcp_toolset.cli.display.output import answering, log_to_stderr, note
     from mcp_toolset.cli.mount import run
 
     log_to_stderr(verbose, quiet=True)
@@ -85,40 +101,53 @@ def login_command(
         if server is None:
             rows = run(_rows)
             if as_json:
-                output.json([dict(zip(("server", "issuer", "state"), row, strict=True)) for row in rows])
+                output.json(rows)
             elif rows:
-                from mcp_toolset.cli.display.tables import Column
-
-                output.table((Column("server"), Column("issuer"), Column("state", prose=True)), rows)
+                _show_rows(rows, output)
             else:
                 output.say("no tokens are kept")
             return
-        account = _account(server, config)
+        account = _account(server, config, caller)
+        if caller is None and account.auth.per_user:
+            note(f"{account.name}: {_FOR_NOBODY}; for one caller, log in with --as CALLER")
         found = run(lambda: _logged_in(account, scope, timeout, no_browser=no_browser))
         if as_json:
-            output.json({"server": account.name, "issuer": found.issuer, "scopes": [*found.scopes]})
+            about = {"caller": account.user} if account.user else {}
+            output.json({"server": account.name, **about, "issuer": found.issuer, "scopes": [*found.scopes]})
         else:
-            output.say(f"logged in to {account.name} at {found.issuer}{_granted(found)}")
+            own = "" if caller is None else f", for the caller {caller} alone"
+            output.say(f"logged in to {account.name} at {found.issuer}{_granted(found)}{own}")
 
 
-@click.command("logout", epilog=examples("mcp-toolset logout github", "mcp-toolset logout https://host/mcp"))
+@click.command(
+    "logout",
+    epilog=examples(
+        "mcp-toolset logout github",
+        "mcp-toolset logout https://host/mcp",
+        "mcp-toolset logout notes --as alice",
+    ),
+)
 @click.argument("server", metavar="SERVER|URL")
 @_config_option
-def logout_command(server: str, config: Path | None) -> None:
+@_as_option
+def logout_command(server: str, config: Path | None, caller: str | None) -> None:
     """Remove the tokens for a server, and have its authorization server revoke them."""
-    from mcp_toolset.cli.display.output import answering
+    from mcp_toolset.cli.display.output import answering, note
     from mcp_toolset.cli.mount import run
 
-    account = _account(server, config)
     with answering() as output:
-        output.say(f"{account.name}: {run(account.logout)}")
+        account = _account(server, config, caller)
+        if caller is None and account.auth.per_user:
+            note(f"{account.name}: {_FOR_NOBODY}; to log out one caller, use --as CALLER")
+        own = "" if caller is None else f" (the caller {caller} alone)"
+        output.say(f"{account.name}: {run(account.logout)}{own}")
 
 
-def _account(server: str, config: Path | None) -> Account:
-    """The account that a word of the command line names.
+def _account(server: str, config: Path | None, caller: str | None) -> Account:
+    """The account that a word of the command line names, of a caller if one is given.
 
     Raises:
-        ToolsetError: there is no such server, or no login to it.
+        ToolsetError: there is no such server or caller, or no login to it.
     """
     from mcp_toolset.cli.target import default_name
     from mcp_toolset.config.server_auth import OAuth
@@ -127,20 +156,27 @@ def _account(server: str, config: Path | None) -> Account:
     if "://" in server:
         if not server.startswith(("http://", "https://")):
             raise TargetError(f"{server.partition('://')[0]}: no login to such an address; give an https URL")
+        if caller is not None:
+            raise TargetError(
+                f"--as {caller}: callers have logins where a configuration says `per_user`; give its SERVER"
+            )
         return Account(default_name(server), server, OAuth())
     file = config or next((path for path in map(Path, FILES) if path.is_file()), None)
     if file is None:
         raise TargetError(f"{server}: no configuration in this folder names it; give --config FILE, or a URL")
-    return _configured(server, file)
+    return _configured(server, file, caller)
 
 
-def _configured(name: str, file: Path) -> Account:
+def _configured(name: str, file: Path, caller: str | None) -> Account:
+    from mcp_toolset.cli.callers import known_caller
+    from mcp_toolset.cli.mount import run
     from mcp_toolset.config import load_config
     from mcp_toolset.config.keys import did_you_mean
     from mcp_toolset.config.server_auth import OAuth
     from mcp_toolset.upstream.credentials.account import Account
 
-    servers = {server.name: server for server in load_config(file).servers}
+    hub = load_config(file)
+    servers = {server.name: server for server in hub.servers}
     server = servers.get(name)
     if server is None:
         mend = did_you_mean(name, list(servers)) or f"it has {', '.join(servers) or 'no servers'}"
@@ -155,7 +191,15 @@ def _configured(name: str, file: Path) -> Account:
         raise TargetError(f'{file}: {name!r} has no `auth`; add "auth": "oauth" to its entry')
     if not isinstance(server.auth, OAuth):
         raise TargetError(f"{file}: {name!r} needs no login: its entry has all that gets its tokens")
-    return Account(name, server.url, server.auth, server.headers)
+    account = Account(name, server.url, server.auth, server.headers)
+    if caller is None:
+        return account
+    if not server.auth.per_user:
+        raise TargetError(
+            f"{file}: all callers share the login to {name!r}; leave out --as, or "
+            'add "per_user": true to its `auth`'
+        )
+    return replace(account, user=known_caller(caller, hub.auth, str(file), run(account.users)).key)
 
 
 async def _logged_in(
@@ -224,11 +268,24 @@ async def _pasted(url: str) -> str:
     return pasted
 
 
-async def _rows() -> list[tuple[str, str, str]]:
+async def _rows() -> list[dict[str, str]]:
     from mcp_toolset.upstream.credentials.account import accounts
     from mcp_toolset.upstream.secrets import blanked_url
 
-    return [(blanked_url(key.upstream), found.issuer, _state(found)) for key, found in await accounts()]
+    return [
+        {"server": blanked_url(key.upstream)}
+        | ({"caller": key.user} if key.user else {})
+        | {"issuer": found.issuer, "state": _state(found)}
+        for key, found in await accounts()
+    ]
+
+
+def _show_rows(rows: Sequence[dict[str, str]], output: Output) -> None:
+    from mcp_toolset.cli.display.tables import Column
+
+    names = [name for name in ("server", "caller", "issuer", "state") if any(name in row for row in rows)]
+    columns = [Column(name, prose=name == "state") for name in names]
+    output.table(columns, [[row.get(name, "") for name in names] for row in rows])
 
 
 def _state(credential: Credential) -> str:

@@ -75,7 +75,8 @@ class Offering:
 
     def declares(self, capability: str, feature: str = "", *, identity: Identity | None = None) -> bool:
         """Whether any source offers this to a caller, or may: an unlisted mount may offer anything."""
-        if any(offers.declares(capability, feature) for offers in self.seen(identity).values()):
+        seen = self.seen(identity).values()
+        if any(offers.declares(capability, feature) or offers.may_declare() for offers in seen):
             return True
         return self._unlisted is not None and self._unlisted.presumed()
 
@@ -155,10 +156,8 @@ class Offering:
         if start and start >= len(entries):
             raise InvalidArgumentsError("Unknown cursor: the list has ended, or has changed; list again")
         sources = self.seen(context.identity).values()
-        page: dict[str, Any] = {
-            kind.key: entries[start : start + PAGE],
-            **self._hint(kind, sources).to_wire(),
-        }
+        shown = entries[start : start + PAGE]
+        page: dict[str, Any] = {kind.key: shown, **self._hint(kind, sources).to_wire()}
         if meta := joint_meta(offers.meta(kind) for offers in sources):
             page["_meta"] = meta
         if start + PAGE < len(entries):

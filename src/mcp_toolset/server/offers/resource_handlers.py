@@ -22,6 +22,7 @@ from mcp_toolset.protocol.eras import relayed, round_trip
 from mcp_toolset.protocol.errors import INTERNAL, error_of, in_era
 from mcp_toolset.protocol.json_rpc import METHOD_NOT_FOUND, MCPError
 from mcp_toolset.protocol.revisions import is_modern
+from mcp_toolset.server.offers.learning import found_by_caller
 from mcp_toolset.server.offers.offering import Offering
 from mcp_toolset.server.offers.round_trips import resumable, whole_answer
 from mcp_toolset.server.offers.subscriptions import NOTIFY_DEADLINE, UPDATED, Subscriptions
@@ -129,7 +130,9 @@ class Reading:
         raw = {key: value for key, value in _params(request).items() if key != "_meta"}
         async with _answering(request):
             await self._offering.arrive()
-            return _enveloped(request, await self._offering.complete(raw, WireContext(request)))
+            context = WireContext(request)
+            complete = partial(self._offering.complete, raw, context)
+            return _enveloped(request, await found_by_caller(self._offering, context, complete))
 
     async def _answered(
         self, request: RequestContext, call: ToolCall, ask: Callable[[WireContext], Awaitable[Wire]]
@@ -137,7 +140,7 @@ class Reading:
         """Run a request; what it has to ask of a modern client travels in its answer."""
         await self._offering.arrive()
         context = WireContext(request)
-        run = partial(ask, context)
+        run = partial(found_by_caller, self._offering, context, partial(ask, context))
         return _enveloped(request, await resumable(self._trips, context, call.name, call.arguments, run))
 
     async def _set_level(self, request: RequestContext) -> dict[str, Any]:
@@ -155,7 +158,9 @@ class Reading:
             if len(watched) >= MAX_WATCHED:
                 raise CallError(f"one client may subscribe to {MAX_WATCHED} resources; unsubscribe from some")
             updated = partial(self._note_to, request.identity, uri, request.connection)
-            watched[uri] = await self._offering.watch(uri, updated, WireContext(request))
+            context = WireContext(request)
+            watch = partial(self._offering.watch, uri, updated, context)
+            watched[uri] = await found_by_caller(self._offering, context, watch)
         return {}
 
     async def _unsubscribe(self, request: RequestContext) -> dict[str, Any]:

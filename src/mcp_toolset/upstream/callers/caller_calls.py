@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeVar
 
 from mcp_toolset.catalog.snapshot import ListedTool
 from mcp_toolset.errors import (
+    NEEDS_LOGIN,
     InvalidArgumentsError,
     LoginRequiredError,
     UnknownToolError,
@@ -21,6 +22,8 @@ from mcp_toolset.upstream.callers.reach import Reach
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.target import Link
 
+_T = TypeVar("_T")
+
 
 class Connections(Protocol):
     """The connections of one mount, as `CallerConnections` has them.
@@ -32,6 +35,10 @@ class Connections(Protocol):
 
     timeout: float
     start: Callable[..., object] | None
+
+    def of(self, context: ToolContext) -> UpstreamConnection:
+        """The connection of a caller."""
+        ...
 
     async def arrived(self, context: ToolContext, within: float) -> UpstreamConnection:
         """The connection of a caller, once it has been tried."""
@@ -78,30 +85,61 @@ class CallerCalls:
 
         See `UpstreamConnection.call` and `CallerLogins.log_in` for what it raises.
         """
-        connection = await self._logged_in(context)
         if self.is_login(definition):
+            await self._logged_in(context)
             return ToolResult.of_text(f"You are logged in to {self._link.name}. List its tools again.")
-        try:
+
+        async def send(connection: UpstreamConnection) -> ToolResult:
             return await self._called(connection, definition, call, context)
+
+        return await self.sent(context, send)
+
+    async def sent(self, context: ToolContext, send: Callable[[UpstreamConnection], Awaitable[_T]]) -> _T:
+        """Send a request as its caller, who logs in first if need be, or again for more scopes.
+
+        See `CallerLogins.log_in` for what it raises besides.
+        """
+        connection = await self._logged_in(context)
+        try:
+            return await send(connection)
         except UpstreamUnavailableError as fault:
             tokens = connection.link.credentials
-            for_more = isinstance(fault, LoginRequiredError) and fault.for_more
-            if not isinstance(tokens, CallerTokens) or not tokens.needed or for_more:
+            # The server has refused this request, so it did not run; of others it is not known.
+            refused = isinstance(fault, LoginRequiredError)
+            more = refused and fault.for_more
+            if not isinstance(tokens, CallerTokens) or not (tokens.needed or more):
                 raise
-            self._connections.retire(self._reach.key(context))
+            if more:
+                await self._log_in(context, tokens, more=True)
+            elif self._connections.of(context) is connection:
+                self._connections.retire(self._reach.key(context))
             again = await self._logged_in(context)
-            # The server has refused this call, so it did not run; of others it is not known.
-            if not isinstance(fault, LoginRequiredError):
+            if not refused:
                 raise
-        return await self._called(again, definition, call, context)
+        return await send(again)
+
+    async def log_in(self, context: ToolContext) -> bool:
+        """Have a caller log in who has to; whether that was so."""
+        if self._logins is None:
+            return False
+        connection = await self._connections.arrived(context, self._connections.timeout)
+        if not needs_login(connection):
+            return False
+        await self._logged_in(context)
+        return True
 
     async def _logged_in(self, context: ToolContext) -> UpstreamConnection:
         connection = await self._connections.arrived(context, self._connections.timeout)
+        tokens = connection.link.credentials
+        if not needs_login(connection) or not isinstance(tokens, CallerTokens):
+            return connection
+        await self._log_in(context, tokens, more=not tokens.needed)
+        return await self._connections.arrived(context, self._connections.timeout)
+
+    async def _log_in(self, context: ToolContext, tokens: CallerTokens, *, more: bool) -> None:
         start = self._connections.start
-        if self._logins is not None and needs_login(connection) and start is not None:
-            await self._logins.log_in(self._link, context, start)
-            connection = await self._connections.arrived(context, self._connections.timeout)
-        return connection
+        if self._logins is not None and start is not None:
+            await self._logins.log_in(self._link, context, start, tokens.refused, more=more)
 
     async def _called(
         self, connection: UpstreamConnection, definition: ToolDefinition, call: ToolCall, context: ToolContext
@@ -130,4 +168,7 @@ class CallerCalls:
 def needs_login(connection: UpstreamConnection) -> bool:
     """Whether the caller whose connection this is has to log in before it can be used."""
     tokens = connection.link.credentials
-    return isinstance(tokens, CallerTokens) and tokens.needed and connection.status.state != "ready"
+    if not isinstance(tokens, CallerTokens) or connection.status.state == "ready":
+        return False
+    asked = tokens.refused is not None and connection.status.reason.startswith(NEEDS_LOGIN)
+    return tokens.needed or asked

@@ -1,9 +1,8 @@
 """`CallerConnections`: a mounted server to which each caller has a connection of its own.
 
-What one caller has with the server (sessions, lists, pins, tokens, resources that are watched) is in that
-caller's `UpstreamConnection` and in no other. The tools of all callers are in one snapshot, for names and
-rules; a caller is listed, and can call, those that the server lists to that caller. Requests without a
-caller, such as those of a client on stdio, have the connection of the mount itself.
+Sessions, lists, pins, tokens and watched resources of a caller are in that caller's `UpstreamConnection` and
+in no other. The tools of all callers are in one snapshot, for names and rules; a caller is listed, and can
+call, those that the server lists to that caller. Requests without a caller have the mount's own connection.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from mcp_toolset.tools.core.source import SourceStatus
 from mcp_toolset.upstream.callers.caller_calls import CallerCalls, needs_login
 from mcp_toolset.upstream.callers.caller_lists import CallerLists
 from mcp_toolset.upstream.callers.caller_offers import CallerOffers
-from mcp_toolset.upstream.callers.logins import CallerLogins
+from mcp_toolset.upstream.callers.logins import CallerLogins, CallerTokens
 from mcp_toolset.upstream.callers.reach import Reach
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.dormancy import DEFAULT, StartOptions
@@ -47,7 +46,6 @@ MAX_CALLERS: Final = 256
 
 IDLE: Final = 300.0
 """Seconds without a request after which the connection of a caller is closed."""
-
 _LOOK: Final = 60.0
 
 
@@ -118,7 +116,7 @@ class CallerConnections(UpstreamConnection):
         self._reach = reach
         self._logins = logins
         if logins is not None:
-            logins.on_login = self.retire
+            logins.on_login = self._logged_in
         self._fresh_pins = pins
         self._given = options
         self._settled: Callable[[UpstreamConnection], None] = lambda connection: None
@@ -126,7 +124,7 @@ class CallerConnections(UpstreamConnection):
         self._lists_of_callers = CallerLists(MAX_CALLERS)
         self.start: Callable[..., object] | None = None
         self._calls = CallerCalls(self, link, reach, logins, lenient=lenient)
-        self.caller_offers = CallerOffers(self)
+        self.caller_offers = CallerOffers(self, self._calls)
 
     def every(self) -> list[UpstreamConnection]:
         """The connections of callers."""
@@ -202,6 +200,13 @@ class CallerConnections(UpstreamConnection):
         caller = self._callers.pop(key, None)
         if caller is not None and self.start is not None:
             self.start(caller.connection.end, self.timeout)
+
+    def _logged_in(self, user: str) -> None:
+        """Begin anew with a caller who has logged in, perhaps with another account."""
+        for key, caller in list(self._callers.items()):
+            tokens = caller.connection.link.credentials
+            if isinstance(tokens, CallerTokens) and tokens.user == user:
+                self.retire(key)
 
     def close_unused(self, since: float) -> None:
         """Close the connections that no request has used since then, a time of the event loop."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mcp_toolset.context.offer_kinds import Ending, Kind, ListChange, Offers, Wire
+import anyio
+
+from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.upstream.callers.caller_calls import CallerCalls
 from mcp_toolset.upstream.connection import UpstreamConnection
 from mcp_toolset.upstream.lists.client_lists import PATIENCE
 from mcp_toolset.upstream.lists.client_offers import ClientOffers
@@ -44,9 +47,11 @@ class Connections(Protocol):
 class CallerOffers(Offers):
     """What the mount itself is listed is listed to requests without a caller alone."""
 
-    def __init__(self, connections: Connections) -> None:
-        """Ask the connection of each caller."""
+    def __init__(self, connections: Connections, calls: CallerCalls) -> None:
+        """Ask the connection of each caller; `calls` has callers log in first."""
         self._connections = connections
+        self._calls = calls
+        self._was_open = False
 
     @property
     def _own(self) -> ClientOffers:
@@ -57,13 +62,30 @@ class CallerOffers(Offers):
         """Whether it is known what the mount itself is offered."""
         return self._own.known
 
-    async def _of(self, context: ToolContext) -> ClientOffers:
-        return (await self._connections.arrived(context, self._connections.timeout)).client_offers
-
     def declares(self, capability: str, feature: str = "") -> bool:
         """Whether the server declared it to any caller."""
         every = (self._own, *(one.client_offers for one in self._connections.every()))
         return any(offers.declares(capability, feature) for offers in every)
+
+    def may_declare(self) -> bool:
+        """Whether callers are to be told that it may have resources and prompts: none has reached it so far.
+
+        What a client has been told once stays so.
+        """
+        every = (self._own, *(one.client_offers for one in self._connections.every()))
+        self._was_open = self._was_open or not any(offers.known for offers in every)
+        return self._was_open
+
+    async def learned(self, context: ToolContext, *, log_in: bool) -> bool:
+        """Have the lists of a caller be known, who is asked to log in if `log_in` says so.
+
+        See `CallerLogins.log_in` for what it raises.
+        """
+        if log_in and not await self._calls.log_in(context):
+            return False
+        for kind in KINDS:
+            await self.look(kind, context)
+        return True
 
     async def listed(self, kind: Kind) -> Sequence[Wire]:
         """The entries that requests without a caller see."""
@@ -73,6 +95,7 @@ class CallerOffers(Offers):
         """Have the list of a caller be what it is now."""
         try:
             connection = await self._connections.arrived(context, PATIENCE)
+            await _offered(connection)
             if connection.offers.declares(kind.capability):
                 await connection.offers.listed(kind)
             await connection.client_offers.look(kind, context)
@@ -111,19 +134,19 @@ class CallerOffers(Offers):
 
     async def read(self, uri: str, context: ToolContext) -> Wire:
         """Read a resource for a caller; see `Exchange.perform` for what it raises."""
-        return await (await self._of(context)).read(uri, context)
+        return await self._calls.sent(context, lambda one: one.client_offers.read(uri, context))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: ToolContext) -> Wire:
         """Get a prompt for a caller; see `Exchange.perform` for what it raises."""
-        return await (await self._of(context)).prompt(name, arguments, context)
+        return await self._calls.sent(context, lambda one: one.client_offers.prompt(name, arguments, context))
 
     async def complete(self, params: Mapping[str, Any], context: ToolContext) -> Wire:
         """Complete an argument for a caller; see `Exchange.perform` for what it raises."""
-        return await (await self._of(context)).complete(params, context)
+        return await self._calls.sent(context, lambda one: one.client_offers.complete(params, context))
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
-        end = await (await self._of(context)).watch(uri, updated, context)
+        end = await self._calls.sent(context, lambda one: one.client_offers.watch(uri, updated, context))
         release = self._connections.held(context)
 
         async def ended() -> None:
@@ -141,3 +164,20 @@ class CallerOffers(Offers):
         """The lists of single clients that have changed since this was asked last."""
         every = (self._own, *(one.client_offers for one in self._connections.every()))
         return [news for offers in every for news in offers.list_news()]
+
+
+async def _offered(connection: UpstreamConnection) -> None:
+    """Wait, for a little while at most, until it is known what a server offers that has just been reached."""
+    known = anyio.Event()
+
+    def look() -> None:
+        if connection.offers.known or connection.status.state != "ready":
+            known.set()
+
+    stop = connection.on_change(look)
+    look()
+    try:
+        with anyio.move_on_after(PATIENCE):
+            await known.wait()
+    finally:
+        stop()

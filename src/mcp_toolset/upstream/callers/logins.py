@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shlex
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -19,7 +21,8 @@ from mcp_toolset.catalog.snapshot import CatalogSnapshot, take_snapshot
 from mcp_toolset.config.server_auth import OAuth
 from mcp_toolset.context.logins import CALLBACK_PATH, LOGIN_PATH
 from mcp_toolset.context.request import WireContext
-from mcp_toolset.errors import CallError, LoginRequiredError, UpstreamError
+from mcp_toolset.errors import CallError, LoginRequiredError, UpstreamError, UpstreamProtocolError
+from mcp_toolset.protocol.json_rpc import URL_ELICITATION_REQUIRED
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
@@ -42,17 +45,43 @@ WAIT: Final = 120.0
 _BEGIN: Final = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that the server has refused for want of a login.
+
+    Attributes:
+        challenge: What the login is to ask for.
+        used: The header of the request.
+    """
+
+    challenge: Challenge = field(default_factory=Challenge)
+    used: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The last login of a caller: what it asked for, the header that it got, else why it has failed."""
+
+    scopes: tuple[str, ...]
+    given: str = field(repr=False)
+    fault: str
+
+
 class CallerTokens:
     """The tokens of one caller; a `TokenSource`.
 
     Attributes:
+        user: The key of the caller.
         needed: Whether the caller has to log in.
+        refused: What the server has asked for a login with; `None` so far.
     """
 
-    def __init__(self, source: StoredTokens) -> None:
+    def __init__(self, source: StoredTokens, user: str) -> None:
         """Give out what `source` keeps for the caller."""
         self._source = source
+        self.user = user
         self.needed = False
+        self.refused: Refused | None = None
 
     async def header(self, caller: Identity | None) -> str | None:
         """See `TokenSource`."""
@@ -64,8 +93,9 @@ class CallerTokens:
         """See `TokenSource`."""
         try:
             return await self._source.challenged(status, challenge, used, caller)
-        except LoginRequiredError:
-            self.needed = True
+        except LoginRequiredError as fault:
+            self.refused = Refused(Challenge(401, challenge, fault.scopes), used or "")
+            self.needed = self.needed or not fault.for_more
             raise
 
     async def accepted(self, used: str | None) -> None:
@@ -141,7 +171,8 @@ class CallerLogins:
         """Have callers log in as `auth` says."""
         self._auth = replace(auth, page=None)
         self._store = store_of(auth)
-        self._pending: dict[str, Login] = {}
+        self._pending: dict[tuple[str, frozenset[str]], Login] = {}
+        self._ended: OrderedDict[str, _Ended] = OrderedDict()
         self.on_login: Callable[[str], None] = lambda key: None
         definition: dict[str, Any] = {
             "name": LOG_IN,
@@ -160,11 +191,14 @@ class CallerLogins:
         user = "" if context.identity is None else context.identity.key
         tokens = self._tokens(link, self._auth, user)
         hidden = (*link.hidden, *self._auth.secrets)
-        return replace(link, hidden=hidden, credentials=CallerTokens(tokens) if user else tokens)
+        return replace(link, hidden=hidden, credentials=CallerTokens(tokens, user) if user else tokens)
 
     def _tokens(self, link: Link, auth: OAuth, user: str) -> StoredTokens:
-        how = f"call the tool {LOG_IN}" if user else f"mcp-toolset login {link.name}"
+        how = self._command(link, user)
         return StoredTokens(link.name, link.url, auth, self._store, how=how, user=user)
+
+    def _command(self, link: Link, user: str) -> str:
+        return f"mcp-toolset login {link.name}" + (f" --as {shlex.quote(user)}" if user else "")
 
     def find(self, ticket: str) -> Login | None:
         """The pending login of a ticket, or of a `state`."""
@@ -175,19 +209,43 @@ class CallerLogins:
                 return login
         return None
 
-    async def log_in(self, link: Link, context: ToolContext, start: Callable[..., Any]) -> None:
+    async def log_in(
+        self,
+        link: Link,
+        context: ToolContext,
+        start: Callable[..., Any],
+        refused: Refused | None,
+        *,
+        more: bool,
+    ) -> None:
         """Have the caller log in.
+
+        Args:
+            link: How the server is reached.
+            context: The request of the caller.
+            start: Starts the login as a task.
+            refused: What the server has asked for.
+            more: Whether the caller has logged in, and lacks scopes alone.
 
         Raises:
             InputRequired: a modern client is to open a page, and to repeat its call.
             CallError: the caller has not logged in; the message says how.
+            UpstreamProtocolError: the same, with the page for a client that opens it by itself (-32042).
         """
-        login = await self._begun(link, context, start)
-        told = f"Log in to {link.name}. The page asks whether you are {in_log(login.caller)}."
-        by_hand = f"{link.name}: you have to log in first: open {login.url} in a browser, then call again"
+        refused = refused or Refused()
+        scopes = f", for {in_log(' '.join(refused.challenge.scopes))}" if more else ""
+        self._check_ended(link, context, refused, more=more)
+        login = await self._begun(link, context, start, refused.challenge)
+        told = f"Log in to {link.name}{scopes}. The page asks whether you are {in_log(login.caller)}."
+        first = f"log in again{scopes}" if more else "log in first"
+        by_hand = f"{link.name}: you have to {first}: open {login.url} in a browser, then call again"
         if not isinstance(context, WireContext) or not context.opens_pages:
+            if isinstance(context, WireContext) and context.knows_pages and not context.modern:
+                page = {"mode": "url", "message": told, "url": login.url}
+                data = {"elicitations": [{**page, "elicitationId": secrets.token_hex(16)}]}
+                raise UpstreamProtocolError(link.name, URL_ELICITATION_REQUIRED, by_hand, data)
             raise CallError(by_hand)
-        answer = await context.open_page(told, login.url, name=f"log in to {link.name}")
+        answer = await context.open_page(told, login.url, name=_name(link))
         if not answer.accepted:
             raise CallError(f"{link.name}: the login was declined, so nothing was called")
         with anyio.move_on_after(WAIT):
@@ -195,38 +253,75 @@ class CallerLogins:
         if login.fault or not login.done.is_set():
             raise CallError(login.fault or by_hand)
 
-    async def _begun(self, link: Link, context: ToolContext, start: Callable[..., Any]) -> Login:
+    def _check_ended(self, link: Link, context: ToolContext, refused: Refused, *, more: bool) -> None:
+        """Ask no second time in one call.
+
+        Raises:
+            CallError: the login that the call has asked for failed, or the server refuses its token too.
+        """
+        caller = context.identity
+        ended = None if caller is None else self._ended.get(caller.key)
+        if caller is None or ended is None:
+            return
+        answered = isinstance(context, WireContext) and _name(link) in context.replay.answers
+        if ended.fault and answered:
+            del self._ended[caller.key]
+            raise CallError(ended.fault)
+        if more and ended.given == refused.used and {*refused.challenge.scopes} <= {*ended.scopes}:
+            del self._ended[caller.key]
+            scopes = in_log(" ".join(refused.challenge.scopes))
+            raise CallError(
+                f"{link.name}: it still refuses the call after a login for {scopes}: they were not granted, "
+                "or your account may not do this"
+            )
+
+    async def _begun(
+        self, link: Link, context: ToolContext, start: Callable[..., Any], challenge: Challenge
+    ) -> Login:
         caller = context.identity
         origin = context.origin if isinstance(context, WireContext) else None
         address = self._auth.callback or (None if origin is None else origin + CALLBACK_PATH)
         if caller is None or address is None:
-            raise CallError(f"{link.name}: a caller logs in over HTTP, where this server has a page for it")
-        login = self._pending.get(caller.key)
+            by_hand = "" if caller is None else f", or by {self._command(link, caller.key)}"
+            raise CallError(
+                f"{link.name}: a caller logs in over HTTP, where this server has a page for it{by_hand}"
+            )
+        key = (caller.key, frozenset(challenge.scopes))
+        login = self._pending.get(key)
         if login is None:
             if len(self._pending) >= MAX_LOGINS:
                 raise CallError(f"{link.name}: too many logins are pending; call again later")
-            login = self._pending[caller.key] = Login(link.name, caller.name, caller.key, address)
-            start(self._run, login, link, caller)
+            login = self._pending[key] = Login(link.name, caller.name, caller.key, address)
+            start(self._run, login, link, caller, challenge)
         with anyio.move_on_after(_BEGIN):
             await login.ready.wait()
         if login.fault or not login.ready.is_set():
             raise CallError(login.fault or f"{link.name}: no login page was given in time; call again later")
         return login
 
-    async def _run(self, login: Login, link: Link, caller: Identity) -> None:
+    async def _run(self, login: Login, link: Link, caller: Identity, challenge: Challenge) -> None:
         tokens = self._tokens(link, replace(self._auth, page=login), caller.key)
+        header = ""
         try:
             with anyio.fail_after(LOGIN_TIME):
-                await tokens.login(Challenge())
-            self.on_login(_digest(caller))
+                header = (await tokens.login(challenge)).header
+            self.on_login(caller.key)
         except UpstreamError as fault:
             login.fault = link.scrubbed(str(fault))
         except TimeoutError:
             login.fault = f"{link.name}: the login was not completed within {LOGIN_TIME:g} s; call again"
         finally:
-            del self._pending[caller.key]
+            del self._pending[caller.key, frozenset(challenge.scopes)]
+            self._ended[caller.key] = _Ended(challenge.scopes, header, login.fault)
+            if len(self._ended) > MAX_LOGINS:
+                self._ended.popitem(last=False)
             login.ready.set()
             login.done.set()
+
+
+def _name(link: Link) -> str:
+    """What tells the question for a login from others that a call asks."""
+    return f"log in to {link.name}"
 
 
 def _digest(caller: Identity) -> str:

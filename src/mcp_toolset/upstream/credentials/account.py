@@ -28,12 +28,14 @@ class Account:
         url: Its address.
         auth: How tokens are got.
         headers: What its requests carry besides.
+        user: The key of the caller whose login it is; empty for the one that all callers share.
     """
 
     name: str
     url: str = field(repr=False)
     auth: OAuth = field(default_factory=OAuth)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    user: str = ""
 
     async def port(self) -> int:
         """The port to come back to: the one of the last login, which is registered, if it is free."""
@@ -81,11 +83,16 @@ class Account:
         record = await store_of(self.auth).load(self._key())
         return None if record is None else Credential.kept(record)
 
+    async def users(self) -> list[str]:
+        """The keys of the callers whose logins to this server are kept."""
+        own = self._key()
+        return [key.user for key in await store_of(self.auth).list() if key == replace(own, user=key.user)]
+
     def _key(self) -> CredentialKey:
         return self._source(self.auth).key
 
     def _source(self, auth: OAuth) -> StoredTokens:
-        return StoredTokens(self.name, self.url, auth, store_of(auth), how="")
+        return StoredTokens(self.name, self.url, auth, store_of(auth), how="", user=self.user)
 
 
 async def accounts() -> list[tuple[CredentialKey, Credential]]:

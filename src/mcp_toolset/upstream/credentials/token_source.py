@@ -301,7 +301,8 @@ class StoredTokens:
             more = [] if challenge.status == 401 else challenge.member("scope").split()
             options = "".join(f" --scope {in_log(scope)}" for scope in more if scope not in known)
             why = f"{NEEDS_LOGIN}{self._how}{options}"
-            raise LoginRequiredError(self._name, why, for_more=challenge.status == 403)
+            scopes = dict.fromkeys((*known, *more))
+            raise LoginRequiredError(self._name, why, for_more=challenge.status == 403, scopes=scopes)
         challenge = replace(challenge, scopes=(*challenge.scopes, *auth.scopes))
         async with authorization_http(self._name, self.key.upstream) as http:
             found = await obtained(http, self.key.upstream, auth, challenge, kept or Credential(), self._now)

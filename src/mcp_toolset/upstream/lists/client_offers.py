@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_toolset.context.offer_kinds import Ending, Kind, Wire
+from mcp_toolset.context.offer_kinds import Ending, Kind, Offers, Wire
 from mcp_toolset.context.request import WireContext
 from mcp_toolset.protocol.cache_hints import CacheHint
 from mcp_toolset.tools.core.call import ToolContext
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Exchange = Callable[[str, dict[str, Any], ToolContext], Awaitable[dict[str, Any]]]
 
 
-class ClientOffers:
+class ClientOffers(Offers):
     """What all see, and beside it what the sessions of some clients list and tell.
 
     Attributes:

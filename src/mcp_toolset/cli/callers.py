@@ -1,0 +1,97 @@
+"""Callers on the command line: `--as` names one by its name, or by its key as the audit log has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from mcp_toolset.errors import TargetError
+from mcp_toolset.tools.core.identity import Identity
+
+if TYPE_CHECKING:
+    from mcp_toolset.config.auth import AuthConfig
+
+_FORM: Final = '["CLIENT", "ISSUER", "SUBJECT"]'
+
+
+def caller_of_key(written: str) -> Identity | None:
+    """The caller of a key; `None` if the text is a name.
+
+    Raises:
+        TargetError: the text begins as a key does, and is none.
+    """
+    if not written.startswith("["):
+        return None
+    try:
+        found: object = json.loads(written)
+    # Also what is nested too deeply.
+    except (ValueError, RecursionError):
+        found = None
+    parts = cast("list[object]", found) if isinstance(found, list) else []
+    client, issuer, subject = parts if len(parts) == 3 else (0, 0, 0)
+    if not (_is_text(client) and _is_text(issuer) and _is_text(subject)) or not (client or subject):
+        raise TargetError(f"--as {written}: a key is written as `{_FORM}`; one that is missing is null")
+    return Identity.of(cast("str | None", client), cast("str | None", subject), cast("str | None", issuer))
+
+
+def _is_text(part: object) -> bool:
+    return part is None or isinstance(part, str)
+
+
+def known_caller(written: str, auth: AuthConfig | None, place: str, kept: Sequence[str]) -> Identity:
+    """The caller that a server with this configuration knows by a name or a key.
+
+    Args:
+        written: The name or the key.
+        auth: Who may call.
+        place: The configuration, for messages.
+        kept: The keys of the callers who have logged in before.
+
+    Raises:
+        TargetError: there is no such caller, or there are several.
+    """
+    found = caller_of_key(written)
+    tokens = () if auth is None else tuple(auth.tokens)
+    issuers = () if auth is None else tuple(each.issuer for each in auth.jwt)
+    if found is not None:
+        _check_issuer(found, tokens, issuers, place)
+        return found
+    before = {key: one for key in kept if (one := caller_of_key(key)) is not None}
+    known = {Identity.of(name).key: Identity.of(name) for name in tokens} | before
+    named = {key: one for key, one in known.items() if one.name == written}
+    if len(named) == 1:
+        return next(iter(named.values()))
+    if named:
+        raise TargetError(f"--as {written}: there are several; give a key: {', '.join(sorted(named))}")
+    raise TargetError(
+        f"{place}: no caller {written!r}; {_mend(written, [*tokens], bool(issuers or not auth))}"
+    )
+
+
+def _check_issuer(found: Identity, tokens: Sequence[str], issuers: Sequence[str], place: str) -> None:
+    """Refuse the key of a caller whom the configuration lets in by no way.
+
+    Raises:
+        TargetError: it is such a key.
+    """
+    if not (tokens or issuers) or any("${" in issuer for issuer in issuers):
+        return
+    if found.issuer is None and found.client not in tokens:
+        raise TargetError(
+            f"{place}: `auth.tokens` has no {found.client!r}; {_mend(found.name, tokens, False)}"
+        )
+    if found.issuer is not None and found.issuer not in issuers:
+        known = f"`auth.jwt` has {', '.join(issuers)}" if issuers else "`auth` has no `jwt`"
+        raise TargetError(f"{place}: no tokens of {found.issuer} are accepted; {known}")
+
+
+def _mend(written: str, tokens: Sequence[str], keys: bool) -> str:
+    from mcp_toolset.config.keys import did_you_mean
+
+    if mend := did_you_mean(written, tokens):
+        return mend
+    known = [f"it knows {', '.join(tokens)}"] if tokens else []
+    if keys or not tokens:
+        known.append(f"give the key of a caller whom it does not name, as `{_FORM}`")
+    return "; ".join(known)
