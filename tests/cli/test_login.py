@@ -12,8 +12,14 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.cli.commandline import CommandLine, line
+from tests.support.asking import text_of
 from tests.support.authorization_server import AuthorizationServer, authorization_server
+from tests.support.callers import client_of, listening, until_listed
 from tests.upstream.credentials.protected import protected
+
+from mcp_toolset import ToolsetServer
+from mcp_toolset.config import load_config
+from mcp_toolset.hub.toolset import toolset_from_config
 
 __all__ = ["line"]
 BROWSER = """
@@ -74,6 +80,39 @@ async def test_i4_a_login_serves_configurations_and_addresses_until_a_logout(
         assert listed == [{"server": server.url, "issuer": issuer.issuer, "state": "logged in"}]
         assert await desk.said("logout", "up") == "up: logged out"
         assert (await desk.run("call", server.url, "whose")).returncode == 1
+
+
+@pytest.mark.anyio
+async def test_i5_a_login_as_a_caller_serves_that_caller_of_a_running_bridge_alone(
+    line: CommandLine, issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(line)
+    tokens = {name: f"the-long-token-of-{name}" for name in ("alice", "bob")}
+    async with protected(issuer) as server:
+        entry = {"url": server.url, "auth": {"type": "oauth", "per_user": True}}
+        file = line.write(
+            "mcp.json", json.dumps({"mcpServers": {"up": entry}, "toolset": {"auth": {"tokens": tokens}}})
+        )
+        monkeypatch.setenv("MCP_TOOLSET_CREDENTIALS", desk.env["MCP_TOOLSET_CREDENTIALS"])
+        bridge = ToolsetServer(toolset_from_config(load_config(file)))
+        async with (
+            listening(bridge) as url,
+            client_of(url, "alice", token=tokens["alice"]) as alice,
+            client_of(url, "bob", token=tokens["bob"]) as bob,
+        ):
+            await until_listed(alice, {"up_log_in"})
+            done = await desk.run("login", "up", "--as", "alice")
+            assert done.stdout.strip().endswith(", for the caller alice alone"), done.stderr
+            await until_listed(alice, {"up_whose"})
+            assert text_of(await alice.call_tool("up_whose", {})) == "it ran"
+            await until_listed(bob, {"up_log_in"})
+        listed = json.loads(await desk.said("login", "--list", "--json"))
+        assert [one["caller"] for one in listed] == ['["alice", null, null]']
+        assert '["alice", null, null]' in await desk.said("login", "--list")
+        done = await desk.run("logout", "up")
+        assert done.stdout == "up: no tokens are kept\n" and "use --as CALLER" in done.stderr
+        assert await desk.said("logout", "up", "--as", "alice") == "up: logged out (the caller alice alone)"
+        assert await desk.said("login", "--list") == "no tokens are kept"
 
 
 @pytest.mark.anyio

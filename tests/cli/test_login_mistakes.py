@@ -23,16 +23,39 @@ __all__ = ["line"]
         (["login", "bad", "--config", "all.json"], "mcpServers.bad.auth.type: no kind of login of that name"),
         (["login", "ftp://host"], "ftp: no login to such an address; give an https URL"),
         (["logout", "http://127.0.0.1:9/mcp"], "no tokens are kept"),
+        (
+            ["login", "own", "--config", "all.json", "--as", "alcie"],
+            "no caller 'alcie'; did you mean",
+        ),
+        (
+            ["logout", "own", "--config", "all.json", "--as", "x"],
+            "no caller 'x'; it knows alice; give",
+        ),
+        (["login", "own", "--config", "all.json", "--as", '["x"]'], "a key is written as"),
+        (["login", "own", "--config", "all.json", "--as", '["x", null, null]'], "`auth.tokens` has no 'x'"),
+        (
+            ["login", "own", "--config", "all.json", "--as", '[null, "https://evil", "x"]'],
+            "no tokens of https://evil are accepted; `auth.jwt` has https://idp",
+        ),
+        (["login", "all", "--config", "all.json", "--as", "alice"], "all callers share the login to 'all'"),
+        (
+            ["login", "https://host/mcp", "--as", "alice"],
+            "--as alice: callers have logins where",
+        ),
+        (["login", "--list", "--as", "alice"], "--list shows the logins of all callers; leave out --as"),
     ],
 )
-def test_i4_what_nobody_can_log_in_to_is_told(line: CommandLine, words: list[str], told: str) -> None:
+def test_i4_i5_what_nobody_can_log_in_to_is_told(line: CommandLine, words: list[str], told: str) -> None:
     robot = {"type": "client_credentials", "client_id": "r", "client_secret": "s", "issuer": "https://i"}
     servers = {
         "host": {"url": "https://host/mcp"},
         "run": {"command": "x"},
         "robot": {"url": "https://robot/mcp", "auth": robot},
         "bad": {"url": "https://bad/mcp", "auth": {"type": "x"}},
+        "own": {"url": "http://127.0.0.1:9/mcp", "auth": {"type": "oauth", "per_user": True}},
+        "all": {"url": "http://127.0.0.1:9/mcp", "auth": "oauth"},
     }
-    line.write("all.json", json.dumps({"mcpServers": servers}))
+    auth = {"tokens": {"alice": "${TOKEN}"}, "jwt": {"issuer": "https://idp", "audience": "x"}}
+    line.write("all.json", json.dumps({"mcpServers": servers, "toolset": {"auth": auth}}))
     done = line.run(*words)
     assert told in done.stderr + done.stdout and len((done.stderr + done.stdout).splitlines()) == 1
