@@ -128,6 +128,7 @@ HOMES: Final[Mapping[str, str]] = {
     "ToolResult": "tools.core.result",
     "ToolRound": "calls.rounds.tool_round",
     "ToolRoundPlan": "calls.rounds.tool_round",
+    "ToolSearch": "catalog.deferred.tool_search",
     "ToolSelector": "tools.binding.selector",
     "ToolView": "tools.view.view",
     "Toolset": "tools.toolsets.toolset",

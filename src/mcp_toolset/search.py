@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_toolset._lazy import homes_of, lazily
 
 if TYPE_CHECKING:
+    from mcp_toolset.catalog.deferred.tool_search import ToolSearch
     from mcp_toolset.catalog.search.embedding import (
         Embedder,
         EmbeddingScorer,
@@ -28,6 +29,7 @@ __all__ = [
     "SearchHit",
     "SearchIndex",
     "SentenceTransformerEmbedder",
+    "ToolSearch",
     "VectorCache",
     "VectorFile",
 ]

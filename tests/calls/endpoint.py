@@ -76,11 +76,19 @@ def response(said: Calls | str) -> dict[str, Any]:
         ]
     else:
         output = [reasoning] + [
-            {"type": "function_call", "id": f"f{id}", "call_id": id, "name": name} | _text(arguments)
+            _searched(id, arguments)
+            if name == "tool_search"
+            else {"type": "function_call", "id": f"f{id}", "call_id": id, "name": name} | _text(arguments)
             for id, name, arguments in said
         ]
     rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "completed"}
     return {"id": "x", "object": "response", "created_at": 0, "model": "m", "output": output, **rest}
+
+
+def _searched(id: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """A search that the client is to run."""
+    search = {"type": "tool_search_call", "id": f"s{id}", "call_id": id, "execution": "client"}
+    return {**search, "arguments": arguments, "status": "completed"}
 
 
 def _text(arguments: dict[str, Any]) -> dict[str, Any]:

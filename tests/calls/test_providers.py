@@ -215,10 +215,11 @@ async def test_o7_an_export_leads_back_from_its_names_and_its_strict_arguments()
     assert told["content"] == "saw sky"
 
 
-async def test_o7_a_deferred_tool_may_be_called_where_the_provider_searched_for_it():
+async def test_o7_u59_a_deferred_tool_may_be_called_where_the_provider_searched_for_it():
     deferred = ToolView(binding for binding in Toolset(look).deferred().bindings())
     use = anthropic_said([USES[2]])
-    assert ToolRound.from_anthropic(use, deferred).issues[0].reason is InvalidCallReason.UNAVAILABLE_TOOL
+    with pytest.raises(RoundError, match=r"look is a deferred tool.*ToolRound\.of\(message, export\)"):
+        ToolRound.from_anthropic(use, deferred)
     export = deferred.export("anthropic")
     assert [call.id for call in ToolRound.from_anthropic(use, deferred, export=export).calls] == ["c1"]
 

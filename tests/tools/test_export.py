@@ -64,10 +64,28 @@ def test_o7_export_keeps_the_order_and_the_choice_of_the_view():
     assert [entry["function"]["name"] for entry in tools.view().to_openai()] == ["add"]
 
 
-def test_x1_deferred_tools_are_not_exported():
+def test_x1_u59_deferred_tools_are_not_exported_and_not_lost_unseen():
     resident, hidden = binding({"type": "object"}), binding({"type": "object"}, name="hidden")
-    exported = ToolView([resident, replace(hidden, deferred=True)]).to_openai()
+    view = ToolView([resident, replace(hidden, deferred=True)])
+    with pytest.raises(DefinitionError, match=r"1 deferred tool \(hidden\).*deferred=False"):
+        view.to_openai()
+    exported = view.export("openai", deferred=False).tools
     assert [entry["function"]["name"] for entry in exported] == ["probe"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "openai_responses", "anthropic", "gemini"])
+def test_u59_a_view_without_deferred_tools_says_so_when_it_is_exported(provider: Any):
+    tools = Toolset(add, Toolset(erp_delete).deferred())
+    view = tools.view()
+    for made in (view, view.describe("add", "Add."), view.select(ToolAvailability.default())):
+        with pytest.raises(DefinitionError, match=r"1 deferred tool \(erp_delete\)"):
+            made.export(provider)
+        assert list(made.export(provider, deferred=False).names) == ["add"]
+        assert list(made.export(provider, deferred=True).names) == ["add"]
+    chosen = view.select(ToolAvailability.only("add"))
+    assert list(chosen.export(provider).names) == ["add"], "a choice is no loss"
+    assert list(Toolset(add).view().export(provider).names) == ["add"]
+    assert list(Toolset(add, Toolset(erp_delete).deferred().off()).view().export(provider).names) == ["add"]
 
 
 def test_o7_a_tool_without_a_description_is_exported_without_one():

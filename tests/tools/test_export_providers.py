@@ -8,11 +8,13 @@ from anthropic.types import ToolChoiceParam, ToolParam, ToolUnionParam
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolChoiceOptionParam
 from openai.types.responses import FunctionToolParam, ToolChoiceFunctionParam
 from openai.types.responses.tool_choice_options import ToolChoiceOptions
+from openai.types.responses.tool_param import ToolParam as ResponseToolParam
 from openai.types.responses.tool_search_tool_param import ToolSearchToolParam
 from pydantic import TypeAdapter
 from tests.tools.test_export import binding
 
 from mcp_toolset.errors import DefinitionError
+from mcp_toolset.tools.binding.binding import ToolBinding
 from mcp_toolset.tools.export.openai import MAX_DESCRIPTION
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.schema.validation import SchemaCheck
@@ -149,9 +151,35 @@ def test_x1_openai_responses_finds_deferred_tools_with_its_own_search():
 
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
 def test_x1_deferred_tools_are_left_out_where_the_provider_has_no_search(provider):
-    assert list(DEFERRED.export(provider).names) == ["weather"]
+    assert list(DEFERRED.export(provider, deferred=True).names) == ["weather"]
     with pytest.raises(DefinitionError, match="'erase' is not available"):
-        DEFERRED.export(provider, requirement=SPECIFIC)
+        DEFERRED.export(provider, requirement=SPECIFIC, deferred=False)
+
+
+def test_m5_openai_responses_gets_the_deferred_tools_of_each_server_in_a_namespace():
+    def of(name: str, source: str) -> ToolBinding:
+        return replace(VIEW["erase"], name=name, source=source, deferred=True)
+
+    view = ToolView([VIEW["weather"], of("crm_erase", "crm"), of("x", "crm"), of("y", "a b"), of("z", "")])
+    exported = view.export("openai_responses")
+    weather, own, crm, other, search = exported.tools
+    takes(list[ResponseToolParam], exported.tools)
+    assert (weather["name"], own["name"], search) == ("weather", "z", {"type": "tool_search"})
+    assert (crm["type"], crm["name"], [one["name"] for one in crm["tools"]]) == (
+        "namespace",
+        "crm",
+        ["crm_erase", "x"],
+    )
+    assert crm["description"] == "2 tools of the server crm: crm_erase, x"
+    assert all(one["defer_loading"] for one in crm["tools"])
+    assert other["name"] == "a_b"
+    assert set(exported.names) == {"weather", "crm_erase", "x", "y", "z"}
+
+
+def test_m5_a_namespace_never_has_the_name_of_a_tool():
+    view = ToolView([replace(VIEW["erase"], name=name, source="crm", deferred=True) for name in ("crm", "b")])
+    (space, _) = view.export("openai_responses").tools
+    assert space["name"] == "crm_2"
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai_responses"])

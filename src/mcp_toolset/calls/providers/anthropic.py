@@ -11,6 +11,7 @@ from mcp_toolset.calls.providers.turn import (
     AssistantCall,
     AssistantTurn,
     attachment,
+    found,
     json_of,
     plain,
     said,
@@ -75,7 +76,11 @@ def anthropic_results(results: Iterable[tuple[str, ToolResult]]) -> list[dict[st
 
 
 def _result(id: str, result: ToolResult) -> dict[str, Any]:
-    content = [_shown(block) for block in result.content] or [{"type": "text", "text": result.text}]
+    content = (
+        _references(result)
+        or [_shown(block) for block in result.content]
+        or [{"type": "text", "text": result.text}]
+    )
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": id}
     # The API refuses a text block without text.
     if kept := [inner for inner in content if inner.get("text") != ""]:
@@ -83,6 +88,11 @@ def _result(id: str, result: ToolResult) -> dict[str, Any]:
     if result.is_error:
         block["is_error"] = True
     return block
+
+
+def _references(result: ToolResult) -> list[dict[str, Any]]:
+    """The tools that a search has found, as references by which the API loads their definitions."""
+    return [{"type": "tool_reference", "tool_name": name} for name in found(result).get("names", ())]
 
 
 def _shown(block: Block) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from mcp_toolset.calls.providers.turn import (
     AssistantTurn,
     attachment,
     flagged_text,
+    found,
     json_of,
     parsed,
     plain,
@@ -69,7 +70,11 @@ def openai_result(id: str, result: ToolResult) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": flagged_text(result)}
 
 
-_CALLS: Final = ("function_call", "custom_tool_call")
+_SEARCH: Final = "tool_search_call"
+_CALLS: Final = ("function_call", "custom_tool_call", _SEARCH)
+
+TOOL_SEARCH: Final = "tool_search"
+"""The name of the search that the application runs, in an export and in a turn; the items have none."""
 
 
 def turn_from_responses(response: object) -> AssistantTurn:
@@ -83,7 +88,7 @@ def turn_from_responses(response: object) -> AssistantTurn:
     if not isinstance(output, list):
         raise RoundError(f"a round is made of a response or of its output items, not {response!r:.80}")
     items = [_item(place, item) for place, item in enumerate(cast("list[object]", output))]
-    calls = (_function_call(place, item) for place, item in enumerate(items) if item.get("type") in _CALLS)
+    calls = (_function_call(place, item) for place, item in enumerate(items) if _is_call(item))
     return AssistantTurn({"output": items}, tuple(calls), "openai_responses")
 
 
@@ -95,8 +100,20 @@ def _item(place: int, item: object) -> dict[str, Any]:
     return {key: value for key, value in cast("Mapping[str, Any]", fields).items() if value is not None}
 
 
+def _is_call(item: Mapping[str, Any]) -> bool:
+    """Whether the application has to answer an item; a search may have run at the provider."""
+    if item.get("type") == _SEARCH:
+        return item.get("execution") == "client"
+    return item.get("type") in _CALLS
+
+
 def _function_call(place: int, item: Mapping[str, Any]) -> AssistantCall:
     try:
+        if item["type"] == _SEARCH:
+            given = item["arguments"]
+            return AssistantCall(
+                item["call_id"], TOOL_SEARCH, parsed(given) if isinstance(given, str) else given
+            )
         if item["type"] == "custom_tool_call":
             return AssistantCall(item["call_id"], item["name"], item["input"])
         return AssistantCall(item["call_id"], item["name"], parsed(item["arguments"]))
@@ -122,6 +139,10 @@ def responses_result(items: Iterable[Mapping[str, Any]], id: str, result: ToolRe
     """A result as the output item that answers the call `id` among `items`."""
     kinds = {item.get("call_id"): item["type"] for item in items if item.get("type") in _CALLS}
     kind = kinds.get(id, "function_call")
+    if kind == _SEARCH:
+        loaded = list(found(result).get("tools", ()))
+        output = {"type": "tool_search_output", "call_id": id, "execution": "client"}
+        return {**output, "status": "completed", "tools": loaded}
     parts = [_part(place, block) for place, block in enumerate(result.content)]
     if all(part["type"] == "input_text" for part in parts):
         return {"type": f"{kind}_output", "call_id": id, "output": flagged_text(result)}

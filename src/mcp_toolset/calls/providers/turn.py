@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 from mcp_toolset.calls.pipeline.decision import rejection_reason
 from mcp_toolset.errors import RoundError
 from mcp_toolset.tools.core.result import Block, ToolResult
+from mcp_toolset.tools.export.table import FOUND_META_KEY
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.export import Export
@@ -137,6 +138,12 @@ def _link(block: Block) -> str:
     """A link with the description of its target: `Title: description`, and the address."""
     said = ": ".join(str(block[key]) for key in ("title", "description") if block.get(key))
     return f"{said} <{block.get('uri', '')}>" if said else str(block.get("uri", ""))
+
+
+def found(result: ToolResult) -> Mapping[str, Any]:
+    """What a search for tools has put into its result for the provider; empty for other results."""
+    meta: Mapping[str, Any] = result.wire.get("_meta") or {}
+    return meta.get(FOUND_META_KEY) or {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ __all__ = [
 ]
 
 
+_SEARCHING: Final = ("anthropic", "openai_responses")
+"""The providers whose own search shows deferred tools to a model."""
+
 MAX_ARGUMENT_DEPTH: Final = 200
 """The largest nesting depth of a call's arguments, also for arguments that come as JSON text."""
 
@@ -139,6 +142,8 @@ class ToolRound:
         cls, turn: AssistantTurn, view: ToolView, known: Container[str], export: Export | None
     ) -> ToolRound:
         turn = turn.decoded(export)
+        if export is None and turn.origin in _SEARCHING:
+            _check_deferred(turn, view)
         offered = NOTHING_OFFERED if export is None else export.deferred
         sorted_out = [examined(call, call.arguments, view, known, offered) for call in turn.calls]
         return cls(_first_plan(turn, sorted_out, view))
@@ -251,6 +256,17 @@ _READERS: Final[Mapping[str, Callable[[object], AssistantTurn]]] = {
     "openai_responses": turn_from_responses,
     "anthropic": turn_from_anthropic,
 }
+
+
+def _check_deferred(turn: AssistantTurn, view: ToolView) -> None:
+    """Refuse to judge calls of deferred tools without the export that says which of them were offered."""
+    for call in turn.calls:
+        binding = view.get(call.name)
+        if binding is not None and binding.deferred:
+            raise RoundError(
+                f"{call.name} is a deferred tool, and only the export of the request says whether the model "
+                "could find it: use ToolRound.of(message, export), or give export=…"
+            )
 
 
 def _check_arguments(call: ToolCall) -> None:

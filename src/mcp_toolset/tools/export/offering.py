@@ -5,7 +5,7 @@ Everything is copied: an export never changes a definition or the view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,9 @@ from mcp_toolset.tools.export.table import Export, Offer, Provider, ProviderForm
 
 if TYPE_CHECKING:
     from mcp_toolset.tools.binding.binding import ToolBinding
+
+_SHOWN: Final = 5
+"""Names in a message."""
 
 FORMS: Final[Mapping[Provider, ProviderForm]] = MappingProxyType(
     {
@@ -50,12 +53,18 @@ def export(
     *,
     requirement: ToolRequirement | None = None,
     strict: bool = False,
-    deferred: bool = True,
+    deferred: bool | None = None,
+    left_out: Sequence[str] = (),
 ) -> Export:
-    """A view's tools for one request, in its order; see `ToolView.export`."""
+    """A view's tools for one request, in its order; see `ToolView.export`.
+
+    `left_out` are the deferred tools that were left out of the view.
+    """
     form = _form(provider)
+    if deferred is None:
+        _check_reach(view, form, provider, left_out)
     required = requirement or ToolRequirement.optional()
-    bindings = _chosen(view, form, deferred)
+    bindings = _chosen(view, form, deferred is not False)
     met_by = required.resolve({binding.name: binding for binding in bindings})
     named = met_by[0] if required.kind == "specific" else None
     table = provider_names((binding.name for binding in bindings), form.names, form.reserved)
@@ -80,7 +89,26 @@ def export(
     )
 
 
-def plain_tools(view: Mapping[str, ToolBinding], provider: Provider) -> list[dict[str, Any]]:
+def _check_reach(
+    view: Mapping[str, ToolBinding], form: ProviderForm, provider: Provider, left_out: Sequence[str]
+) -> None:
+    """Refuse to leave out deferred tools when nothing says that this is meant."""
+    lost = [*left_out, *(name for name, one in view.items() if one.deferred and not form.defers)]
+    if not lost:
+        return
+    some = ", ".join(lost[:_SHOWN]) + (", …" if len(lost) > _SHOWN else "")
+    native = ".view(deferred=True) offers them through its own search; " if form.defers else ""
+    count = "1 deferred tool" if len(lost) == 1 else f"{len(lost)} deferred tools"
+    raise DefinitionError(
+        f"{form.title} would not see {count} ({some}): {native}"
+        f"ToolSearch(toolset).export({provider!r}) lets the model search for them here; "
+        f"export({provider!r}, deferred=False) leaves them out"
+    )
+
+
+def plain_tools(
+    view: Mapping[str, ToolBinding], provider: Provider, left_out: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The tools only, if nothing had to be renamed.
 
     Raises:
@@ -88,7 +116,7 @@ def plain_tools(view: Mapping[str, ToolBinding], provider: Provider) -> list[dic
             another name.
     """
     form = _form(provider)
-    exported = export(view, provider)
+    exported = export(view, provider, left_out=left_out)
     for name, public in exported.names.items():
         if name != public:
             raise DefinitionError(
@@ -104,24 +132,26 @@ def plain_tools(view: Mapping[str, ToolBinding], provider: Provider) -> list[dic
     return exported.tools
 
 
-def to_openai(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+def to_openai(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The `tools` of a chat completion request; see `ToolView.to_openai`."""
-    return plain_tools(view, "openai")
+    return plain_tools(view, "openai", left_out)
 
 
-def to_openai_responses(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+def to_openai_responses(
+    view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The `tools` of a Responses request; see `ToolView.to_openai_responses`."""
-    return plain_tools(view, "openai_responses")
+    return plain_tools(view, "openai_responses", left_out)
 
 
-def to_anthropic(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+def to_anthropic(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The `tools` of a Messages request; see `ToolView.to_anthropic`."""
-    return plain_tools(view, "anthropic")
+    return plain_tools(view, "anthropic", left_out)
 
 
-def to_gemini(view: Mapping[str, ToolBinding]) -> list[dict[str, Any]]:
+def to_gemini(view: Mapping[str, ToolBinding], left_out: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The `tools` of a Gemini request; see `ToolView.to_gemini`."""
-    return plain_tools(view, "gemini")
+    return plain_tools(view, "gemini", left_out)
 
 
 def _form(provider: Provider) -> ProviderForm:
@@ -153,6 +183,7 @@ def _offer(tool: _Shaped, form: ProviderForm, strict: bool, enforced: bool, *, r
         description=binding.definition.description,
         parameters=tool.strict if enforced and tool.strict is not None else form.parameters(tool.schema),
         strict=enforced if strict and form.dialect is not None else None,
+        server=binding.source,
         deferred=binding.deferred and not resident,
     )
 

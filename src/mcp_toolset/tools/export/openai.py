@@ -19,6 +19,12 @@ from mcp_toolset.tools.export.table import Offer, ProviderForm
 MAX_DESCRIPTION: Final = 1024
 """The largest length of a function's description; the rest continues in that of its parameters."""
 
+MAX_NAMESPACE: Final = 60
+"""The characters of a namespace's name that come from the server's."""
+
+MAX_NAMES: Final = 300
+"""Characters of the names of tools in the description of a namespace."""
+
 MAX_PROPERTIES: Final = 5000
 MAX_NESTING: Final = 10
 MAX_ENUM_VALUES: Final = 1000
@@ -94,7 +100,29 @@ def _responses_tool(offer: Offer) -> dict[str, Any]:
 
 
 def _responses_tools(offers: Sequence[Offer], tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [*tools, {"type": "tool_search"}] if any(offer.deferred for offer in offers) else tools
+    """The deferred tools of each mounted server in a namespace, whose name and text the model sees."""
+    plain: list[dict[str, Any]] = []
+    servers: dict[str, list[dict[str, Any]]] = {}
+    for offer, tool in zip(offers, tools, strict=True):
+        (servers.setdefault(offer.server, []) if offer.deferred and offer.server else plain).append(tool)
+    taken = {tool["name"] for tool in tools}
+    spaces = [_namespace(name, inside, taken) for name, inside in servers.items()]
+    searching = [{"type": "tool_search"}] if any(offer.deferred for offer in offers) else []
+    return [*plain, *spaces, *searching]
+
+
+def _namespace(server: str, tools: list[dict[str, Any]], taken: set[str]) -> dict[str, Any]:
+    """A namespace; the model calls a tool in it by the name of the tool."""
+    name = base = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:MAX_NAMESPACE]
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    taken.add(name)
+    names = ", ".join(tool["name"] for tool in tools)
+    text = names if len(names) <= MAX_NAMES else f"{names[:MAX_NAMES].rpartition(', ')[0]}, …"
+    told = f"{len(tools)} tool{'s' if len(tools) > 1 else ''} of the server {server}: {text}"
+    return {"type": "namespace", "name": name, "description": told, "tools": tools}
 
 
 def _chat_choice(requirement: ToolRequirement, name: str | None, strict: bool) -> Any:

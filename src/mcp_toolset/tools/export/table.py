@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from mcp_toolset.errors import UnknownToolError
 from mcp_toolset.tools.binding.binding import ToolBinding
@@ -14,6 +14,9 @@ from mcp_toolset.tools.export.arguments import WayBack
 from mcp_toolset.tools.export.requirement import ToolRequirement
 from mcp_toolset.tools.export.schema import Schema
 from mcp_toolset.tools.export.strict import StrictDialect
+
+FOUND_META_KEY: Final = "mcp-toolset/found"
+"""In the `_meta` of a result: the tools that a search has found, as the request's provider knows them."""
 
 Provider = Literal["openai", "openai_responses", "anthropic", "gemini"]
 """The provider of the request; `openai` is chat completions."""
@@ -28,6 +31,7 @@ class Offer:
         description: What the tool does, if it says so.
         parameters: The input schema in the provider's form, for this request only.
         strict: Whether the schema is enforced; `None` if strict mode was not requested.
+        server: The mounted server that it is from; empty for a tool of the application.
         deferred: Whether the provider's own search finds the tool.
     """
 
@@ -35,6 +39,7 @@ class Offer:
     description: str | None
     parameters: dict[str, Any]
     strict: bool | None = None
+    server: str = ""
     deferred: bool = False
 
 

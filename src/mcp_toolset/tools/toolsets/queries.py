@@ -107,7 +107,9 @@ class ToolsetQueries(Generic[C]):
         known = self.known_tools()
         if known.sources:
             self._missing_names.take(self.unbound(), is_closed=False)
-        every = ToolView((one for one in bindings if deferred or not one.deferred), known=known)
+        hidden = () if deferred else tuple(one.name for one in bindings if one.deferred and one.on)
+        shown = (one for one in bindings if deferred or not one.deferred)
+        every = ToolView(shown, known=known, left_out=hidden)
         try:
             return every.select(availability or ToolAvailability.default())
         except UnknownToolError as fault:

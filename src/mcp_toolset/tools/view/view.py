@@ -104,15 +104,22 @@ class RunsCalls(Protocol):
 class ToolView(Mapping[str, ToolBinding]):
     """A flat, frozen table of tools by public name, in the order they are listed."""
 
-    __slots__ = ("_known", "_names", "_table")
+    __slots__ = ("_known", "_names", "_table", "left_out")
 
-    def __init__(self, bindings: Iterable[ToolBinding], *, known: KnownTools | None = None) -> None:
+    def __init__(
+        self,
+        bindings: Iterable[ToolBinding],
+        *,
+        known: KnownTools | None = None,
+        left_out: tuple[str, ...] = (),
+    ) -> None:
         """Freeze `bindings`.
 
         Args:
             bindings: The tools.
             known: All tools that names may refer to, if `bindings` are some of them; by default these.
                 Views made from this view have them, too.
+            left_out: The deferred tools that were left out, so that an export does not lose them unseen.
 
         Raises:
             NameConflictError: two tools have the same name; the message names both places.
@@ -124,6 +131,7 @@ class ToolView(Mapping[str, ToolBinding]):
                 raise NameConflictError(conflict_message(other, binding))
         self._table = MappingProxyType(table)
         self._known = known
+        self.left_out = left_out
         self._names: ToolNames | None = None
 
     @property
@@ -169,7 +177,8 @@ class ToolView(Mapping[str, ToolBinding]):
             UnknownToolError: a selector names a tool that is not in the view.
         """
         chosen = availability.resolve(self._table)
-        return type(self)((self._table[name] for name in chosen), known=self.known_tools)
+        left_out = () if availability.kind == "only" else self.left_out
+        return type(self)((self._table[name] for name in chosen), known=self.known_tools, left_out=left_out)
 
     def describe(self, selector: ToolSelector, text: str | None) -> Self:
         """The view with another description for one tool; the last description for a tool wins.
@@ -180,7 +189,7 @@ class ToolView(Mapping[str, ToolBinding]):
         chosen = self[selector]
         described = replace(chosen, definition=chosen.definition.described(text))
         found = (described if binding is chosen else binding for binding in self._table.values())
-        return type(self)(found, known=self.known_tools)
+        return type(self)(found, known=self.known_tools, left_out=self.left_out)
 
     async def described(self, by: Describes) -> Self:
         """The view with new texts for its tools: from hooks, from rules, or from `Descriptions`.
@@ -190,7 +199,7 @@ class ToolView(Mapping[str, ToolBinding]):
         Raises:
             UnknownNameError: a hook or a description is for a tool that does not exist.
         """
-        return type(self)(await by.describe(self), known=self.known_tools)
+        return type(self)(await by.describe(self), known=self.known_tools, left_out=self.left_out)
 
     async def execute(
         self,
@@ -228,7 +237,7 @@ class ToolView(Mapping[str, ToolBinding]):
         *,
         requirement: ToolRequirement | None = None,
         strict: bool = False,
-        deferred: bool = True,
+        deferred: bool | None = None,
     ) -> Export:
         """The tools and the tool choice for one request, with the table that decodes its answer.
 
@@ -237,25 +246,35 @@ class ToolView(Mapping[str, ToolBinding]):
             requirement: Whether the model must call a tool, and which; optional by default.
             strict: Have the provider enforce each schema that its strict mode can express; the tools
                 with other schemas are sent unchanged.
-            deferred: Offer deferred tools through the provider's own search, if it has one
-                (Anthropic, OpenAI Responses). Otherwise they are left out.
+            deferred: Deferred tools are offered through the provider's own search, if it has one (Anthropic,
+                OpenAI Responses). `False` leaves them out; with `True`, they are left out where there is no
+                such search. See docs/provider-search.md.
 
         Raises:
-            DefinitionError: the requirement cannot be met by these tools, or the provider is unknown.
+            DefinitionError: the requirement cannot be met by these tools, the provider is unknown, or
+                deferred tools would be lost and `deferred` does not say that this is meant.
         """
         from mcp_toolset.tools.export import export
 
-        return export(self, provider, requirement=requirement, strict=strict, deferred=deferred)
+        return export(
+            self,
+            provider,
+            requirement=requirement,
+            strict=strict,
+            deferred=deferred,
+            left_out=self.left_out,
+        )
 
     def to_openai(self) -> list[Any]:
-        """The tools in the form of OpenAI's chat completions; deferred tools are left out.
+        """The tools in the form of OpenAI's chat completions.
 
         Raises:
-            DefinitionError: a name must be altered for the provider; the message has the remedy.
+            DefinitionError: a name must be altered for the provider, or there are deferred tools, which
+                it cannot search; the message has the remedy.
         """
         from mcp_toolset.tools.export import to_openai
 
-        return to_openai(self)
+        return to_openai(self, self.left_out)
 
     def to_openai_responses(self) -> list[Any]:
         """The tools in the form of OpenAI's Responses, deferred tools behind its tool search.
@@ -265,7 +284,7 @@ class ToolView(Mapping[str, ToolBinding]):
         """
         from mcp_toolset.tools.export import to_openai_responses
 
-        return to_openai_responses(self)
+        return to_openai_responses(self, self.left_out)
 
     def to_anthropic(self) -> list[Any]:
         """The tools in the form of Anthropic's Messages, deferred tools behind its tool search.
@@ -275,17 +294,18 @@ class ToolView(Mapping[str, ToolBinding]):
         """
         from mcp_toolset.tools.export import to_anthropic
 
-        return to_anthropic(self)
+        return to_anthropic(self, self.left_out)
 
     def to_gemini(self) -> list[Any]:
-        """The tools in the form of Gemini's requests; deferred tools are left out.
+        """The tools in the form of Gemini's requests.
 
         Raises:
-            DefinitionError: a tool or an argument has a name that must be altered for the provider.
+            DefinitionError: a tool or an argument has a name that must be altered for the provider, or there
+                are deferred tools, which it cannot search.
         """
         from mcp_toolset.tools.export import to_gemini
 
-        return to_gemini(self)
+        return to_gemini(self, self.left_out)
 
 
 async def execute(binding: ToolBinding, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -1,0 +1,182 @@
+"""`ToolSearch`: deferred tools in a loop of your own, found by our index, with any model provider.
+
+The provider's own deferral is used where there is one: Anthropic loads the definitions that a result refers
+to ("Tool search tool", custom search), OpenAI's Responses take them in the answer to a search that the client
+runs ("Tool search", client execution). For others, the tools that were found are listed from the next request
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.index import SearchHit, SearchIndex
+from mcp_toolset.catalog.search.ranking import Scorer
+from mcp_toolset.tools.binding.binding import ToolBinding
+from mcp_toolset.tools.core.result import ToolResult
+from mcp_toolset.tools.declare.function import Tool, tool
+from mcp_toolset.tools.export.offering import FORMS
+from mcp_toolset.tools.export.requirement import ToolRequirement
+from mcp_toolset.tools.export.table import FOUND_META_KEY, Export, Provider
+from mcp_toolset.tools.toolsets.toolset import Toolset
+from mcp_toolset.tools.view.made import same
+from mcp_toolset.tools.view.view import ToolView
+
+CLIENT_SEARCH: Final = "tool_search"
+"""The type of OpenAI's search tool, by which a round knows the calls of a search that the client runs."""
+
+LIMIT: Final = 5
+
+
+class ToolSearch:
+    """The search over the deferred tools of a toolset, for one conversation.
+
+    Attributes:
+        tool: The tool that the model calls to search; `export` offers it while there are deferred tools.
+        found: The public names of the tools that were found so far, in order.
+    """
+
+    def __init__(
+        self,
+        tools: Toolset[Any],
+        *,
+        limit: int = LIMIT,
+        name: str = "search_tools",
+        scorer: Scorer | Literal["built-in"] | None = "built-in",
+        index: SearchIndex | None = None,
+    ) -> None:
+        """Search the deferred tools of `tools`, which may change between two requests.
+
+        Args:
+            tools: The toolset; its other tools are always offered.
+            limit: Tools that one search finds at most, unless the model asks for fewer.
+            name: The name of the search tool.
+            scorer: As for `SearchIndex`.
+            index: An index that several conversations over the same tools share.
+        """
+        self._tools = tools
+        self._limit = limit
+        self._index = SearchIndex(scorer=scorer) if index is None else index
+        self._indexed: list[ToolBinding] = []
+        self._names: Mapping[str, str] = {}
+        self._forms: Mapping[str, dict[str, Any]] = {}
+        self.found: tuple[str, ...] = ()
+        self.tool: Final[Tool[..., Any]] = self._searching(name)
+
+    def view(self, *, turn: object = None) -> ToolView:
+        """All the tools, deferred ones included, with the search tool first if there are any of these."""
+        every = self._tools.view(turn=turn, deferred=True)
+        hidden = [one for one in every.values() if one.deferred]
+        self._take(hidden)
+        found = [self.tool.bind(), *every.values()] if hidden else every.values()
+        return ToolView(found, known=every.known_tools)
+
+    def export(
+        self,
+        provider: Provider,
+        *,
+        requirement: ToolRequirement | None = None,
+        strict: bool = False,
+        turn: object = None,
+    ) -> Export:
+        """The tools for the next request; see `ToolView.export`.
+
+        Anthropic gets all tools, the deferred ones marked, so that its prompt cache stays valid. OpenAI's
+        Responses get the others and a search that the client runs. Chat completions and Gemini get the others
+        and what was found so far.
+
+        Raises:
+            DefinitionError: see `ToolView.export`.
+        """
+        view = self.view(turn=turn)
+        if not FORMS[provider].defers:
+            shown = (
+                replace(one, deferred=False) if one.name in self.found else one
+                for one in view.values()
+                if not one.deferred or one.name in self.found
+            )
+            view = ToolView(shown, known=view.known_tools)
+        exported = view.export(provider, requirement=requirement, strict=strict)
+        self._names = {public: name for name, public in exported.names.items()}
+        if provider == "anthropic":
+            tools = [one for one in exported.tools if one.get("type", "custom") == "custom"]
+            return _with_tools(exported, tools)
+        return self._for_responses(exported) if provider == "openai_responses" else exported
+
+    def _for_responses(self, exported: Export) -> Export:
+        """The export with the search as one that the client runs, and without the deferred tools."""
+        searching = self._names.get(self.tool.name)
+        if searching is None:
+            return exported
+        self._forms = {one["name"]: one for one in _functions(exported.tools) if one.get("defer_loading")}
+        plain = [one for one in _functions(exported.tools) if one["name"] not in self._forms]
+        tools = [_client_search(one) if one["name"] == searching else one for one in plain]
+        return _with_tools(exported, tools, {**exported.names, CLIENT_SEARCH: self.tool.name})
+
+    def _take(self, hidden: list[ToolBinding]) -> None:
+        """Index the deferred tools of the next request."""
+        if same(hidden, self._indexed):
+            return
+        gone = {one.name for one in self._indexed} - {one.name for one in hidden}
+        self._index.remove(gone)
+        self._index.add(CatalogEntry(one.definition, one.name, one.source or None) for one in hidden)
+        self._indexed = hidden
+
+    def _searching(self, name: str) -> Tool[..., Any]:
+        @tool(name=name, title="Search for tools", description=_TEXT, read_only=True, idempotent=True)
+        async def search_tools(
+            query: Annotated[
+                str, Field(description="What the tool should do, in plain words.", max_length=2000)
+            ],
+            limit: Annotated[int | None, Field(ge=1, le=20, description="At most so many tools.")] = None,
+        ) -> ToolResult:
+            await self._index.read(query)
+            hits = self._index.search(query, limit=min(limit or self._limit, self._limit), wait=False)
+            self.found = tuple(dict.fromkeys([*self.found, *(hit.name for hit in hits)]))
+            return self._answer(hits)
+
+        return search_tools
+
+    def _answer(self, hits: Sequence[SearchHit]) -> ToolResult:
+        if not hits:
+            return ToolResult.of_text("No tool fits. Try other words, one search for each step.")
+        lines = "\n".join(f"{hit.signature}: {hit.description}" for hit in hits)
+        result = ToolResult.of_text(f"Found, and to be called by name from now on:\n{lines}")
+        names = [self._names[hit.name] for hit in hits if hit.name in self._names]
+        forms = [self._forms[name] for name in names if name in self._forms]
+        return replace(
+            result, wire={**result.wire, "_meta": {FOUND_META_KEY: {"names": names, "tools": forms}}}
+        )
+
+
+_TEXT: Final = (
+    "Find tools by what they do, before you say that something cannot be done. Search once for each step."
+)
+
+
+def _functions(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The functions of a Responses request, out of their namespaces."""
+    inside = ([one] if one["type"] == "function" else one.get("tools", []) for one in tools)
+    return [function for functions in inside for function in functions]
+
+
+def _client_search(function: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": CLIENT_SEARCH,
+        "execution": "client",
+        "description": function["description"],
+        "parameters": function["parameters"],
+    }
+
+
+def _with_tools(
+    exported: Export, tools: list[dict[str, Any]], names: Mapping[str, str] | None = None
+) -> Export:
+    form = FORMS[exported.provider]
+    request = form.request(tools, exported.tool_choice)
+    return replace(exported, tools=tools, names=names or exported.names, _request=request)
