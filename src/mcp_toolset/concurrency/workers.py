@@ -35,6 +35,19 @@ def owning() -> Generator[None]:
 
 
 @contextmanager
+def starting() -> Generator[None]:
+    """Pause the collector while a program starts: next to nothing of what it loads and makes is garbage."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
 def staying() -> Generator[None]:
     """Pause the collector for the length of a block and exempt the objects made in it.
 

@@ -109,8 +109,13 @@ def shaped(config: HubConfig, mounts: Mapping[str, Mount]) -> list[Toolset]:
     ]
 
 
-def judged(config: HubConfig) -> HubConfig:
-    """The configuration with a `fault` at every server that conflicts with one before it."""
+def judged(config: HubConfig, mount: Callable[[ServerConfig], object]) -> HubConfig:
+    """The configuration with a `fault` at every server that cannot be mounted, or conflicts with another.
+
+    Args:
+        config: The configuration.
+        mount: Mounts a server, to see whether that can be done.
+    """
     names = FileNames(str(config.path))
 
     def judge(server: ServerConfig) -> ServerConfig:
@@ -119,7 +124,7 @@ def judged(config: HubConfig) -> HubConfig:
         try:
             _check_folder(server, config.path)
             check_no_loop(server, config.path)
-            mounted(server, None)
+            mount(server)
             names.add(server)
         except ToolsetError as fault:
             told = Secrets.of(server.secrets).scrubbed(str(fault))

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_toolset.config import HubConfig, chain, load_config
+from mcp_toolset.config import HubConfig, ServerConfig, chain, load_config
 from mcp_toolset.hub.authentication import ConfiguredAuthentication, authenticator_of
 from mcp_toolset.hub.mounts import Mount, enabled, judged, lock_of, lock_path, mounted, shaped
 from mcp_toolset.security.policy.sections import Permissions
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_toolset.security.audit.audit_log import AuditLog
     from mcp_toolset.security.authentication.authenticator import Authenticator
     from mcp_toolset.security.policy.limits import Limits
+    from mcp_toolset.upstream.toolset import RemoteToolset
 
 _log = logging.getLogger("mcp_toolset.hub")
 
@@ -41,19 +42,22 @@ class ConfiguredToolset(Toolset):
         self._warned = frozenset[str]()
         self._authentication = ConfiguredAuthentication()
         self.read = lambda: self._judged(read())
-        self.config = self._judged(config)
+        remotes: dict[str, RemoteToolset] = {}
+        self.config = self._judged(
+            config, lambda one: remotes.update({one.name: mounted(one, lock, config.path)})
+        )
         for server in self.config.misconfigured:
             _log.info("%s is misconfigured: %s", server.name, server.fault)
-        self.mounts = {one.name: Mount(one, mounted(one, lock, config.path)) for one in enabled(self.config)}
+        self.mounts = {one.name: Mount(one, remotes[one.name]) for one in enabled(self.config)}
         super().__init__(name=config.name)
         self._members = tuple(shaped(self.config, self.mounts))
 
-    def _judged(self, config: HubConfig) -> HubConfig:
+    def _judged(self, config: HubConfig, mount: Callable[[ServerConfig], object] | None = None) -> HubConfig:
         for warning in config.warnings:
             if warning not in self._warned:
                 _log.warning("%s", warning)
         self._warned |= frozenset(config.warnings)
-        return judged(config)
+        return judged(config, mount or partial(mounted, lock=None))
 
     @property
     def stated_permissions(self) -> Permissions:

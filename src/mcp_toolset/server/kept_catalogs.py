@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
@@ -77,17 +77,24 @@ class KeptCatalogs:
     async def restore(self, sources: Iterable[ToolSource]) -> None:
         """Give each source what is kept of it, and keep what it lists from now on."""
         self._changed.attach()
-        for source in sources:
-            if not isinstance(source, Keepable) or (key := source.keep_key) is None:
-                continue
-            if self._sources.get(key) is source or (files := self._opened()) is None:
-                continue
+        fresh = {
+            key: source
+            for source in sources
+            if isinstance(source, Keepable)
+            and (key := source.keep_key) is not None
+            and self._sources.get(key) is not source
+        }
+        files = self._opened() if fresh else None
+        if files is None:
+            return
+        for key, source in fresh.items():
             self._sources[key] = source
             self._stops.append(source.on_change(self._changed.set))
-            kept = await anyio.to_thread.run_sync(files.load, key)
+        loaded = await anyio.to_thread.run_sync(lambda: {key: files.load(key) for key in fresh})
+        for key, kept in loaded.items():
             if kept is not None:
                 self._saved[key] = kept
-                await source.remember(kept)
+                await fresh[key].remember(kept)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -118,13 +125,13 @@ class KeptCatalogs:
             await self._changed.wait()
 
     async def _save(self) -> None:
-        if self._files is not None:
-            for key, source in list(self._sources.items()):
-                await anyio.to_thread.run_sync(self._save_one, self._files, key, source)
+        if self._files is not None and self._sources:
+            await anyio.to_thread.run_sync(self._save_all, self._files, dict(self._sources))
 
-    def _save_one(self, files: KeptFiles, key: str, source: Keepable) -> None:
-        kept = source.kept()
-        if kept is not None and kept != self._saved.get(key):
-            self._saved[key] = kept
-            files.save(key, kept)
-            _log.debug("kept what a mounted server lists: %s.json", key)
+    def _save_all(self, files: KeptFiles, sources: Mapping[str, Keepable]) -> None:
+        for key, source in sources.items():
+            kept = source.kept()
+            if kept is not None and kept != self._saved.get(key):
+                self._saved[key] = kept
+                files.save(key, kept)
+                _log.debug("kept what a mounted server lists: %s.json", key)

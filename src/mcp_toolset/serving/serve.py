@@ -194,6 +194,7 @@ def run_server(
             # What is loaded by now is exempt from garbage collection: the collector would scan it again and
             # again.
             gc.freeze()
+            gc.enable()
             if port is None:
                 if in_terminal():
                     tell(on_stdio(server))

@@ -103,10 +103,13 @@ class Owner:
 
         try:
             async with self.pool.running():
+                if self.dormancy.resting:
+                    settled()
+                    await self.dormancy.until_wanted()
+                await self.pool.routing.recall()
                 self._era = "legacy" if self.pool.routing.facts.modern is False else None
                 while True:
                     if self.dormancy.resting:
-                        settled()
                         await self.dormancy.until_wanted()
                     self._ready_at = float("inf")
                     reason = await self._live(settled)

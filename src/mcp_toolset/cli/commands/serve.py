@@ -97,13 +97,14 @@ def serve_command(
 
     from mcp_toolset.cli.display.output import log_to_stderr
     from mcp_toolset.cli.mount import MountOptions
+    from mcp_toolset.concurrency.workers import starting
     from mcp_toolset.serving.serve import Serving
 
     if token_env and transport != "stdio" and not isinstance(place, Url):
         inbound, token_env = replace(inbound, variables=(*inbound.variables, token_env)), None
     headers, auth = headers_of(header, token_env), inbound.authenticator(transport)
     log_to_stderr(verbose, quiet=False)
-    with _ledger(grants) as ledger:
+    with starting(), _ledger(grants) as ledger:
         options = MountOptions(
             deferred, timeout, name, ledger, client_prefix, state, headers=headers, audit=audit
         )

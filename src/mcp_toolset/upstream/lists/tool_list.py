@@ -19,7 +19,7 @@ from mcp_toolset.catalog.pins.capability_changes import gained
 from mcp_toolset.catalog.pins.differences import in_one_line
 from mcp_toolset.catalog.pins.policy import Pins
 from mcp_toolset.catalog.snapshot import EMPTY_SNAPSHOT, CatalogSnapshot, take_snapshot
-from mcp_toolset.concurrency.workers import BIG, in_worker, staying
+from mcp_toolset.concurrency.workers import BIG, in_worker, in_worker_if_large, staying
 from mcp_toolset.errors import (
     CallError,
     UpstreamError,
@@ -113,8 +113,9 @@ class UpstreamTools:
         async with self._admitting:
             if self.known:
                 return
-            self._listed = await in_worker(partial(take_snapshot, entries))
-            self.snapshot = await in_worker(partial(self._admissible, self._listed, remembered=True))
+            self._listed, self.snapshot = await in_worker_if_large(
+                partial(self._recalled, entries), len(entries)
+            )
             self.remembered, self.known = self.snapshot, True
             self.common = frozenset(self._listed.tools)
 
@@ -215,6 +216,11 @@ class UpstreamTools:
         previous = self._listed if self._listed.tools else self.similar
         listed = take_snapshot(entries, previous=previous, complete=listing.complete)
         return listed, self._admissible(listed)
+
+    def _recalled(self, entries: Sequence[Mapping[str, Any]]) -> tuple[CatalogSnapshot, CatalogSnapshot]:
+        """What is usable of what the last run knew, and what of that is to be served."""
+        listed = take_snapshot(entries)
+        return listed, self._admissible(listed, remembered=True)
 
     def _admissible(self, listed: CatalogSnapshot, *, remembered: bool = False) -> CatalogSnapshot:
         usable = usable_over_http(listed) if self._link.facts.carries_headers else listed

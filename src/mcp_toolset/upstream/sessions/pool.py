@@ -116,7 +116,6 @@ class SessionPool:
         self._context = copy_context()
         # An earlier opening may have waited on another event loop.
         self._freed = anyio.Event()
-        await self.routing.recall()
         async with anyio.create_task_group() as group:
             self._group = group
             try:
