@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, Literal, cast
 
 from mcp_toolset.catalog.pins.canonical import canonical, digest_of
@@ -61,13 +62,21 @@ class PinPolicy:
     hidden_text: HiddenTextPolicy = "strip"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Seen:
-    """A listed definition without the secrets of its mount, in canonical form."""
+    """A listed definition without the secrets of its mount; its canonical form is made to compare it."""
 
     definition: ToolDefinition
-    canonical: Mapping[str, Any]
-    digest: str
+
+    @cached_property
+    def canonical(self) -> Mapping[str, Any]:
+        """The canonical form."""
+        return canonical(self.definition)
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the canonical form."""
+        return digest_of(self.canonical)
 
 
 class Pins:
@@ -162,8 +171,7 @@ class Pins:
         if self._scrub is not None:
             wire = scrubbed(definition.to_wire(), self._scrub)
             shown = ToolDefinition.from_wire(wire | {"name": definition.name})
-        plain = canonical(shown)
-        return digest, _Seen(shown, plain, digest_of(plain))
+        return digest, _Seen(shown)
 
     def _change(self, seen: _Seen, locked: Pinned | None) -> ToolChange | None:
         name = seen.definition.name
@@ -172,10 +180,13 @@ class Pins:
         if is_new and self._on_new == "quarantine":
             return _new(seen, held=True)
         if pin is None:
-            pin = self._remembered(seen)
-        if pin is None:
-            return replace(_new(seen, held=True), reason=f"the server has named more than {MAX_SEEN} tools")
-        if digest_of(pin) != seen.digest:
+            first = self._remembered(seen)
+            if first is None:
+                return replace(
+                    _new(seen, held=True), reason=f"the server has named more than {MAX_SEEN} tools"
+                )
+            pin = None if first is seen else first.canonical
+        if pin is not None and digest_of(pin) != seen.digest:
             return self._judged(seen, pin, is_locked=locked is not None and not is_new)
         return _new(seen, held=False) if is_new and self._on_new == "warn" else None
 
@@ -183,13 +194,14 @@ class Pins:
     def _on_new(self) -> ChangePolicy:
         return self._policy.new or self._policy.changed or "quarantine"
 
-    def _remembered(self, seen: _Seen) -> Mapping[str, Any] | None:
+    def _remembered(self, seen: _Seen) -> _Seen | None:
         """The first definition of this name, which may be this one; `None` if there were too many names."""
-        if seen.definition.name not in self._first and len(self._first) >= MAX_SEEN:
+        name = seen.definition.name
+        if name not in self._first and len(self._first) >= MAX_SEEN:
             return None
         if not self._sees:
-            return self._first.get(seen.definition.name, seen).canonical
-        return self._first.setdefault(seen.definition.name, seen).canonical
+            return self._first.get(name, seen)
+        return self._first.setdefault(name, seen)
 
     def _judged(self, seen: _Seen, pin: Mapping[str, Any], *, is_locked: bool) -> ToolChange | None:
         policy = self._policy.changed
