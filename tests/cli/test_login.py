@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import subprocess
 import sys
@@ -18,7 +19,11 @@ from tests.support.callers import client_of, listening, until_listed
 from tests.upstream.credentials.protected import protected
 
 from mcp_toolset import ToolsetServer
+from mcp_toolset.audit import AuditLog
+from mcp_toolset.cli.login_record import LoginRecord
 from mcp_toolset.config import load_config
+from mcp_toolset.config.models import AuditConfig
+from mcp_toolset.errors import TargetError
 from mcp_toolset.hub.toolset import toolset_from_config
 
 __all__ = ["line"]
@@ -113,6 +118,35 @@ async def test_i5_a_login_as_a_caller_serves_that_caller_of_a_running_bridge_alo
         assert done.stdout == "up: no tokens are kept\n" and "use --as CALLER" in done.stderr
         assert await desk.said("logout", "up", "--as", "alice") == "up: logged out (the caller alice alone)"
         assert await desk.said("login", "--list") == "no tokens are kept"
+
+
+@pytest.mark.anyio
+async def test_i9_logins_and_logouts_are_in_the_audit_log_of_the_configuration(
+    line: CommandLine, issuer: AuthorizationServer
+) -> None:
+    desk, path = Desk(line), line.folder / "audit.jsonl"
+    async with protected(issuer) as server:
+        servers = {"up": {"url": server.url, "auth": "oauth"}}
+        line.write("mcp.json", json.dumps({"toolset": {"audit": path.name}, "mcpServers": servers}))
+        await desk.said("login", "up")
+        with AuditLog(path).opened() as held_by_a_bridge:
+            assert await desk.said("logout", "up") == "up: logged out"
+            held_by_a_bridge.take_over()
+    found = {said["event"]: said for said in map(json.loads, path.read_text().splitlines())}
+    login, logout = found["login"], found["logout"]
+    assert (login["server"], login["outcome"], login["issuer"]) == ("up", "logged in", issuer.issuer)
+    assert (logout["server"], logout["outcome"], logout["user"]) == ("up", "logged out", getpass.getuser())
+    assert login["scopes"] == ["tools:read"] and not [each for each in SECRETS if each in path.read_text()]
+
+
+def test_i9_a_login_that_fails_is_in_the_audit_log_with_its_reason(line: CommandLine) -> None:
+    path = line.folder / "audit.jsonl"
+    record = LoginRecord(AuditConfig(path, 1_000_000, 3), "up", "the key of alice")
+    with pytest.raises(TargetError), record.failing("login"):
+        raise TargetError("nobody has logged in")
+    failed = json.loads(path.read_text().splitlines()[1])
+    assert (failed["event"], failed["outcome"], failed["key"]) == ("login", "failed", "the key of alice")
+    assert failed["reason"] == "nobody has logged in"
 
 
 @pytest.mark.anyio

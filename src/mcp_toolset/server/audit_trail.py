@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import reduce
 from importlib.metadata import version
 from os import PathLike
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -16,6 +16,9 @@ from mcp_toolset.catalog.grants.ledger import GrantLedger
 from mcp_toolset.security.audit.audit_log import AuditLog
 from mcp_toolset.server.reloadable import Reloadable
 from mcp_toolset.tools.core.source import ToolSource
+
+TAKE_OVER: Final = 2.0
+"""Seconds between two looks at what other processes have handed over."""
 
 Audit = AuditLog | str | PathLike[str]
 """What is given as `audit=`: a log, or the path of its file."""
@@ -56,6 +59,9 @@ class AuditTrail:
             )
             stack.push_async_callback(self._close)
             stack.callback(grants.watch(self._of_grant))
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)
+            group.start_soon(self._take_over)
             yield
 
     def digests(self, configured: Reloadable | None) -> dict[str, str]:
@@ -90,6 +96,13 @@ class AuditTrail:
                 )
         self._seen = frozenset(changes)
 
+    async def _take_over(self) -> None:
+        """Record what commands in other processes do, such as logins to mounted servers."""
+        # Other processes set no event here.
+        while True:
+            await anyio.to_thread.run_sync(self.log.take_over)
+            await anyio.sleep(TAKE_OVER)
+
     def _of_grant(self, what: str, /, **facts: Any) -> None:
         kind, _, owner = (facts.pop("owner", None) or "").partition(":")
         who = {"key" if kind == "principal" else "session": owner}
@@ -102,4 +115,5 @@ class AuditTrail:
 
     async def _close(self) -> None:
         with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.log.take_over)
             await anyio.to_thread.run_sync(self.log.close)

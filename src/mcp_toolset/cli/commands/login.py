@@ -17,6 +17,8 @@ from mcp_toolset.errors import TargetError
 
 if TYPE_CHECKING:
     from mcp_toolset.cli.display.output import Output
+    from mcp_toolset.cli.login_record import LoginRecord
+    from mcp_toolset.config import HubConfig
     from mcp_toolset.config.server_auth import LoginPage
     from mcp_toolset.upstream.credentials.account import Account
     from mcp_toolset.upstream.credentials.credential import Credential
@@ -107,10 +109,12 @@ def login_command(
             else:
                 output.say("no tokens are kept")
             return
-        account = _account(server, config, caller)
+        account, record = _account(server, config, caller)
         if caller is None and account.auth.per_user:
             note(f"{account.name}: {_FOR_NOBODY}; for one caller, log in with --as CALLER")
-        found = run(lambda: _logged_in(account, scope, timeout, no_browser=no_browser))
+        with record.failing("login"):
+            found = run(lambda: _logged_in(account, scope, timeout, no_browser=no_browser))
+        record.note("login", "logged in", issuer=found.issuer, scopes=[*found.scopes])
         if as_json:
             about = {"caller": account.user} if account.user else {}
             output.json({"server": account.name, **about, "issuer": found.issuer, "scopes": [*found.scopes]})
@@ -136,20 +140,25 @@ def logout_command(server: str, config: Path | None, caller: str | None) -> None
     from mcp_toolset.cli.mount import run
 
     with answering() as output:
-        account = _account(server, config, caller)
+        account, record = _account(server, config, caller)
         if caller is None and account.auth.per_user:
             note(f"{account.name}: {_FOR_NOBODY}; to log out one caller, use --as CALLER")
         own = "" if caller is None else f" (the caller {caller} alone)"
-        output.say(f"{account.name}: {run(account.logout)}{own}")
+        with record.failing("logout"):
+            outcome = run(account.logout)
+        record.note("logout", outcome)
+        output.say(f"{account.name}: {outcome}{own}")
 
 
-def _account(server: str, config: Path | None, caller: str | None) -> Account:
-    """The account that a word of the command line names, of a caller if one is given.
+def _account(server: str, config: Path | None, caller: str | None) -> tuple[Account, LoginRecord]:
+    """The account that a word of the command line names, of a caller if one is given, and its record.
 
     Raises:
         ToolsetError: there is no such server or caller, or no login to it.
     """
+    from mcp_toolset.cli.login_record import LoginRecord
     from mcp_toolset.cli.target import default_name
+    from mcp_toolset.config import load_config
     from mcp_toolset.config.server_auth import OAuth
     from mcp_toolset.upstream.credentials.account import Account
 
@@ -160,22 +169,22 @@ def _account(server: str, config: Path | None, caller: str | None) -> Account:
             raise TargetError(
                 f"--as {caller}: callers have logins where a configuration says `per_user`; give its SERVER"
             )
-        return Account(default_name(server), server, OAuth())
+        return Account(default_name(server), server, OAuth()), LoginRecord(None, server)
     file = config or next((path for path in map(Path, FILES) if path.is_file()), None)
     if file is None:
         raise TargetError(f"{server}: no configuration in this folder names it; give --config FILE, or a URL")
-    return _configured(server, file, caller)
+    hub = load_config(file)
+    account = _configured(hub, server, file, caller)
+    return account, LoginRecord(hub.audit, account.name, account.user)
 
 
-def _configured(name: str, file: Path, caller: str | None) -> Account:
+def _configured(hub: HubConfig, name: str, file: Path, caller: str | None) -> Account:
     from mcp_toolset.cli.callers import known_caller
     from mcp_toolset.cli.mount import run
-    from mcp_toolset.config import load_config
     from mcp_toolset.config.keys import did_you_mean
     from mcp_toolset.config.server_auth import OAuth
     from mcp_toolset.upstream.credentials.account import Account
 
-    hub = load_config(file)
     servers = {server.name: server for server in hub.servers}
     server = servers.get(name)
     if server is None:

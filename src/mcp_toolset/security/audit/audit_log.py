@@ -30,6 +30,7 @@ from mcp_toolset.errors import AuditError, DefinitionError
 from mcp_toolset.security.audit.call_facts import CallFacts
 from mcp_toolset.security.audit.chain import Seal
 from mcp_toolset.security.audit.fields import call_text, cleaned_fields, repeated_text, shown_text
+from mcp_toolset.security.audit.handover import hand_over, handed_over
 from mcp_toolset.security.audit.log_files import LogFiles, stamp
 
 QUEUED: Final = 10_000
@@ -169,6 +170,22 @@ class AuditLog:
         """Have every text of a line pass a function that blanks secrets; one for each owner."""
         self._scrubbing[id(owner)] = scrubbed
         self._remember(self._scrubbed)
+
+    def hand_over(self, event: str, /, **fields: Any) -> None:
+        """Record an event whether or not another process writes the log, which then takes it over; blocks.
+
+        Raises:
+            AuditError: it cannot be recorded.
+        """
+        hand_over(self.path, self._seal, event, fields)
+        # Another process writes the log.
+        with suppress(AuditError), self.opened(lambda: {"command": event}):
+            self.take_over()
+
+    def take_over(self) -> None:
+        """Record what other processes have handed over; blocks. For who holds the log open."""
+        for event, fields in handed_over(self.path, self._seal):
+            self.record(event, **fields)
 
     def open(self, facts: Callable[[], Mapping[str, Any]] | None = None) -> None:
         """Hold the log open, and record `started`, with what `facts` then says.

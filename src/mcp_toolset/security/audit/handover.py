@@ -1,0 +1,89 @@
+"""Events for an audit log that another process writes: a file beside the log, which that process takes over.
+
+A command such as `mcp-toolset login` appends its event to `….handed`. The process that writes the log looks
+for the file every few seconds, puts the events into its chain and removes the file. Each event has the seal
+of the log.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from mcp_toolset.concurrency.atomic_file import PRIVATE, locked
+from mcp_toolset.errors import AuditError
+from mcp_toolset.security.audit.chain import Seal
+from mcp_toolset.security.audit.log_files import stamp
+
+_PATIENCE: Final = 5.0
+"""Seconds to wait for another process that writes or takes the file."""
+
+_log = logging.getLogger("mcp_toolset.audit")
+
+
+def hand_over(log: Path, seal: Seal, event: str, fields: Mapping[str, Any]) -> None:
+    """Keep an event for the process that writes the log.
+
+    Raises:
+        AuditError: it cannot be kept.
+    """
+    named = {**fields, "at": stamp(time.time()), "id": secrets.token_hex(8)}
+    said = json.dumps({"event": event, "fields": named})
+    # Begun anew, whatever a process that was killed has left.
+    line = f"\n{json.dumps({'said': said, 'seal': _sealed(seal, said)})}\n".encode()
+    try:
+        with locked(_place(log, ".handed.lock"), _PATIENCE):
+            file = os.open(_place(log, ".handed"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
+            with os.fdopen(file, "wb") as handed:
+                handed.write(line)
+                handed.flush()
+                os.fsync(handed.fileno())
+    # A lock that is not free in time is an OSError as well.
+    except OSError as fault:
+        raise AuditError(
+            f"{log}: the event {event!r} cannot be recorded ({fault.strerror or 'the file is in use'}); "
+            "let this user write to the folder of the audit log"
+        ) from None
+
+
+def handed_over(log: Path, seal: Seal) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The events that other processes have kept for the log; they are removed after the last one."""
+    place = _place(log, ".handed")
+    if not place.exists():
+        return
+    try:
+        with locked(_place(log, ".handed.lock"), _PATIENCE):
+            for line in filter(None, place.read_bytes().splitlines()):
+                if (found := _read(seal, line)) is None:
+                    _log.error("%s: a line is not of this program, or was changed; it is not recorded", place)
+                else:
+                    yield found
+            place.unlink()
+    except OSError as fault:
+        _log.error("%s: its events cannot be taken over: %s", place, fault)
+
+
+def _read(seal: Seal, line: bytes) -> tuple[str, Mapping[str, Any]] | None:
+    try:
+        table: Any = json.loads(line)
+        said = str(table["said"])
+        found = cast("dict[str, Any]", json.loads(said))
+        is_sealed = hmac.compare_digest(str(table["seal"]).encode(), _sealed(seal, said).encode())
+        return (str(found["event"]), dict(found["fields"])) if is_sealed else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _sealed(seal: Seal, said: str) -> str:
+    return seal.line(f"handed {said}".encode())
+
+
+def _place(log: Path, suffix: str) -> Path:
+    return log.with_name(log.name + suffix)
