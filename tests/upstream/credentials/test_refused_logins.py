@@ -23,6 +23,8 @@ from mcp_toolset.concurrency import backoff
 from mcp_toolset.errors import LoginRequiredError, UpstreamUnavailableError
 from mcp_toolset.security.secrets.credential_store import MemoryCredentialStore
 from mcp_toolset.testing import LOCAL_CONTEXT
+from mcp_toolset.upstream.callers import logins
+from mcp_toolset.upstream.callers.logins import CallerTokens
 from mcp_toolset.upstream.credentials import token_source
 from mcp_toolset.upstream.credentials.account import Account
 from mcp_toolset.upstream.credentials.token_source import StoredTokens
@@ -221,6 +223,21 @@ async def test_i4_tokens_of_another_login_are_taken_up_by_a_bridge_that_runs(
         with anyio.fail_after(30):
             await source.withdrawn()
     assert store.used == [None, "Bearer a", "Bearer b"]
+
+
+async def test_i5_the_tokens_of_a_caller_who_is_logged_out_are_not_sent_any_more(
+    issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "LOOK", 0)
+    async with protected(issuer) as server:
+        store = await logged_in(server)
+        source = source_of(server, store)
+        tokens = CallerTokens(source, "alice")
+        assert await tokens.header(None) == await tokens.header(None) is not None
+        await store.remove(source.key)
+        assert await tokens.header(None) is None
+        with anyio.fail_after(30):
+            await tokens.withdrawn()
 
 
 async def test_i4_a_logout_waits_for_a_renewal_and_nothing_is_kept_after_it(

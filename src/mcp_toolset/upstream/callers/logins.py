@@ -27,7 +27,7 @@ from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.credentials.login import Challenge
-from mcp_toolset.upstream.credentials.token_source import StoredTokens, store_of
+from mcp_toolset.upstream.credentials.token_source import LOOK, StoredTokens, store_of
 from mcp_toolset.upstream.target import Link
 
 LOG_IN: Final = "log_in"
@@ -82,9 +82,15 @@ class CallerTokens:
         self.user = user
         self.needed = False
         self.refused: Refused | None = None
+        self._looked_at = float("-inf")
+        self._gone = anyio.Event()
 
     async def header(self, caller: Identity | None) -> str | None:
-        """See `TokenSource`."""
+        """See `TokenSource`; there may be many callers, so a logout is looked for when tokens are used."""
+        if anyio.current_time() >= self._looked_at + LOOK:
+            self._looked_at = anyio.current_time()
+            if await self._source.are_withdrawn():
+                self._gone.set()
         return await self._source.header(caller)
 
     async def challenged(
@@ -104,7 +110,7 @@ class CallerTokens:
 
     async def withdrawn(self) -> None:
         """See `TokenSource`."""
-        await self._source.withdrawn()
+        await self._gone.wait()
 
     async def changed(self) -> None:
         """See `TokenSource`."""

@@ -200,19 +200,23 @@ class StoredTokens:
 
     async def withdrawn(self) -> None:
         """See `TokenSource`; tokens of another login are taken up meanwhile."""
-        while True:
+        # A logout is the work of another process, which sets no event here.
+        while not await self.are_withdrawn():  # noqa: ASYNC110
             await anyio.sleep(LOOK)
-            async with self._lock:
-                try:
-                    kept = None if self._held is None else await self._kept()
-                except SecretError as fault:
-                    _log.debug("%s: %s", self._name, in_log(fault))
-                    continue
-                if self._held is None or (kept is not None and kept.header in ("", self._held.header)):
-                    continue
+
+    async def are_withdrawn(self) -> bool:
+        """Whether the tokens in use are not kept any more; those of another login are taken up."""
+        async with self._lock:
+            held = self._held
+            try:
+                kept = held if held is None else await self._kept()
+            except SecretError as fault:
+                _log.debug("%s: %s", self._name, in_log(fault))
+                return False
+            if held is not None and (kept is None or kept.header not in ("", held.header)):
                 self._held = kept
-                if kept is None:
-                    return
+                return kept is None
+            return False
 
     async def _seen(self) -> str:
         """The header in the store; empty if there is none, or the store cannot be read."""
