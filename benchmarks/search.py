@@ -36,6 +36,8 @@ PAIRS = (
     ("catalog_livemcp.jsonl", "queries_livemcp_steps.jsonl"),
     ("catalog_livemcp.jsonl", "queries_livemcp_agent.jsonl"),
     ("catalog_metatool.jsonl", "queries_metatool.jsonl"),
+    ("catalog_sealtools.jsonl", "queries_sealtools_600.jsonl"),
+    ("catalog_toollens.jsonl", "queries_toollens_600.jsonl"),
 )
 DEPTHS = (1, 5, 10)
 LARGE = 8_118

@@ -17,7 +17,7 @@ from math import log
 from mcp_toolset.catalog.search.aliases import ALIASES
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.postings import IMPACT, Clause, Places, Posting, WordQuery
-from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, runs, stem, words
+from mcp_toolset.catalog.search.text import STOP_WORDS, Tokenizer, spoken_words, stem
 from mcp_toolset.catalog.search.vocabulary import Vocabulary
 
 _FIELD_CHARACTERS = 8_000
@@ -113,9 +113,12 @@ class LexicalScorer:
             hidden: Tools that count for nothing: neither for what words are known nor for how rare they are.
         """
         places = self.places.at(hidden)
-        clauses, unknown = self._clauses(self._wanted(query, places), places)
+        wanted = self._wanted(query, places)
+        clauses, unknown = self._clauses(wanted, places)
+        own = [clause.weight for clause in clauses if wanted[clause.posting.term] == 1]
         most = (self._weights.saturation + 1) * IMPACT
-        return WordQuery(clauses, unknown, most, self.places, self._held)
+        telling = sum(own) / _rarity(1, len(self._held) - len(places))
+        return WordQuery(clauses, unknown, most, telling, self.places, self._held)
 
     def _put(self, place: int, term: str, impact: int) -> Posting:
         posting = self._postings.get(term)
@@ -173,7 +176,8 @@ class LexicalScorer:
 
     def _wanted(self, query: str, hidden: AbstractSet[int]) -> dict[str, float]:
         """The terms of a query, known or not, with their weights before rarity."""
-        spoken = _words_of(query)
+        every = spoken_words(query[:_QUERY_CHARACTERS])
+        spoken = [word for word in every if word not in STOP_WORDS][:_QUERY_WORDS] or every[:_QUERY_WORDS]
         stems = [stem(word) for word in spoken]
         wanted = dict.fromkeys(stems, 1.0)
         for term in [term for term in wanted if not self._having(term, hidden)][:_CORRECTIONS]:
@@ -204,7 +208,7 @@ class LexicalScorer:
         for term, weight in wanted.items():
             posting = self._postings.get(term)
             having = self._having(term, hidden)
-            weight *= log(1 + (total - having + 0.5) / (having + 0.5))
+            weight *= _rarity(having, total)
             if posting is None or not having:
                 unknown += weight
             else:
@@ -213,10 +217,6 @@ class LexicalScorer:
         return clauses, unknown
 
 
-def _words_of(query: str) -> list[str]:
-    """The distinct words of a query in order; its stop words only if there are no others."""
-    spoken: list[str] = []
-    for run in runs(query[:_QUERY_CHARACTERS]):
-        spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)
-    telling = [word for word in spoken if word not in STOP_WORDS] or spoken
-    return list(dict.fromkeys(telling))[:_QUERY_WORDS]
+def _rarity(having: int, total: int) -> float:
+    """How much a term tells that `having` of `total` tools have."""
+    return log(1 + (total - having + 0.5) / (having + 0.5))

@@ -1,4 +1,4 @@
-"""`MeaningScorer`: ranking by cosine similarity of a query and the text of each tool; two rankings as one.
+"""`MeaningScorer`: ranking by cosine similarity of a query and the text of each tool.
 
 `SearchIndex` uses it by default. It embeds with the built-in table of word vectors, which is read from disk
 when the first tool is indexed. `EmbeddingScorer` does the same with a sentence model of the host's choice.
@@ -8,50 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, final
 from warnings import warn
 
 from mcp_toolset.catalog.search.entry import CatalogEntry
 from mcp_toolset.catalog.search.packed_vectors import Cosines, PackedVectors, Similarity
-from mcp_toolset.catalog.search.vectors import WordVectors, built_in, words_of
-
-# A tool that scores less than this part of the best score is left out.
-_TAIL = 0.4
-# A tool that shares no word with the query is shown from this part of `Weight.enough`.
-_WORDLESS = 0.7
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """How much the ranking by meaning counts.
-
-    Attributes:
-        enough: The cosine at which meaning alone makes a tool worth showing.
-        share: The part of the fused score that comes from meaning; the words have the rest.
-    """
-
-    enough: float
-    share: float
-
-
-def fused(words: Mapping[str, float], meaning: Mapping[str, float], weight: Weight) -> dict[str, float]:
-    """The weighted sum of both rankings, each divided by its best score, without the tail.
-
-    Cosines that are all below `weight.enough` are divided by `weight.enough`, so that they stay weak.
-    """
-    if not words and not meaning:
-        return {}
-    per_word = (1 - weight.share) / max(words.values(), default=1.0)
-    per_cosine = weight.share / max([*meaning.values(), weight.enough])
-    least = _WORDLESS * weight.enough
-    scores = {name: per_word * score for name, score in words.items()}
-    for name, cosine in meaning.items():
-        if name in words or cosine >= least:
-            scores[name] = scores.get(name, 0.0) + per_cosine * cosine
-    bar = _TAIL * max(scores.values(), default=0.0)
-    return {name: score for name, score in scores.items() if score >= bar}
+from mcp_toolset.catalog.search.text import STOP_WORDS
+from mcp_toolset.catalog.search.vectors import WordVectors, built_in, is_latin, words_of
 
 
 class Blend:
@@ -114,6 +78,12 @@ def _renaming(entry: CatalogEntry) -> str:
     return " ".join(word for word in words_of(entry.public_name[:_NAME]) if word not in known)
 
 
+def _telling(query: str) -> str:
+    """A query without stop words and numbers, unless it has nothing else: they blur the rest."""
+    said = words_of(query)
+    return " ".join(word for word in said if word not in STOP_WORDS and not word.isdigit()) or query
+
+
 def best_cosines(
     similarity: Similarity, count: int, among: AbstractSet[str] | None, also: Iterable[str]
 ) -> dict[str, float]:
@@ -145,7 +115,7 @@ class MeaningScorer:
     """
 
     enough = 0.35
-    share = 0.7
+    share = 0.75
 
     def __init__(self, vectors: WordVectors | None = None, *, numpy: Any = None) -> None:
         """Start empty.
@@ -186,10 +156,11 @@ class MeaningScorer:
         return {} if cosines is None else best_cosines(cosines, count, among, also)
 
     def compare(self, query: str) -> Cosines | None:
-        """The similarity of every tool to the query; `None` if the table knows no word of the query."""
-        if not self._packed:
+        """The similarity of every tool to the query; `None` if the table cannot read it."""
+        query = query[:_QUERY_CHARACTERS]
+        if not self._packed or not is_latin(query):
             return None
-        vector = self._table().encode(query[:_QUERY_CHARACTERS], wordlike=True)
+        vector = self._table().encode(_telling(query), wordlike=True)
         return None if vector is None else self._packed.cosines(vector)
 
     def _table(self) -> WordVectors:

@@ -93,6 +93,8 @@ class WordQuery:
 
     Attributes:
         ceiling: The score of a tool that matches the query perfectly.
+        telling: How many telling words the query has: one that a single tool has counts as 1, one that all
+            tools have as nearly nothing.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class WordQuery:
         clauses: Sequence[Clause],
         unknown: float,
         most: float,
+        telling: float,
         places: Places,
         held: Mapping[str, Iterable[Posting]],
     ) -> None:
@@ -108,6 +111,7 @@ class WordQuery:
         self._most = most
         self._places = places
         self._held = held
+        self.telling = telling
         self.ceiling = most * (sum(clause.weight for clause in clauses) + unknown) or 1.0
 
     def best(self, count: int, among: AbstractSet[str] | None = None) -> dict[str, float]:

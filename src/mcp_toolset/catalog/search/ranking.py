@@ -8,19 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from heapq import nsmallest
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from mcp_toolset.catalog.search.clauses import clauses_of
 from mcp_toolset.catalog.search.entry import CatalogEntry
+from mcp_toolset.catalog.search.fusion import Heard, beside, without_tail
 from mcp_toolset.catalog.search.lexical import LexicalScorer
-from mcp_toolset.catalog.search.meaning import Weight, fused
 from mcp_toolset.catalog.search.postings import WordQuery
 from mcp_toolset.errors import DefinitionError
 
 _POOL = 100
-# The part of a query, by the rarity of its words, that a tool must have to be shown for its words alone.
-_COVERAGE_ENOUGH = 0.6
-_CHECKED_FOR_ENOUGH = 5
+_QUERY_CHARACTERS = 2_000
+# Up to so many telling words a query is one thought, and meaning has its whole share of the score. With more,
+# the share falls as their number grows, and the clauses of the query count beside the whole.
+_TELLING = 4.5
+# A wrong hit costs a model a line and silence costs it the task: tools that fit less are shown, too.
+_SHOWN, _WELL = 0.75, 1.3
+# What no tool answers well may be found by a tool that searches the web: one this near to the first text, in
+# multiples of what is enough, with a word of the second.
+_OPEN_WEB, _OPEN_WEB_WORDS = "search the web", "web internet google"
+_SEARCHES = 1.6
+_FEW = 3
+_UNSURE = 0.3
 
 
 @runtime_checkable
@@ -119,23 +129,49 @@ class Ranking:
         hidden: AbstractSet[str] = frozenset(),
     ) -> Mapping[str, float]:
         """At least the `count` best public names with scores from 0 to 1; empty if none is worth showing."""
+        query = query[:_QUERY_CHARACTERS]
         asked = self._words.read(query, hidden)
         if self._scorer is None:
             return asked.best(count, among)
-        pool, scorer = max(count, _POOL), self._scorer
-        words = asked.best(pool, among)
-        meaning = scorer.best(query, pool, among, words.keys())
-        words |= asked.shares(meaning.keys() - words.keys())
-        found = fused(words, meaning, Weight(scorer.enough, scorer.share))
-        return found if _is_enough(found, asked, meaning, scorer.enough) else {}
+        scorer, find = self._scorer, _Search(self._words, self._scorer, max(count, _POOL), among, hidden)
+        clauses = clauses_of(query) if asked.telling > _TELLING else ()
+        parts = [find.heard(clause, self._words.read(clause, hidden)) for clause in clauses]
+        also = {name for part in parts for name in (*part.words, *part.meaning)}
+        whole = find.heard(query, asked, also)
+        if not whole.meaning:
+            return asked.best(count, among)
+        share = scorer.share * min(1.0, _TELLING / (asked.telling or 1.0))
+        nearest = max((part.nearest for part in parts), default=0.0)
+        scores = whole.fused(share, whole.nearest)
+        by_clause = [part.fused(share, nearest) for part in parts]
+        fit = max(map(Heard.fit, (whole, *parts), (scores, *by_clause)))
+        found = without_tail(beside(scores, by_clause) if parts else scores) if fit >= _SHOWN else {}
+        return found if fit >= _WELL else find.open_web() | found
 
 
-def _is_enough(
-    found: Mapping[str, float], asked: WordQuery, meaning: Mapping[str, float], enough: float
-) -> bool:
-    """Whether one of the best tools matches enough of the query, by words, meaning or both."""
-    best = nsmallest(_CHECKED_FOR_ENOUGH, found, key=lambda name: (-found[name], name))
-    meant = {name: meaning.get(name, 0.0) / enough for name in best}
-    if any(share >= 1 for share in meant.values()):
-        return True
-    return any(asked.coverage(name) / _COVERAGE_ENOUGH + meant[name] >= 1 for name in best)
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What one search asks both rankings for."""
+
+    words: LexicalScorer
+    scorer: Scorer
+    pool: int
+    among: AbstractSet[str] | None
+    hidden: AbstractSet[str]
+
+    def heard(self, text: str, asked: WordQuery, also: AbstractSet[str] = frozenset()) -> Heard:
+        """What both rankings find for a text, and how it fits the tools in `also`."""
+        words = asked.best(self.pool, self.among)
+        meaning = self.scorer.best(text, self.pool, self.among, words.keys() | also)
+        words |= asked.shares((meaning.keys() | also) - words.keys())
+        return Heard(asked, words, meaning, self.scorer.enough)
+
+    def open_web(self) -> dict[str, float]:
+        """The tools that search the web: they may answer what no other tool does."""
+        nearest = self.scorer.best(_OPEN_WEB, _FEW, self.among)
+        known = self.words.read(_OPEN_WEB_WORDS, self.hidden).shares(nearest)
+        return {
+            name: _UNSURE * cosine
+            for name, cosine in nearest.items()
+            if name in known and cosine >= _SEARCHES * self.scorer.enough
+        }

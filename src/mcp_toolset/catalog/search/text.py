@@ -26,6 +26,8 @@ _RUN = re.compile(rf"{_LETTERS}(?:[_-]+{_LETTERS})*")
 _SOUTH_EAST_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17d3"
 _EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _UNSPACED = _SOUTH_EAST_ASIAN + _EAST_ASIAN
+_PARTICLE = re.compile("([\uac00-\ud7af])(?:에서|에게|으로|까지|부터|[을를은는이가에의와과로도])$")
+_LONGEST_PARTICLE = 2
 _SCRIPT = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _UNSPACED_CHARACTER = re.compile(rf"[{_UNSPACED}]")
 _PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -88,6 +90,19 @@ def words(run: str) -> Iterator[str]:
     for piece in _JOINT.split(run):
         for stretch in _SCRIPT.findall(piece):
             yield from _script_words(stretch)
+
+
+def spoken_words(text: str) -> list[str]:
+    """The distinct words of a text in order."""
+    spoken: list[str] = []
+    for run in runs(text):
+        spoken += [run] if run.isalpha() and run.islower() and run.isascii() else words(run)
+    return list(dict.fromkeys(spoken))
+
+
+def telling_words(text: str) -> list[str]:
+    """The distinct words of a text in order, without stop words."""
+    return [word for word in spoken_words(text) if word not in STOP_WORDS]
 
 
 def stem(word: str) -> str:
@@ -184,9 +199,16 @@ def _script_words(stretch: str) -> Iterator[str]:
     if stretch.isascii():
         yield from _identifier_words(stretch)
     elif len(stretch) > 1 and _UNSPACED_CHARACTER.match(stretch):
-        yield from (stretch[i : i + 2] for i in range(len(stretch) - 1))
+        yield from _pairs(stretch)
     else:
         yield stretch.casefold()
+
+
+def _pairs(stretch: str) -> Iterator[str]:
+    """Pairs of characters; of one syllable of Korean and a particle also the syllable."""
+    yield from (stretch[i : i + 2] for i in range(len(stretch) - 1))
+    if len(stretch) <= _LONGEST_PARTICLE + 1 and (root := _PARTICLE.match(stretch)):
+        yield root[1]
 
 
 def _singular(word: str) -> str:

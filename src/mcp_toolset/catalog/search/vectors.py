@@ -18,11 +18,19 @@ from mcp_toolset.catalog.search.text import plain
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _LONGEST_PIECE = 20
+_LETTERS_WORTH = 2
 
 
 def words_of(text: str) -> list[str]:
     """The lower-case words of a text, identifiers split: `getHTMLPage_v2` gives `get html page v 2`."""
     return [word.lower() for word in _WORD.findall(plain(text))]
+
+
+def is_latin(text: str) -> bool:
+    """Whether most of a text is in Latin letters; the table reads no others."""
+    letters = [letter.isascii() for letter in plain(text) if letter.isalpha()]
+    # A letter of a script without an alphabet says as much as several.
+    return sum(letters) >= _LETTERS_WORTH * (len(letters) - sum(letters))
 
 
 def pieces_of(word: str, vocabulary: Mapping[str, int]) -> list[int]:

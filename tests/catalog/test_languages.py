@@ -1,0 +1,63 @@
+"""Search in Chinese, Japanese and Korean: what the English table cannot read is ranked by words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_toolset.catalog.search.index import CatalogEntry, SearchIndex
+from mcp_toolset.catalog.search.text import words
+from mcp_toolset.tools.core.definition import ToolDefinition
+
+WRITTEN: dict[str, Any] = json.loads(Path(__file__).with_name("languages.json").read_text("utf-8"))
+LANGUAGES = {"Chinese": 1, "Japanese": 2, "Korean": 3}
+
+
+def index_of(language: int, scorer: Any) -> SearchIndex:
+    tools = (ToolDefinition(tool[0], tool[language], {"type": "object"}) for tool in WRITTEN["tools"])
+    return SearchIndex(tools, scorer=scorer)
+
+
+@pytest.mark.parametrize("scorer", ["built-in", None])
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_m9_a_catalog_in_another_script_is_searched_by_words(language: int, scorer: Any) -> None:
+    index = index_of(language, scorer)
+    asked = [(row[0], row[language]) for row in WRITTEN["queries"]]
+    found = [wanted in [hit.name for hit in index.search(query, limit=5)] for wanted, query in asked]
+    assert len(found) == 30
+    assert sum(found) >= 29
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=LANGUAGES)
+def test_m9_the_table_changes_nothing_about_what_it_cannot_read(language: int) -> None:
+    table, alone = index_of(language, "built-in"), index_of(language, None)
+    for row in WRITTEN["queries"]:
+        query = row[language]
+        if query.isascii() or "QR" in query:
+            continue
+        assert table.search(query) == alone.search(query)
+
+
+@pytest.mark.parametrize("query", ["天气", "天気", "날씨 예보를", "API 天气预报"])
+def test_m9_an_english_catalog_beside_it_silences_nothing(query: str) -> None:
+    english = [
+        CatalogEntry(ToolDefinition(f"tool_{number}", "Read the records of a shop."), f"tool_{number}")
+        for number in range(30)
+    ]
+    index = index_of(1 if "气" in query else 2 if "気" in query else 3, "built-in")
+    index.add(english)
+    assert index.search(query)[0].name == "get_weather"
+
+
+@pytest.mark.parametrize("particle", ["", "을", "이", "에서", "으로"])
+def test_m9_a_korean_word_of_one_syllable_is_found_with_any_particle(particle: str) -> None:
+    index = SearchIndex(
+        [ToolDefinition("lend", "책을 빌립니다"), ToolDefinition("other", "노래를 재생합니다")]
+    )
+    assert [hit.name for hit in index.search(f"책{particle}")] == ["lend"]
+
+
+def test_m9_a_korean_noun_that_ends_like_a_particle_stays_whole() -> None:
+    assert set(words("지도를")) & set(words("지도")) == {"지도"}
+    assert set(words("세계지도")) >= {"세계", "지도"}
