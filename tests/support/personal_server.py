@@ -33,6 +33,8 @@ class PersonalServer:
         offers: What the server declares.
         lacks: The scope that a request lacks, by its headers, method and name; empty for none (403).
         watched: The users and resources of subscriptions.
+        pages: JSON at other paths.
+        token_path: Where forms are answered.
     """
 
     who: Callable[[Headers], str | None]
@@ -49,6 +51,8 @@ class PersonalServer:
     offers: Mapping[str, Any] = field(default_factory=lambda: _OFFERS)
     lacks: Callable[[Headers, str, str], str] = lambda headers, method, name: ""
     watched: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    pages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    token_path: str = "/token"
 
     def hold(self) -> None:
         """Have calls wait until `release`."""
@@ -129,6 +133,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._received(b"")
         if self.state.metadata is not None and self.path.startswith("/.well-known/oauth-protected-resource"):
             return self._reply(200, {"content-type": "application/json"}, self.state.metadata)
+        if (page := self.state.pages.get(self.path)) is not None:
+            return self._reply(200, {"content-type": "application/json"}, page)
         self._reply(405 if self.path == "/mcp" else 404)
 
     def do_DELETE(self) -> None:
@@ -138,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         self._received(body)
-        if self.state.token is not None and self.path == "/token":
+        if self.state.token is not None and self.path == self.state.token_path:
             status, answer = self.state.token(dict(parse_qsl(body.decode())))
             return self._reply(status, {"content-type": "application/json"}, answer)
         headers = {name.lower(): value for name, value in self.headers.items()}

@@ -39,16 +39,19 @@ def jwt(**said: Any) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).decode() for each in ({}, said, 1))
 
 
+@pytest.mark.parametrize("named", ["token_url", "issuer"])
 async def test_i6_the_token_of_each_caller_is_exchanged_at_a_real_authorization_server(
-    issuer: AuthorizationServer,
+    issuer: AuthorizationServer, named: str
 ) -> None:
     def user(headers: Headers) -> str | None:
         said = claims(headers.get("authorization", "Bearer a.e30.b").removeprefix("Bearer "))
         return said["sub"] if said.get("aud") == up.url else None
 
     with personal_server(TOOLS, user, modern=True) as up:
+        where: dict[str, Any] = {"token_url": f"{issuer.issuer}/token", "issuer": issuer.issuer}
+        looked = [one for one in issuer.seen() if one.startswith("GET /.well-known")]
         auth = TokenExchange(
-            token_url=f"{issuer.issuer}/token",
+            **{named: where[named]},
             client_id=MACHINE[0],
             client_secret=MACHINE[1],
             scopes=["tools:read"],
@@ -63,6 +66,8 @@ async def test_i6_the_token_of_each_caller_is_exchanged_at_a_real_authorization_
                     assert text_of(await client.call_tool("both", {})) == f"both by {name}"
                     with pytest.raises(MCPError, match="Unknown tool"):
                         await client.call_tool("of_bob" if name == "alice" else "of_alice", {})
+        found = [one for one in issuer.seen() if one.startswith("GET /.well-known")][len(looked) :]
+        assert len(found) == (named == "issuer")
         received = "".join(up.received)
         assert not any(token in received for token in inbound.values())
 

@@ -179,30 +179,35 @@ class TokenExchange:
     """Each caller's own token is exchanged for one of the server (RFC 8693).
 
     Attributes:
-        token_url: The token endpoint; the tokens of callers are sent there.
-        client_id: The id of the bridge as a client there.
+        client_id: The id of the bridge as a client of the authorization server.
+        token_url: The token endpoint; the tokens of callers are sent there. Or else:
+        issuer: The authorization server, whose metadata name its token endpoint.
         client_secret: Its secret.
         audience: What the tokens are for, by a name that the authorization server knows.
         resource: The same, by an address; the address of the server if neither is given.
         scopes: What is asked for.
-        client_authentication: How the secret is sent.
+        client_authentication: How the secret is sent; by default as the metadata say, else by HTTP Basic.
     """
 
-    token_url: str
     client_id: str
+    token_url: str | None = None
+    issuer: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     audience: str | None = None
     resource: str | None = None
     scopes: Sequence[str] = ()
-    client_authentication: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = None
 
     def __post_init__(self) -> None:
         """Check what has been given.
 
         Raises:
-            DefinitionError: an address is none.
+            DefinitionError: an address is none, or there are two of them, or none.
         """
         object.__setattr__(self, "scopes", tuple(self.scopes))
+        if bool(self.token_url) == bool(self.issuer):
+            raise DefinitionError("auth needs one of `token_url` and `issuer`; give one of them")
+        _check_issuer(self.issuer)
         _check_issuer(self.token_url, "token_url")
 
     @property

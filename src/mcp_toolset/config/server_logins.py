@@ -72,13 +72,14 @@ class _Enterprise(_Scoped):
 
 
 class _TokenExchange(_Scoped):
-    token_url: str = Field(min_length=1, description="the address of a token endpoint")
+    token_url: str | None = Field(None, min_length=1, description="the address of a token endpoint")
+    issuer: str | None = Field(None, min_length=1, description="the address of an authorization server")
     client_id: str = Field(min_length=1, description=_TEXT)
     client_secret: str | None = Field(None, description=_TEXT)
     audience: str | None = Field(None, min_length=1, description=_TEXT)
     resource: str | None = Field(None, min_length=1, description="an address")
-    client_authentication: Literal["client_secret_basic", "client_secret_post"] = Field(
-        "client_secret_basic", description='"client_secret_basic" or "client_secret_post"'
+    client_authentication: Literal["client_secret_basic", "client_secret_post"] | None = Field(
+        None, description='"client_secret_basic" or "client_secret_post"'
     )
 
 

@@ -56,6 +56,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def metadata_places(issuer: str) -> list[str]:
+    """Where an issuer publishes its metadata (RFC 8414, OpenID Connect Discovery), in the order to ask."""
+    parts = urlsplit(issuer)
+    path, root = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
+    places = (
+        f"{root}/.well-known/oauth-authorization-server{path}",
+        f"{root}{path}/.well-known/openid-configuration",
+        f"{root}/.well-known/openid-configuration{path}",
+    )
+    return list(dict.fromkeys(places))
+
+
 class KeySet:
     """The keys of one issuer, by their `kid`."""
 
@@ -162,14 +174,7 @@ class KeySet:
 
     async def _discovered(self) -> str:
         """The URL of the key set, in the metadata of the issuer (OpenID Connect Discovery, RFC 8414)."""
-        parts = urlsplit(self._issuer)
-        path, root = parts.path.rstrip("/"), f"{parts.scheme}://{parts.netloc}"
-        places = (
-            f"{root}/.well-known/oauth-authorization-server{path}",
-            f"{root}{path}/.well-known/openid-configuration",
-            f"{root}/.well-known/openid-configuration{path}",
-        )
-        for place in dict.fromkeys(places):
+        for place in metadata_places(self._issuer):
             try:
                 found = await self._fetch(place)
             except TokenCheckError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -14,6 +14,7 @@ from mcp_toolset.context.caller import Caller
 from mcp_toolset.errors import CallError, UpstreamUnavailableError
 from mcp_toolset.tools.core.call import ToolContext
 from mcp_toolset.tools.core.identity import Identity
+from mcp_toolset.upstream.credentials.exchange_endpoint import ExchangeEndpoint
 from mcp_toolset.upstream.credentials.token_exchange import ExchangedToken
 from mcp_toolset.upstream.target import Link
 
@@ -25,6 +26,11 @@ class Exchange:
     """See `Reach`: each token of a caller has a connection of its own, as it may allow less than another."""
 
     auth: TokenExchange
+    _endpoint: ExchangeEndpoint = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Have all callers share what is found out about the token endpoint."""
+        object.__setattr__(self, "_endpoint", ExchangeEndpoint(self.auth))
 
     def key(self, context: ToolContext) -> str:
         """A digest of the caller and of the caller's token."""
@@ -38,7 +44,9 @@ class Exchange:
         caller, hidden = context.identity, (*link.hidden, *self.auth.secrets)
         if caller is None:
             return replace(link, hidden=hidden, credentials=NoToken(link.name))
-        source = ExchangedToken(link.name, link.url, self.auth, caller, _token(context))
+        source = ExchangedToken(
+            link.name, link.url, self.auth, caller, _token(context), endpoint=self._endpoint
+        )
         return replace(link, hidden=hidden, credentials=source)
 
 

@@ -1,7 +1,7 @@
 """`ExchangedToken`: the token of one caller, exchanged for one of a mounted server (RFC 8693).
 
-The caller's token is sent to the token endpoint that the entry of the server names, and nowhere else. What
-comes back is kept in memory until it expires.
+The caller's token is sent to the token endpoint that the entry of the server names, or the metadata of its
+issuer, and nowhere else. What comes back is kept in memory until it expires.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mcp_toolset.errors import UpstreamUnavailableError
 from mcp_toolset.tools.core.identity import Identity
 from mcp_toolset.tools.text.hidden_text import in_log
 from mcp_toolset.upstream.credentials.credential import Credential
+from mcp_toolset.upstream.credentials.exchange_endpoint import ExchangeEndpoint
 from mcp_toolset.upstream.credentials.token_endpoint import TOKEN_EXCHANGE, authorization_http, table_in, told
 
 ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"
@@ -39,6 +40,7 @@ class ExchangedToken:
         caller: Identity,
         token: str,
         *,
+        endpoint: ExchangeEndpoint | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Exchange nothing yet.
@@ -49,6 +51,7 @@ class ExchangedToken:
             auth: Where and how tokens are exchanged.
             caller: Whose token it is.
             token: The caller's verified token.
+            endpoint: The token endpoint of the server, which its callers share.
             now: The clock, in seconds since the epoch.
         """
         self._name = name
@@ -56,6 +59,7 @@ class ExchangedToken:
         self._auth = auth
         self._caller = caller
         self._token = token
+        self._endpoint = endpoint or ExchangeEndpoint(auth)
         self._now = now
         self._held: Credential | None = None
         self._unproven = ""
@@ -111,15 +115,22 @@ class ExchangedToken:
             **({"resource": auth.resource or self._url} if auth.resource or not auth.audience else {}),
             **({"scope": " ".join(auth.scopes)} if auth.scopes else {}),
         }
-        client = {
-            "client_id": auth.client_id,
-            "client_secret": auth.client_secret,
-            "token_endpoint_auth_method": auth.client_authentication,
-        }
         async with authorization_http(self._name, self._url) as http:
-            answer = await http.form(auth.token_url, form, client)
-        table, host = table_in(answer.content), in_log(urlsplit(auth.token_url).netloc)
+            endpoint = await self._endpoint.found(http)
+            client = {
+                "client_id": auth.client_id,
+                "client_secret": auth.client_secret,
+                "token_endpoint_auth_method": endpoint.method,
+            }
+            try:
+                answer = await http.form(endpoint.url, form, client)
+            except UpstreamUnavailableError:
+                self._endpoint.forget()
+                raise
+        table, host = table_in(answer.content), in_log(urlsplit(endpoint.url).netloc)
         if answer.status_code != 200:
+            if "error" not in table:
+                self._endpoint.forget()
             raise self._fault(f"{host} did not exchange the caller's token: {in_log(told(answer))}")
         try:
             found = Credential().with_tokens({"expires_in": UNSAID, **table}, self._now())
