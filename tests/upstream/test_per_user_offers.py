@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPDeprecationWarning, MCPError
@@ -198,3 +199,17 @@ async def test_i5_tools_of_a_logged_in_caller_work_beside(issuer: AuthorizationS
         async with served(up) as url, client_of(url, "alice", elicitation_callback=person([])) as client:
             await client.get_prompt("ask_alice")
             assert text_of(await client.call_tool("both", {})) == "both by alice"
+
+
+async def test_i5_a_stream_of_changes_waits_for_no_login_and_tells_of_it(issuer: AuthorizationServer) -> None:
+    mode = "2026-07-28"
+    with upstream(issuer) as up:
+        async with served(up) as url, client_of(url, "alice", mode) as client:
+            await tools(client)
+            wanted = ["mem://alice"]
+            async with client.listen(tools_list_changed=True, resource_subscriptions=wanted) as changes:
+                with anyio.fail_after(30):
+                    await logged_in(url, "alice", mode)
+                    assert await anext(aiter(changes))
+                    await client.list_tools()
+        assert up.watched == []

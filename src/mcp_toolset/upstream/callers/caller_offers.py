@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import anyio
 
 from mcp_toolset.context.offer_kinds import KINDS, Ending, Kind, ListChange, Offers, Wire
+from mcp_toolset.context.request import WireContext
 from mcp_toolset.errors import ToolsetError
 from mcp_toolset.protocol.cache_hints import STRICTEST, CacheHint
 from mcp_toolset.tools.core.call import ToolContext
@@ -146,7 +147,12 @@ class CallerOffers(Offers):
 
     async def watch(self, uri: str, updated: Callable[[], None], context: ToolContext) -> Ending:
         """Call `updated` when a resource has changed for a caller; its connection stays open meanwhile."""
-        end = await self._calls.sent(context, lambda one: one.client_offers.watch(uri, updated, context))
+        if isinstance(context, WireContext) and context.modern:
+            # A stream of changes begins at once: it waits for no login.
+            connection = await self._connections.arrived(context, self._connections.timeout)
+            end = await connection.client_offers.watch(uri, updated, context)
+        else:
+            end = await self._calls.sent(context, lambda one: one.client_offers.watch(uri, updated, context))
         release = self._connections.held(context)
 
         async def ended() -> None:
