@@ -160,7 +160,7 @@ class CallerConnections(UpstreamConnection):
         key = self._reach.key(context)
         if not key:
             return self
-        caller = self._callers.get(key) or self._begun(key, context)
+        caller = self._callers.get(key) or self._begun(key, self._reach.link(self._plain, context))
         self._callers.move_to_end(key)
         caller.used_at = anyio.current_time()
         return caller.connection
@@ -172,10 +172,9 @@ class CallerConnections(UpstreamConnection):
             await connection._state.arrived(within)
         return connection
 
-    def _begun(self, key: str, context: ToolContext) -> _Caller:
+    def _begun(self, key: str, link: Link) -> _Caller:
         if self.start is None:
             raise UpstreamUnavailableError(self.link.name, "the server is closed")
-        link = self._reach.link(self._plain, context)
         connection = UpstreamConnection(link, pins=self._fresh_pins(), **self._given)
         connection.tools.similar = self.snapshot
         self._settled(connection)
@@ -202,11 +201,13 @@ class CallerConnections(UpstreamConnection):
             self.start(caller.connection.end, self.timeout)
 
     def _logged_in(self, user: str) -> None:
-        """Begin anew with a caller who has logged in, perhaps with another account."""
+        """Connect anew for a caller who has logged in, perhaps with another account; lists are told."""
         for key, caller in list(self._callers.items()):
-            tokens = caller.connection.link.credentials
-            if isinstance(tokens, CallerTokens) and tokens.user == user:
+            link = caller.connection.link
+            if isinstance(link.credentials, CallerTokens) and link.credentials.user == user:
                 self.retire(key)
+                anew = self._begun(key, replace(link, credentials=link.credentials.anew()))
+                anew.used_at = caller.used_at
 
     def close_unused(self, since: float) -> None:
         """Close the connections that no request has used since then, a time of the event loop."""

@@ -12,6 +12,7 @@ import shlex
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -76,14 +77,19 @@ class CallerTokens:
         refused: What the server has asked for a login with; `None` so far.
     """
 
-    def __init__(self, source: StoredTokens, user: str) -> None:
-        """Give out what `source` keeps for the caller."""
-        self._source = source
+    def __init__(self, source: Callable[[], StoredTokens], user: str) -> None:
+        """Give out what a `source` keeps for the caller."""
+        self._made = source
+        self._source = source()
         self.user = user
         self.needed = False
         self.refused: Refused | None = None
         self._looked_at = float("-inf")
         self._gone = anyio.Event()
+
+    def anew(self) -> CallerTokens:
+        """The tokens that are kept by now, for another connection."""
+        return CallerTokens(self._made, self.user)
 
     async def header(self, caller: Identity | None) -> str | None:
         """See `TokenSource`; there may be many callers, so a logout is looked for when tokens are used."""
@@ -195,9 +201,9 @@ class CallerLogins:
     def link(self, link: Link, context: ToolContext) -> Link:
         """The link with the tokens of a caller; without one, with those of `mcp-toolset login`."""
         user = "" if context.identity is None else context.identity.key
-        tokens = self._tokens(link, self._auth, user)
+        tokens = partial(self._tokens, link, self._auth, user)
         hidden = (*link.hidden, *self._auth.secrets)
-        return replace(link, hidden=hidden, credentials=CallerTokens(tokens, user) if user else tokens)
+        return replace(link, hidden=hidden, credentials=CallerTokens(tokens, user) if user else tokens())
 
     def _tokens(self, link: Link, auth: OAuth, user: str) -> StoredTokens:
         how = self._command(link, user)
