@@ -122,7 +122,7 @@ class Step:
         names = self.chance.sample(["diary", "ledger"], self.chance.randint(1, 2))
         answer = await self.ask("tools/call", name="resolve_tools", arguments={"ids": names})
         for one in ((answer.result or {}).get("structuredContent") or {}).get("tools", ()):
-            if one["grant"]:
+            if one.get("grant"):
                 if self.was_denied and one["id"] == DENIABLE:
                     self.judge.crossing("policy", "a denied tool was granted")
                 self.user.grants[one["id"]] = self.judge.own(self.user.mark, one["grant"])

@@ -83,6 +83,6 @@ async def test_x1_a_principal_is_known_to_every_server(port: int):
             assert not other.unknown_to(Ann())
             assert (await other.call_tool("read", {"number": 1}, context=Ann())).text == "invoice 1"
             found = await other.call_tool("search_tools", {"query": "read an invoice"}, context=Ann())
-            assert found.structured["hits"][0]["state"] == "available"
+            assert "state" not in found.structured["hits"][0]
             with pytest.raises(StateError, match="revoke_all_async"):
                 other.grants.revoke_all()

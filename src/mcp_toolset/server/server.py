@@ -299,6 +299,7 @@ class ToolsetServer(HostCalls, LiveChanges, Lifecycle):
             scorer=self._options.scorer,
             arrive=self._unlisted.arrive,
             deferring=self.registry.deferring,
+            listed_to=lambda context: {each["name"] for each in self._served.listed_to(context)},
         )
 
     def _identified(self) -> str:

@@ -225,7 +225,9 @@ class ServedTools:
                 self._catalog.update(())
             return
         held = self._quarantined(bound)
-        for _ in self.catalog.updating((binding for binding in bound if binding.deferred), held):
+        deferred = (binding for binding in bound if binding.deferred)
+        listed = (binding for binding in bound if not binding.deferred)
+        for _ in self.catalog.updating(deferred, held, listed):
             await anyio.lowlevel.checkpoint()
 
     def _quarantined(self, bound: Iterable[ToolBinding]) -> Iterator[tuple[ToolBinding, str]]:

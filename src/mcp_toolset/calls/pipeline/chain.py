@@ -79,10 +79,19 @@ class Route:
     gates: tuple[Gate, ...] = ()
 
     def check(self, call: ToolCall) -> None:
-        """Raise `InvalidArgumentsError` unless the arguments fit."""
+        """Raise `InvalidArgumentsError` unless the arguments fit, as a rule has made them."""
         if not self.binding.arguments.is_valid(call.arguments):
-            faults = "; ".join(self.binding.arguments.problems(call.arguments))
-            raise InvalidArgumentsError(f"Invalid arguments for {call.name}: {faults}")
+            raise InvalidArgumentsError(self._faults(call))
+
+    def check_sent(self, call: ToolCall) -> None:
+        """The same for arguments as the caller has sent them: the error says how to mend the call."""
+        if not self.binding.arguments.is_valid(call.arguments):
+            explain = self.binding.explain
+            raise InvalidArgumentsError(self._faults(call) + (explain(call) if explain is not None else ""))
+
+    def _faults(self, call: ToolCall) -> str:
+        faults = "; ".join(self.binding.arguments.problems(call.arguments))
+        return f"Invalid arguments for {call.name}: {faults}"
 
 
 def rules_for(binding: ToolBinding, rules: RuleSet, names: ToolNames) -> ToolRules:
@@ -167,7 +176,7 @@ async def _asked(
 
 
 def _copy(call: ToolCall) -> ToolCall:
-    return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
+    return ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant, call.repairs)
 
 
 async def _seen(

@@ -103,7 +103,7 @@ class ToolDispatch:
                 binding.gate(call, context)
             if binding.prepare is not None:
                 call = binding.prepare(call, context)
-            route.check(call)
+            route.check_sent(call)
             if binding.redirect is None:
                 return route, call
             call = binding.redirect(call, context)
@@ -143,6 +143,8 @@ class ToolDispatch:
                 route, call = self.admit(call, context, seen)
             except StoreMiss as miss:
                 route, call = await loaded(partial(self.admit, call, context, seen), miss)
+            if seen is not None:
+                seen.repairs = call.repairs
             result = cast("object", await route.run(call, context))
             if not isinstance(result, ToolResult):
                 raise TypeError(f"a middleware of {call.name} answered {result!r}, which is not a ToolResult")

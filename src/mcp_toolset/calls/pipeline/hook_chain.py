@@ -65,7 +65,8 @@ async def seen(
 
 def copied(call: ToolCall) -> ToolCall:
     """The call with a copy of its arguments, for code that may edit them."""
-    return ToolCall(call.name, copied_arguments(call.arguments), call.id, call.original, call.grant)
+    arguments = copied_arguments(call.arguments)
+    return ToolCall(call.name, arguments, call.id, call.original, call.grant, call.repairs)
 
 
 async def _gate_refusal(call: ToolCall, binding: ToolBinding, context: ToolContext) -> Reject | None:

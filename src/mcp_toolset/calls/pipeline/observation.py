@@ -96,6 +96,7 @@ class CallReport:
             `AuditLog` does.
         rule: The rule of a policy that decided about the call; empty if none did.
         trace: The id of the trace that the call is of; empty without one.
+        repairs: What was repaired in the arguments, in words and without values.
     """
 
     called: str
@@ -117,6 +118,7 @@ class CallReport:
     arguments: str = ""
     rule: str = ""
     trace: str = ""
+    repairs: tuple[str, ...] = ()
 
 
 class CallObserver(Protocol):
@@ -154,6 +156,7 @@ class Observation:
         decisions: What hooks decided.
         arguments: The digest of the arguments.
         rule: The rule of a policy that decided.
+        repairs: What was repaired in the arguments.
         started: Seconds since the epoch.
         began: The same moment on a monotonic clock.
     """
@@ -164,6 +167,7 @@ class Observation:
     decisions: list[str] = field(default_factory=list[str])
     arguments: str = ""
     rule: str = ""
+    repairs: tuple[str, ...] = ()
     started: float = field(default_factory=time.time)
     began: float = field(default_factory=time.perf_counter)
 
@@ -350,6 +354,7 @@ def facts_of(seen: Observation, call: ToolCall, context: ToolContext, result: To
             seen.arguments,
             seen.rule,
             _trace_of(context),
+            seen.repairs,
         )
     )
 

@@ -91,7 +91,7 @@ class Rules(RuleSet):
 
         self.check(view)
         # Middleware may edit arguments in place, and these belong to the caller.
-        call = ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant)
+        call = ToolCall(call.name, copied(call.arguments), call.id, call.original, call.grant, call.repairs)
         dispatch = ToolDispatch([view[call.name]], rules=self, names=view.names)
         return await dispatch.call(call, context, raising=True)
 

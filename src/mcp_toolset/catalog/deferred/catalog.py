@@ -13,15 +13,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from mcp_toolset.catalog.deferred.browsing import Browser, fitted
+from mcp_toolset.catalog.deferred.findable import FindableTools, Reporting
 from mcp_toolset.catalog.deferred.grant_gate import GrantGate
+from mcp_toolset.catalog.deferred.preparing import Preparing
 from mcp_toolset.catalog.deferred.preview import ServerNote, preview_of
-from mcp_toolset.catalog.deferred.resolver import FindableTools, Reporting, Resolver
+from mcp_toolset.catalog.deferred.resolver import Resolver
 from mcp_toolset.catalog.deferred.tools import (
     MAX_RESOLVED,
     Found,
     Hit,
     SearchRequest,
-    Unavailable,
     call_binding,
     previewing,
     read_binding,
@@ -60,6 +62,7 @@ class DeferredCatalog:
         scorer: Scorer | Literal["built-in"] | None = "built-in",
         arrive: Callable[[], Awaitable[None]] | None = None,
         deferring: Callable[[], Collection[str]] = frozenset,
+        listed_to: Callable[[ToolContext], Collection[str]] = lambda context: (),
     ) -> None:
         """Start empty.
 
@@ -70,6 +73,7 @@ class DeferredCatalog:
             visible: What the policy of the server lets each caller know of.
             scorer: As for `SearchIndex`; for this catalog only.
             deferring: The names of the sources whose tools are behind search, for the preview.
+            listed_to: The names of the tools that a caller is listed; a search finds these too.
             arrive: Waits a bounded time for sources whose tools are unknown; called by each search.
 
         Raises:
@@ -78,33 +82,44 @@ class DeferredCatalog:
         self._ledger = ledger
         self._sources = sources
         self._policy = AccessPolicy(access, visible)
-        self._shown = FindableTools(ledger, self._policy, sources)
+        self._shown = FindableTools(ledger, self._policy, sources, listed_to)
         self._arrive = arrive
         self._deferring = deferring
         self._indexed: dict[str, ToolBinding] = {}
         self._made_gated = Made(self._gated)
         self._index = SearchIndex(scorer=scorer)
         self._resolver = Resolver(self._shown, ledger, self._index, arrive)
-        self._gate = GrantGate(ledger, self._policy, self._shown.ids)
-        self._searching = search_binding(self._search)
+        self._browser = Browser(self._shown, self._index)
+        self._gate = GrantGate(ledger, self._policy, self._shown)
+        preparing = Preparing(self._shown.knows)
+        self._searching = search_binding(self._search, preparing)
         self._fixed = (
-            resolve_binding(self._resolver.resolve),
-            call_binding(self._gate.redirect),
-            read_binding(self._gate.redirect_read_only),
+            resolve_binding(self._resolver.resolve, preparing),
+            call_binding(self._gate.redirect, self._gate.prepare),
+            read_binding(self._gate.redirect_read_only, self._gate.prepare),
         )
 
-    def update(self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()) -> None:
+    def update(
+        self,
+        bindings: Iterable[ToolBinding],
+        held: Iterable[tuple[ToolBinding, str]] = (),
+        listed: Iterable[ToolBinding] = (),
+    ) -> None:
         """Set the deferred tools; only changes are indexed.
 
         Args:
             bindings: The tools that can be resolved and called.
             held: Quarantined tools: found with the state `changed` and the reason, not callable.
+            listed: Tools that are listed: found with the state `listed`, and called by name.
         """
-        for _ in self.updating(bindings, held):
+        for _ in self.updating(bindings, held, listed):
             pass
 
     def updating(
-        self, bindings: Iterable[ToolBinding], held: Iterable[tuple[ToolBinding, str]] = ()
+        self,
+        bindings: Iterable[ToolBinding],
+        held: Iterable[tuple[ToolBinding, str]] = (),
+        listed: Iterable[ToolBinding] = (),
     ) -> Iterator[None]:
         """Like `update`, in steps of some milliseconds; searches can run between two steps.
 
@@ -112,14 +127,18 @@ class DeferredCatalog:
         """
         tools = {binding.name: binding for binding in bindings}
         kept = {binding.name: (binding, reason) for binding, reason in held}
-        gone = sorted(self._indexed.keys() - tools.keys() - kept.keys())
+        beside = {binding.name: binding for binding in listed if binding.personal is None}
+        gone = sorted(self._indexed.keys() - tools.keys() - kept.keys() - beside.keys())
         for name in gone:
             del self._indexed[name]
-        self._shown.changed(tools, kept)
-        self._gate.tools = tools
-        found, before = self._shown.every(), self._indexed
-        self._shown.ids.remove(gone)
-        self._shown.ids.add(found[name] for name, binding in before.items() if found[name] is not binding)
+        self._shown.changed(tools, kept, beside)
+        found, before = self._shown.findable(), self._indexed
+        self._shown.ids.remove([*gone, *beside])
+        self._shown.ids.add(
+            found[name]
+            for name, binding in before.items()
+            if found[name] is not binding and name not in beside
+        )
         for names in _slices(gone, _REMOVED):
             self._index.remove(names)
             yield
@@ -133,7 +152,7 @@ class DeferredCatalog:
                 self._index.add(
                     CatalogEntry(found[name].definition, name, found[name].source or None) for name in names
                 )
-                self._shown.ids.add(found[name] for name in names)
+                self._shown.ids.add(found[name] for name in names if name not in beside)
                 self._indexed.update((name, found[name]) for name in names)
                 yield
 
@@ -163,7 +182,9 @@ class DeferredCatalog:
         return self._made_gated.of(self._shown.tools.values())
 
     def _gated(self, binding: ToolBinding) -> ToolBinding:
-        return replace(binding, gate=self._gate.gate, execute=partial(self._gate.run, binding))
+        explain = partial(self._gate.explained, binding)
+        run = partial(self._gate.run, binding)
+        return replace(binding, gate=self._gate.gate, execute=run, explain=explain)
 
     def ungated(self, name: str) -> ToolBinding | None:
         """A deferred tool without its gate, for the host, who needs no grant."""
@@ -224,8 +245,9 @@ class DeferredCatalog:
     def search(
         self, query: str, *, server: str | None = None, limit: int = 10, context: ToolContext | None = None
     ) -> list[SearchHit]:
-        """The results of a search for the host: nothing is withheld, unless it is for a caller."""
+        """The deferred tools that a search finds for the host: all of them, unless it is for a caller."""
         hidden = frozenset[str]() if context is None else self._shown.hidden(context)
+        hidden |= self._shown.listed.keys()
         found = self._index.search(query, server=server, limit=limit, hidden=hidden)
         return [
             replace(
@@ -242,40 +264,25 @@ class DeferredCatalog:
         await self._index.read(request.query)
         # Tools that are withheld must not count against the limit of hits.
         hidden = self._shown.hidden(context)
-        found = self._index.search(
-            request.query,
-            server=request.server,
-            limit=request.limit,
-            exclude=[name for id in request.exclude for name in self._shown.ids.named(id)],
-            hidden=hidden,
-            wait=False,
-        )
+        page = self._browser.page(request, hidden, context)
         await self._ledger.know_held(context)
-        held = {grant.name: grant for grant in self._granted(context)} if found else {}
-        hits = [await self._hit_of(hit, held.get(hit.name), context) for hit in found]
-        resolved = await self._resolver.resolve([hit.id for hit in hits[: request.resolve]], context)
-        unavailable = self._shown.unavailable(request.server, hidden, context)
-        return Found(hits=hits, resolved=resolved, unavailable=unavailable, note=_note(hits, unavailable))
+        held = {grant.name: grant for grant in self._granted(context)} if page.found else {}
+        hits = [await self._hit_of(hit, held.get(hit.name), context) for hit in page.found]
+        wanted = [hit.id for hit in hits if hit.state != "listed"][: request.resolve]
+        resolved = await self._resolver.resolve(wanted, context)
+        return Found(
+            hits=fitted(hits),
+            resolved=resolved,
+            unavailable=page.unavailable,
+            note=page.note,
+        )
 
     async def _hit_of(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
         """A hit; without the grant's data if the grant store cannot be reached."""
         try:
-            return await loaded(partial(self._hit, hit, grant, context))
+            return await loaded(partial(self._browser.hit, hit, grant, context))
         except StoreError:
-            return self._hit(hit, None, context)
-
-    def _hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
-        state, reason, retry_in = self._shown.standing(self._shown.found(hit.name), grant, context)
-        return Hit(
-            id=self._shown.ids.id_of(hit.name),
-            signature=hit.signature,
-            description=hit.description,
-            server=hit.server,
-            state=state,
-            reason=reason,
-            retry_in=retry_in,
-            score=round(hit.score, 3),
-        )
+            return self._browser.hit(hit, None, context)
 
     def _granted(self, context: ToolContext) -> list[ToolGrant]:
         """The caller's grants, for lists and hints only: empty if the store cannot be read."""
@@ -291,12 +298,3 @@ def _slices(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 def _differs(one: ToolBinding, other: ToolBinding) -> bool:
     return one.definition is not other.definition and one.definition != other.definition
-
-
-def _note(hits: Sequence[Hit], unavailable: Sequence[Unavailable]) -> str | None:
-    if hits:
-        return None
-    if unavailable:
-        names = ", ".join(one.server for one in unavailable)
-        return f"Nothing that can be seen now fits; {names} cannot be reached, so that more may be there."
-    return "Nothing in the catalog fits. Try other words, one search for each step."

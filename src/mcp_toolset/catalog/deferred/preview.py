@@ -12,6 +12,9 @@ from mcp_toolset.tools.text.hidden_text import cleaned
 BUDGET: Final = 300
 """The default limit of a preview in tokens."""
 
+DETAILS: Final = 55
+"""The limit in tokens up to which a preview names tools, and describes servers."""
+
 _CHARACTERS_A_TOKEN = 3
 _LONGEST_SERVER = 64
 _LONGEST_ABOUT = 80
@@ -61,7 +64,7 @@ def preview_of(
     servers: Mapping[str, ServerNote] = _NO_NOTES,
     budget: int = BUDGET,
 ) -> str:
-    """The number of tools, then the servers with all names if they fit, else with counts.
+    """The number of tools, then the servers with all names if these are few, else with counts.
 
     Descriptions of servers are left out first, then the names of the tools. Servers that do not fit are
     counted; the largest are named first. Empty for an empty catalog.
@@ -81,7 +84,7 @@ def preview_of(
         for server, each in names.items()
     ]
     total = sum(map(len, names.values()))
-    head = f"{total} {'tool' if total == 1 else 'tools'} can be found by search. "
+    head = f"{total} {'tool' if total == 1 else 'tools'}: "
     tail = _LATER if any(group.note.state for group in groups) else ""
     room = _CHARACTERS_A_TOKEN * budget - len(head) - len(tail)
     return head + _fitting(groups, room) + tail
@@ -96,13 +99,14 @@ def one_line(text: str) -> str:
 
 def _fitting(groups: Sequence[_Group], room: int) -> str:
     short = [group.short() for group in groups]
+    little = min(room, _CHARACTERS_A_TOKEN * DETAILS)
     for some in (groups, short):
         named = "; ".join(group.named() for group in some)
-        if len(named) <= room:
+        if len(named) <= little:
             return named
-    for some in (groups, short):
+    for some, most in ((groups, little), (short, room)):
         counts = [group.counted() for group in sorted(some, key=lambda group: -len(group.names))]
-        if len(", ".join(counts)) <= room:
+        if len(", ".join(counts)) <= most:
             return ", ".join(counts)
     return _some(counts, room)
 

@@ -29,3 +29,4 @@ class CallFacts(NamedTuple):
     arguments: str
     rule: str
     trace: str
+    repairs: tuple[str, ...]

@@ -41,7 +41,16 @@ class ClientSide(ServerParts):
             await self._unlisted.arrive(in_time=False)
         hides = self._visibility.hides_server
         away = self._unlisted.away(name)
-        return not_ready(fault, [one for one in away if not hides(one.source_name, context.identity)])
+        away = [one for one in away if not hides(one.source_name, context.identity)]
+        return not_ready(self._searchable(fault), away)
+
+    def _searchable(self, fault: UnknownToolError) -> UnknownToolError:
+        """The error with the way on, where tools are behind search: the same for every unknown name."""
+        if not self._served.defers:
+            return fault
+        from mcp_toolset.catalog.deferred.next_call import how_to_find
+
+        return UnknownToolError(fault.name, how_to_find(fault.name))
 
     def listed(self, context: ToolContext) -> list[dict[str, Any]]:
         """The tools that this caller sees; see `ServedTools.listed`."""

@@ -34,6 +34,9 @@ Prepare = Callable[[ToolCall, ToolContext], ToolCall]
 Reads = Callable[[ToolCall], Any]
 """Parses the typed input of a call; raises `InvalidArgumentsError` if the arguments do not fit."""
 
+Explain = Callable[[ToolCall], str]
+"""What follows the faults of arguments that do not fit: how the model can mend its call."""
+
 Supplies = Mapping[Any, Any] | Callable[[ToolContext], Mapping[Any, Any]]
 """Values by parameter name or type, or a function that returns them for the context of one call."""
 
@@ -101,6 +104,7 @@ class ToolBinding:
         tags: The host's words for selectors and policies; clients do not see them.
         metadata: The host's notes about it; clients do not see them.
         personal: Set on tools that do not exist for every caller, or are described otherwise to some.
+        explain: Adds to the error for arguments that do not fit, as the caller sent them.
         arguments: The compiled input schema.
         output: The compiled output schema, if the tool promises one.
     """
@@ -130,6 +134,7 @@ class ToolBinding:
     tags: frozenset[str] = frozenset()
     metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, compare=False, repr=False)
     personal: Personal | None = field(default=None, compare=False, repr=False)
+    explain: Explain | None = field(default=None, compare=False, repr=False)
 
     def exists_for(self, context: ToolContext) -> bool:
         """Whether its source lists it to a caller."""

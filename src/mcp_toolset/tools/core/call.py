@@ -42,6 +42,7 @@ class ToolCall:
         id: The call's id if the caller gave one (rounds), else empty.
         original: The arguments as the caller sent them.
         grant: The handle of the grant that the call was made with, for a deferred tool.
+        repairs: What was repaired in the arguments, in words and without values; empty for most calls.
     """
 
     name: str
@@ -49,11 +50,12 @@ class ToolCall:
     id: str = ""
     original: Mapping[str, Any] | None = None
     grant: str = ""
+    repairs: tuple[str, ...] = ()
 
     def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
         """The same call with other arguments; `original` keeps the caller's."""
         original = self.arguments if self.original is None else self.original
-        return ToolCall(self.name, arguments, self.id, original, self.grant)
+        return ToolCall(self.name, arguments, self.id, original, self.grant, self.repairs)
 
 
 class ToolContext:

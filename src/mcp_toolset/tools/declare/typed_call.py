@@ -132,7 +132,8 @@ def metadata_of(call: ToolCall, tool_id: str) -> tuple[CallMetadata, ToolCall]:
     """The metadata of a call, and a copy of the call that an application may keep."""
     sent = call.arguments if call.original is None else call.original
     metadata = CallMetadata(call.id, call.name, deepcopy(dict(sent)), tool_id)
-    return metadata, ToolCall(call.name, deepcopy(call.arguments), call.id, metadata.arguments, call.grant)
+    arguments = deepcopy(call.arguments)
+    return metadata, ToolCall(call.name, arguments, call.id, metadata.arguments, call.grant, call.repairs)
 
 
 def binding_of(call: ToolCall, tool: Tool[..., Any], view: ToolView | None) -> ToolBinding:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
 from mcp_toolset.tools.core.call import ToolCall
 from mcp_toolset.tools.schema.validation import SchemaCheck, resolved
+from mcp_toolset.tools.text.hidden_text import in_log
 
 MAX_DEPTH: Final = 16
 """The number of levels of arguments that are repaired."""
@@ -40,12 +41,20 @@ def repaired(schema: Mapping[str, Any], check: SchemaCheck, call: ToolCall, _: o
     """The call with repaired arguments; the same call if its arguments fit, or cannot be repaired."""
     if check.is_valid(call.arguments):
         return call
+    arguments, done = repairs_of(schema, call.arguments)
+    return with_repairs(call, arguments, done) if done and check.is_valid(arguments) else call
+
+
+def repairs_of(schema: Mapping[str, Any], arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Arguments with every single repair that is possible, and what was done; they may still not fit."""
     repair = _Repair(schema)
-    arguments = repair.value(schema, call.arguments, "", 0)
-    if not repair.done or not check.is_valid(arguments):
-        return call
-    _log.info("%s: arguments were repaired: %s", call.name, "; ".join(repair.done))
-    return call.with_arguments(arguments)
+    return repair.value(schema, arguments, "", 0), repair.done
+
+
+def with_repairs(call: ToolCall, arguments: dict[str, Any], done: Sequence[str]) -> ToolCall:
+    """The call with repaired arguments: hooks and observers see what was done, and the log says it."""
+    _log.info("%s: arguments were repaired: %s", in_log(call.name), in_log("; ".join(done)))
+    return replace(call.with_arguments(arguments), repairs=(*call.repairs, *done))
 
 
 @dataclass(slots=True)

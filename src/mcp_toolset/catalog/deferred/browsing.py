@@ -1,0 +1,247 @@
+"""`Browser`: the hits of one page of a search, or of a list of a server's tools, and the note about them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+from mcp_toolset.catalog.deferred.findable import FindableTools
+from mcp_toolset.catalog.deferred.next_call import next_call, query_of
+from mcp_toolset.catalog.deferred.slips import plain, spellings
+from mcp_toolset.catalog.deferred.tools import Hit, SearchRequest, Unavailable
+from mcp_toolset.catalog.grants.ledger import ToolGrant
+from mcp_toolset.catalog.search.entry import CatalogEntry, shortened
+from mcp_toolset.catalog.search.index import MAX_HITS, SearchHit, SearchIndex
+from mcp_toolset.tools.core.call import ToolContext
+from mcp_toolset.tools.core.definition import ToolDefinition
+
+LOCAL: Final = "this server"
+"""What the server of local tools is called."""
+
+_BYTES_A_HIT: Final = 135
+"""The size of a hit as JSON, on average, to which the hits of a page are cut."""
+
+_LENGTHS: Final = ((160, 200), (110, 110), (80, 80), (60, 60), (40, 40))
+"""The longest description and the longest parameters of a hit; the first that fit are taken."""
+
+_OF_LISTED: Final = 0.9
+"""The share of its score by which a listed tool is placed among the hits."""
+
+_MAX_SERVERS: Final = 30
+_EVERYTHING: Final = frozenset(("list", "show", "all", "every", "everything", "available", "tools", "tool"))
+_FILLING: Final = frozenset(("me", "the", "of", "on", "in", "from", "for", "server", "your", "its"))
+_WORDS: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a search shows.
+
+    Attributes:
+        found: The hits.
+        unavailable: The servers that the search could not see into.
+        note: What else a model should know.
+    """
+
+    found: Sequence[SearchHit]
+    unavailable: list[Unavailable]
+    note: str | None
+
+
+class Browser:
+    """Searches for a model, and lists servers by pages."""
+
+    def __init__(self, shown: FindableTools, index: SearchIndex) -> None:
+        """Search `index`, which holds everything in `shown`."""
+        self._shown = shown
+        self._index = index
+
+    def page(self, request: SearchRequest, hidden: frozenset[str], context: ToolContext) -> Page:
+        """The hits of a request, among the tools that the caller may know of."""
+        servers = self._shown.servers(hidden, context)
+        server = None if request.server is None else self._server(request.server, servers, hidden)
+        if server is None and request.server is not None and not _is_any(request.server):
+            return Page((), [], _unknown_server(request, servers))
+        unavailable = self._shown.unavailable(server, hidden, context)
+        if _wants_everything(request.query, server):
+            names = self._names(server, hidden, request.exclude)
+            return self._listed(request, server, names, servers, unavailable)
+        found = self._searched(request, server, hidden)
+        return Page(found, unavailable, _note(request, found, server, unavailable))
+
+    def _searched(
+        self, request: SearchRequest, server: str | None, hidden: frozenset[str]
+    ) -> Sequence[SearchHit]:
+        if server == LOCAL:
+            hidden |= {name for name, tool in self._shown.findable().items() if tool.source}
+        first = (request.page - 1) * request.limit
+        if first >= MAX_HITS:
+            return ()
+        found = self._index.search(
+            request.query,
+            server=None if server == LOCAL else server,
+            limit=min(MAX_HITS, first + request.limit),
+            exclude=self._excluded(request.exclude),
+            hidden=hidden,
+            wait=False,
+        )
+        return sorted(found[first:], key=self._rank)
+
+    def _rank(self, hit: SearchHit) -> float:
+        """Where a hit stands: of two that fit alike, the one that the model is not listed comes first."""
+        return -hit.score * (_OF_LISTED if hit.name in self._shown.listed else 1)
+
+    def _excluded(self, ids: Sequence[str]) -> list[str]:
+        return [name for id in ids for one in spellings(id) for name in (one, *self._shown.ids.named(one))]
+
+    def _server(self, asked: str, servers: Sequence[str], hidden: frozenset[str]) -> str | None:
+        """The server that is meant, whatever its case, its marks and its separators."""
+        for spelled in (str, str.casefold, _joined):
+            alike = [name for name in servers if spelled(name) == spelled(asked)]
+            if len(alike) == 1:
+                return alike[0]
+        local = any(not tool.source for name, tool in self._shown.findable().items() if name not in hidden)
+        return LOCAL if local and _joined(asked) == _joined(LOCAL) else None
+
+    def _names(self, server: str | None, hidden: frozenset[str], exclude: Sequence[str]) -> list[str]:
+        """The public names of the tools of a server, or of all, sorted."""
+        source = "" if server == LOCAL else server
+        left_out = {*self._excluded(exclude), *hidden} if exclude else hidden
+        return sorted(
+            name
+            for name, tool in self._shown.findable().items()
+            if name not in left_out and (server is None or tool.source == source)
+        )
+
+    def _listed(
+        self,
+        request: SearchRequest,
+        server: str | None,
+        names: Sequence[str],
+        servers: Sequence[str],
+        unavailable: list[Unavailable],
+    ) -> Page:
+        """A page of the tools of a server; of everything, if that is no more than a page."""
+        if server is None and len(names) > request.limit:
+            return Page((), unavailable, _servers_note(servers))
+        first = (request.page - 1) * request.limit
+        shown = names[first : first + request.limit]
+        last = first + len(shown)
+        note = f"{first + 1} to {last} of {len(names)} tools" if shown else f"there are {len(names)} tools"
+        if last < len(names) and shown:
+            following = {"query": "", "server": server, "page": request.page + 1}
+            more = {} if request.limit == SearchRequest("").limit else {"limit": request.limit}
+            note += f"\n{next_call('search_tools', {**following, **more})}"
+        return Page([self._hit(name) for name in shown], unavailable, note)
+
+    def _hit(self, name: str) -> SearchHit:
+        """A tool that was not searched for, so that it has no score."""
+        tool = self._shown.found(name)
+        entry = CatalogEntry(tool.definition, name, tool.source or None)
+        return SearchHit(entry.id, name, entry.server, entry.description_line, entry.signature, -1.0)
+
+    def hit(self, hit: SearchHit, grant: ToolGrant | None, context: ToolContext) -> Hit:
+        """A hit as a model reads it, before it is cut."""
+        tool = self._shown.found(hit.name)
+        state, reason, retry_in = self._shown.standing(tool, grant, context)
+        return Hit(
+            id=self._shown.id_of(hit.name),
+            signature=_signature(tool.definition, hit.name),
+            description=hit.description,
+            state=state,
+            reason=reason,
+            retry_in=retry_in,
+            score=None if hit.score < 0 else round(hit.score, 2),
+        )
+
+
+def fitted(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits with descriptions and parameters cut so that all together stay small."""
+    room = _BYTES_A_HIT * max(10, len(hits))
+    cut: list[Hit] = []
+    for description, parameters in _LENGTHS:
+        cut = [_cut(hit, description, parameters) for hit in hits]
+        if sum(len(json.dumps(one.model_dump(), ensure_ascii=False).encode()) for one in cut) <= room:
+            break
+    return cut
+
+
+def _cut(hit: Hit, description: int, parameters: int) -> Hit:
+    name, _, rest = hit.signature.partition("(")
+    if len(rest) > parameters:
+        comma = rest.rfind(", ", 0, parameters)
+        rest = f"{rest[: comma + 2] if comma > 0 else ''}…)"
+    said = {"signature": f"{name}({rest}", "description": shortened(hit.description, description)}
+    return hit.model_copy(update=said)
+
+
+def _signature(definition: ToolDefinition, name: str) -> str:
+    """`create_issue(owner, title, body?)`: the required parameters first; the definition has their types."""
+    properties: object = definition.input_schema.get("properties")
+    names = list(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else []
+    required = cast("Collection[str]", definition.input_schema.get("required") or ())
+    shown = [one for one in names if one in required] + [f"{one}?" for one in names if one not in required]
+    return f"{name}({', '.join(shown)})"
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"[\s_\-]", "", plain(text)).casefold()
+
+
+def _is_any(server: str) -> bool:
+    return _joined(server) in ("", "*", "all", "any", "none", "null")
+
+
+def _wants_everything(query: str, server: str | None) -> bool:
+    """Whether a query asks for all tools instead of for some."""
+    if query.strip(" *.\"'`") == "":
+        return True
+    words = set(_WORDS.findall(query.casefold()))
+    named = set(_WORDS.findall((server or "").casefold())) | {(server or "").casefold()}
+    return bool(words & _EVERYTHING) and words <= _EVERYTHING | _FILLING | named
+
+
+def _named(servers: Sequence[str]) -> str:
+    more = f" and {len(servers) - _MAX_SERVERS} more" if len(servers) > _MAX_SERVERS else ""
+    return ", ".join(servers[:_MAX_SERVERS]) + more
+
+
+def _servers_note(servers: Sequence[str]) -> str:
+    """The way on from a query for everything, where that is more than a page."""
+    if not servers:
+        return f"Say what the tool should do.\n{next_call('search_tools', {'query': query_of('')})}"
+    told = "Say what the tool should do, or name a server"
+    return f"{told}: {_named(servers)}\n{next_call('search_tools', {'query': '', 'server': servers[0]})}"
+
+
+def _unknown_server(request: SearchRequest, servers: Sequence[str]) -> str:
+    asked = plain(request.server or "")
+    folded = {name.casefold(): name for name in servers}
+    near = [folded[name] for name in get_close_matches(asked.casefold(), folded, 1)]
+    meant = f"; did you mean {near[0]}?" if near else "."
+    there = f" Servers: {_named(servers)}" if servers else ""
+    following = {"query": request.query} | ({"server": near[0]} if near else {})
+    return f"there is no such server{meant}{there}\n{next_call('search_tools', following)}"
+
+
+def _note(
+    request: SearchRequest,
+    found: Sequence[SearchHit],
+    server: str | None,
+    unavailable: Sequence[Unavailable],
+) -> str | None:
+    if found:
+        return None
+    if request.page > 1:
+        return f"there are no more hits\n{next_call('search_tools', {'query': request.query})}"
+    if unavailable:
+        names = ", ".join(one.server for one in unavailable)
+        return f"Nothing that can be seen now fits; {names} cannot be reached, so that more may be there."
+    if server is not None:
+        listed = next_call("search_tools", {"query": "", "server": server})
+        return f"Nothing in the catalog fits. Try other words, or list the tools of {server}.\n{listed}"
+    return "Nothing in the catalog fits. Try other words, one search for each step."
