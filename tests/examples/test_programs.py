@@ -120,7 +120,9 @@ async def test_x5_grants_outlive_the_program_and_the_host_has_its_say(tmp_path: 
         async with Client(parameters) as client:
             found = await client.call_tool("search_tools", {"query": "delete an invoice", "resolve": 2})
             assert found.structured_content is not None
-            hits = {hit["id"]: (hit.get("state"), hit.get("reason")) for hit in found.structured_content["hits"]}
+            hits = {
+                hit["id"]: (hit.get("state"), hit.get("reason")) for hit in found.structured_content["hits"]
+            }
             assert hits["delete_invoice"] == ("unauthorised", "ask the accountant to do it")
             grants = {one["id"]: one.get("grant") for one in found.structured_content["resolved"]}
             assert grants["delete_invoice"] is None

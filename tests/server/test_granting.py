@@ -377,7 +377,9 @@ async def test_f37_a_store_that_fails_is_no_way_in_and_tells_nobody_apart(tmp_pa
         handle = await handle_for(server, ANN)
         store.close()
         for name in ("x", "unknown"):
-            with pytest.raises(UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"):
+            with pytest.raises(
+                UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"
+            ):
                 await server.call_tool(name, context=ANN)
         said = {await use(server, reference, ANN) for reference in (handle, "x", "unknown")}
         assert said == {"the grants cannot be looked up or kept now; try again later"}
@@ -435,7 +437,9 @@ async def test_f34_what_is_withheld_after_it_was_granted_is_as_unknown_as_what_n
         barred.add("x")
         assert "x" not in [one["name"] for one in server.listed(SESSION)]
         for name in ("x", "never"):
-            with pytest.raises(UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"):
+            with pytest.raises(
+                UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"
+            ):
                 await server.call_tool(name, context=SESSION)
         assert await use(server, handle, SESSION) == (
             f"no live grant for {handle!r}; find the tool with search_tools, then resolve_tools\n"
@@ -470,7 +474,9 @@ async def test_f34_a_policy_that_fails_lets_nobody_in_and_tells_nothing() -> Non
         handle = await handle_for(server, SESSION)
         broken.append(True)
         for name in ("x", "never"):
-            with pytest.raises(UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"):
+            with pytest.raises(
+                UnknownToolError, match=f"^Unknown tool: {name}; find tools with search_tools\n"
+            ):
                 await server.call_tool(name, context=SESSION)
         assert "no live grant" in await use(server, handle, SESSION)
         found = await server.call_tool("search_tools", {"query": "x"}, context=SESSION)

@@ -12,7 +12,7 @@ from mcp_toolset.tools.text.hidden_text import cleaned
 BUDGET: Final = 300
 """The default limit of a preview in tokens."""
 
-DETAILS: Final = 55
+DETAILS: Final = 45
 """The limit in tokens up to which a preview names tools, and describes servers."""
 
 _CHARACTERS_A_TOKEN = 3
@@ -84,7 +84,7 @@ def preview_of(
         for server, each in names.items()
     ]
     total = sum(map(len, names.values()))
-    head = f"{total} {'tool' if total == 1 else 'tools'}: "
+    head = f"{total} {'tool' if total == 1 else 'tools'} can be found by search. "
     tail = _LATER if any(group.note.state for group in groups) else ""
     room = _CHARACTERS_A_TOKEN * budget - len(head) - len(tail)
     return head + _fitting(groups, room) + tail
