@@ -126,7 +126,7 @@ class Step:
                 if self.was_denied and one["id"] == DENIABLE:
                     self.judge.crossing("policy", "a denied tool was granted")
                 self.user.grants[one["id"]] = self.judge.own(self.user.mark, one["grant"])
-        return self.mine("resolve", answer, "grant")
+        return self.mine("resolve", answer, "tools")
 
     async def use(self) -> str:
         """Call a deferred tool by a grant of its own."""
