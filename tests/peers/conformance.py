@@ -98,6 +98,8 @@ def conform(command: Sequence[str], revision: str) -> Run:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=DEADLINE,
+            # The suite's servers have the addresses of others of earlier runs, whose eras are known by them.
+            env={**os.environ, "MCP_TOOLSET_CACHE": "off"},
         )
         run = Run()
         for file in Path(place).rglob("checks.json"):
